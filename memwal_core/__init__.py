@@ -1,0 +1,1 @@
+"""Maintenance for Lance MemWAL tables."""

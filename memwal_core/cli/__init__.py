@@ -1,0 +1,1 @@
+"""The `memwal` command: parse, call, show."""

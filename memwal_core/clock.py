@@ -1,0 +1,44 @@
+"""Time as an argument: nothing else in the package may ask the system for it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting."""
+
+    def now(self) -> datetime:
+        """Return the wall time, timezone UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back, for measuring intervals."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> datetime:
+        """Return the wall time, timezone UTC."""
+        return datetime.now(tz=UTC)
+
+    def monotonic(self) -> float:
+        """Return the monotonic time in seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        time.sleep(seconds)
+
+
+def unix_millis(moment: datetime) -> int:
+    """Return a wall time as Unix milliseconds."""
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,91 @@
+"""The errors of the package, split by what the caller must do next.
+
+Every error says what happened, with which values (``facts``, also readable as fields), and
+what to do next. Branch on the class and on ``facts``, never on the text. Errors of other
+libraries are translated in ``storage`` and ``base_table`` only.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MemwalError(Exception):
+    """Base of all errors raised on purpose.
+
+    Args:
+        what: What happened, one sentence without a final stop.
+        remedy: What the reader should do next, in the imperative.
+        **facts: The values involved; expected and found where there are both.
+    """
+
+    exit_code: ClassVar[int] = 1
+    """Exit code of the command-line tools; ``docs/errors.md`` lists them."""
+
+    def __init__(self, what: str, *, remedy: str, **facts: object) -> None:
+        """Keep the parts and compose the message."""
+        self.what = what
+        self.remedy = remedy
+        self.facts = facts
+        listed = ", ".join(f"{key}={value!r}" for key, value in facts.items())
+        super().__init__(f"{what} [{listed}] next: {remedy}" if listed else f"{what}; next: {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from the parts, so that errors cross process borders (Spark, Airflow) whole."""
+        return _rebuild, (type(self), self.what, self.remedy, self.facts)
+
+
+def _rebuild(kind: type[MemwalError], what: str, remedy: str, facts: dict[str, object]) -> MemwalError:
+    error = kind.__new__(kind)
+    MemwalError.__init__(error, what, remedy=remedy, **facts)
+    return error
+
+
+class ConflictError(MemwalError):
+    """Somebody else changed the state first. Refresh, re-check, try again."""
+
+    exit_code = 4
+
+
+class ObjectExistsError(ConflictError):
+    """A put-if-absent found other bytes at the path. Read them before deciding anything."""
+
+
+class CommitUnknownError(MemwalError):
+    """A commit may or may not have landed. Read back by its commit id; delete nothing."""
+
+    exit_code = 4
+
+
+class FencedError(MemwalError):
+    """A newer owner (higher epoch or token) exists. Stop; open a new writer or take a new lease."""
+
+    exit_code = 5
+
+
+class UnavailableError(MemwalError):
+    """Storage or a service did not answer. Back off and retry."""
+
+    exit_code = 4
+
+
+class InvalidRequestError(MemwalError):
+    """The input cannot be accepted; nothing was written. Correct it."""
+
+    exit_code = 2
+
+
+class ObjectNotFoundError(InvalidRequestError):
+    """The object, table or version does not exist at the given address."""
+
+
+class CorruptionError(MemwalError):
+    """Stored state contradicts itself. Stop, change nothing, follow the runbook."""
+
+    exit_code = 5
+
+
+class InternalError(MemwalError):
+    """A state that the code believes impossible. Report it with its facts."""
+
+    exit_code = 5

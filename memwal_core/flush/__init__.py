@@ -1,0 +1,1 @@
+"""Turning a MemTable into a flushed MemTable without copying rows."""

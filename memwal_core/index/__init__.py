@@ -1,0 +1,1 @@
+"""The content of the MemWAL index: details and region snapshots, as values."""

@@ -1,0 +1,1 @@
+"""Background jobs: each is a pure plan and a run."""

@@ -1,0 +1,1 @@
+"""Region manifests: the state of each region, its invariants and its versions."""

@@ -1,0 +1,1 @@
+"""Rows that are written but not yet flushed."""

@@ -1,0 +1,1 @@
+"""Generated protobuf code (``make proto``); imported by the ``codec`` modules only."""

@@ -1,0 +1,1 @@
+"""Region specs: how rows map to regions, evaluated column-wise."""

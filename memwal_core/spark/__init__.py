@@ -1,0 +1,1 @@
+"""Spark helpers of the jobs."""

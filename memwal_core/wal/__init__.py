@@ -1,0 +1,1 @@
+"""WAL entries: their names, bytes, appending and replay."""

@@ -1,0 +1,1 @@
+"""The write side: one region's writer, and the table writer that routes rows to regions."""

@@ -1,1 +1,33 @@
-"""The base table: versions, merge progress, strict commits. The only package that commits to it."""
+"""The base table: versions, merge progress, strict commits.
+
+Owns nothing in memory: the state is the Lance table, which this package alone commits to. It alone
+calls pylance's commit functions, knows the bytes of table manifests, and turns pylance's errors
+into those of this package. May import the index, region specs, storage and what lies below.
+"""
+
+from memwal_core.base_table.inventory import IndexFacts, list_indexes
+from memwal_core.base_table.keys import PrimaryKey
+from memwal_core.base_table.native_merge import CommitResult, Retries
+from memwal_core.base_table.reading import Sources, TableReader
+from memwal_core.base_table.snapshots import publish_snapshot, read_snapshot
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.table import BaseTable
+from memwal_core.base_table.table_manifest import MemWalEntry
+from memwal_core.base_table.translate import StaleMergeError, translated
+
+__all__ = [
+    "BaseTable",
+    "CommitResult",
+    "IndexFacts",
+    "MemWalEntry",
+    "PrimaryKey",
+    "Retries",
+    "Sources",
+    "StaleMergeError",
+    "TableReader",
+    "TableState",
+    "list_indexes",
+    "publish_snapshot",
+    "read_snapshot",
+    "translated",
+]

@@ -1,1 +1,11 @@
-"""Turning a MemTable into a flushed MemTable without copying rows."""
+"""Turning a MemTable into a flushed MemTable: a small Lance table over the WAL files, no rows copied.
+
+Owns no state. Creates directories that mean nothing until the region manifest records them. May
+import the WAL, the MemTable and what lies below.
+"""
+
+from memwal_core.flush.fields import FieldLayout, field_layout
+from memwal_core.flush.plan import FlushPlan, plan_flush
+from memwal_core.flush.run import write_flushed_memtable
+
+__all__ = ["FieldLayout", "FlushPlan", "field_layout", "plan_flush", "write_flushed_memtable"]

@@ -1,1 +1,10 @@
-"""Rows that are written but not yet flushed."""
+"""Rows that are written but not yet flushed, and where in the WAL they are.
+
+Owns the rows of one generation in memory; changed by the region's writer only. May import what
+lies below the WAL.
+"""
+
+from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_tombstones
+
+__all__ = ["TOMBSTONE_COLUMN", "Fragment", "MemTable", "StoredEntry", "memtable_schema", "with_tombstones"]

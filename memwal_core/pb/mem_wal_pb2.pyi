@@ -21,7 +21,7 @@ class UUID(_message.Message):
     def __init__(self, uuid: _Optional[bytes] = ...) -> None: ...
 
 class RegionManifest(_message.Message):
-    __slots__ = ("version", "writer_epoch", "replay_after_wal_id", "wal_id_last_seen", "current_generation", "flushed_generations", "region_spec_id", "region_id", "region_field_values", "status", "commit_id")
+    __slots__ = ("version", "writer_epoch", "replay_after_wal_id", "wal_id_last_seen", "current_generation", "flushed_generations", "region_spec_id", "region_id", "region_field_values", "status", "commit_id", "checksum")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WRITER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLAY_AFTER_WAL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class RegionManifest(_message.Message):
     REGION_FIELD_VALUES_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     version: int
     writer_epoch: int
     replay_after_wal_id: int
@@ -44,7 +45,8 @@ class RegionManifest(_message.Message):
     region_field_values: _containers.RepeatedCompositeFieldContainer[RegionFieldValue]
     status: RegionStatus
     commit_id: bytes
-    def __init__(self, version: _Optional[int] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_id: _Optional[int] = ..., wal_id_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., flushed_generations: _Optional[_Iterable[_Union[FlushedGeneration, _Mapping]]] = ..., region_spec_id: _Optional[int] = ..., region_id: _Optional[_Union[UUID, _Mapping]] = ..., region_field_values: _Optional[_Iterable[_Union[RegionFieldValue, _Mapping]]] = ..., status: _Optional[_Union[RegionStatus, str]] = ..., commit_id: _Optional[bytes] = ...) -> None: ...
+    checksum: int
+    def __init__(self, version: _Optional[int] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_id: _Optional[int] = ..., wal_id_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., flushed_generations: _Optional[_Iterable[_Union[FlushedGeneration, _Mapping]]] = ..., region_spec_id: _Optional[int] = ..., region_id: _Optional[_Union[UUID, _Mapping]] = ..., region_field_values: _Optional[_Iterable[_Union[RegionFieldValue, _Mapping]]] = ..., status: _Optional[_Union[RegionStatus, str]] = ..., commit_id: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class RegionFieldValue(_message.Message):
     __slots__ = ("field_id", "value")

@@ -23,20 +23,21 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from memwal_core.pb import mem_wal_pb2 as memwal__core_dot_pb_dot_mem__wal__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memwal_core/pb/table_manifest.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1cmemwal_core/pb/mem_wal.proto\"I\n\x08Manifest\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x42\x10\n\x0e_index_section\";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\"\xdb\x01\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x10\n\x0e_index_versionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memwal_core/pb/table_manifest.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmemwal_core/pb/mem_wal.proto\"x\n\x08Manifest\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x10\n\x0e_index_section\";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\"\xdb\x01\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x10\n\x0e_index_versionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memwal_core.pb.table_manifest_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MANIFEST']._serialized_start=109
-  _globals['_MANIFEST']._serialized_end=182
-  _globals['_INDEXSECTION']._serialized_start=184
-  _globals['_INDEXSECTION']._serialized_end=243
-  _globals['_INDEXMETADATA']._serialized_start=246
-  _globals['_INDEXMETADATA']._serialized_end=465
+  _globals['_MANIFEST']._serialized_start=142
+  _globals['_MANIFEST']._serialized_end=262
+  _globals['_INDEXSECTION']._serialized_start=264
+  _globals['_INDEXSECTION']._serialized_end=323
+  _globals['_INDEXMETADATA']._serialized_start=326
+  _globals['_INDEXMETADATA']._serialized_end=545
 # @@protoc_insertion_point(module_scope)

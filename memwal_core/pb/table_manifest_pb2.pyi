@@ -1,4 +1,7 @@
+import datetime
+
 from google.protobuf import any_pb2 as _any_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from memwal_core.pb import mem_wal_pb2 as _mem_wal_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -9,12 +12,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Manifest(_message.Message):
-    __slots__ = ("version", "index_section")
+    __slots__ = ("version", "index_section", "timestamp")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     version: int
     index_section: int
-    def __init__(self, version: _Optional[int] = ..., index_section: _Optional[int] = ...) -> None: ...
+    timestamp: _timestamp_pb2.Timestamp
+    def __init__(self, version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class IndexSection(_message.Message):
     __slots__ = ("indices",)

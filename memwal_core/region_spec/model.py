@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 MANUAL_SPEC_ID = 0
 """Spec id of regions that were made by hand and follow no spec."""
@@ -29,7 +28,7 @@ class RegionField:
     transform: str | None = None
     expression: str | None = None
     result_type: str = "int32"
-    parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    parameters: Mapping[str, str] = field(default_factory=dict)
     unknown: bytes = field(default=b"", repr=False)
 
 

@@ -136,6 +136,13 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def sync_directory(self, prefix: str) -> None:
+        """Make everything below a directory durable that others (pylance) wrote there.
+
+        Lance syncs nothing on a local disk; remote stores are durable by themselves.
+        """
+        ...
+
     def staging_directory(self, path: str) -> Path:
         """Return a local directory in which to prepare the file meant for ``path``.
 

@@ -1,1 +1,20 @@
-"""WAL entries: their names, bytes, appending and replay."""
+"""The write-ahead log of a region: entries numbered from 1 without holes.
+
+Owns nothing but the names and bytes of WAL entries. Only a region's writer appends; anybody may
+read. May import storage and what lies below.
+"""
+
+from memwal_core.wal.appender import Appended, WalAppender
+from memwal_core.wal.codec import LANCE_CODEC, WalCodec, WalEntry, codec_for_suffix
+from memwal_core.wal.replay import find_tail, read_tail
+
+__all__ = [
+    "LANCE_CODEC",
+    "Appended",
+    "WalAppender",
+    "WalCodec",
+    "WalEntry",
+    "codec_for_suffix",
+    "find_tail",
+    "read_tail",
+]

@@ -1,1 +1,10 @@
-"""The write side: one region's writer, and the table writer that routes rows to regions."""
+"""The write side: one writer per region, and a table writer that routes rows to regions.
+
+Owns a region's right to write (its epoch) and its MemTable. May import everything but the
+maintenance jobs and the reader.
+"""
+
+from memwal_core.writer.region_writer import PutReceipt, RegionWriter
+from memwal_core.writer.table_writer import TableReceipt, TableWriter
+
+__all__ = ["PutReceipt", "RegionWriter", "TableReceipt", "TableWriter"]

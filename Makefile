@@ -1,0 +1,87 @@
+# Everything a contributor runs. `make help` lists the targets; a fresh clone needs no other step.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# `.java/env` is written by setup and names the Java that Spark shall use.
+RUN := set -a; . .java/env; set +a; export PATH="$(CURDIR)/.venv/bin:$$PATH";
+PROTOS := $(wildcard proto/memwal_core/pb/*.proto)
+PROTOC := -m grpc_tools.protoc -Iproto
+CODE := $(wildcard memwal_core jobs dags plugins tests tools bench)
+LOCKS := requirements.lock requirements-java.lock requirements-uv.lock
+
+# How many test processes. All tests that start a JVM or Airflow share one of them.
+PYTEST_WORKERS ?= 2
+# Further arguments for pytest, for example PYTEST_ARGS="-k merge".
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/setup.stamp ## Create .venv from the locks and choose a Java
+	@tools/setup_java.sh
+
+.venv/setup.stamp: requirements.lock pyproject.toml tools/setup_python.sh
+	@tools/setup_python.sh
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Run the demonstration on this machine
+	@$(RUN) memwal demo
+
+.PHONY: test
+test: setup ## Run all tests
+	@$(RUN) pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: format-check rules typecheck imports module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
+
+.PHONY: typecheck
+typecheck: setup ## Check types (part of lint)
+	@$(RUN) mypy
+
+.PHONY: format-check rules imports module-size spelling
+format-check: setup
+	@$(RUN) ruff format --check .
+rules: setup
+	@$(RUN) ruff check .
+imports: setup
+	@$(RUN) lint-imports --no-logo
+module-size: setup
+	@$(RUN) python -m tools.check_module_size $(CODE)
+spelling: setup
+	@$(RUN) codespell
+
+.PHONY: format
+format: setup ## Format the code and apply safe fixes
+	@$(RUN) ruff format .
+	@$(RUN) ruff check --fix .
+
+.PHONY: proto
+proto: setup ## Generate memwal_core/pb from proto/
+	@$(RUN) python $(PROTOC) --python_out=. --pyi_out=. $(PROTOS)
+
+.PHONY: proto-check
+proto-check: setup ## Fail if memwal_core/pb is not what proto/ generates (part of lint)
+	@$(RUN) tools/check_proto.sh $(PROTOS)
+
+.PHONY: settings-doc
+settings-doc: setup ## Generate docs/settings.md
+	@$(RUN) python -m tools.generate_settings_doc
+
+.PHONY: lock
+lock: ## Resolve the dependencies anew; UPGRADE=1 takes newer versions
+	@tools/lock.sh $(if $(UPGRADE),--upgrade)
+
+.PHONY: lock-check
+lock-check: ## Fail if the locks do not answer pyproject.toml; needs the package index
+	@tools/lock.sh --check
+
+.PHONY: clean
+clean: ## Remove the environment and everything generated
+	rm -rf .venv .uv .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log dist build
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

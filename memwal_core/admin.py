@@ -1,0 +1,130 @@
+"""One table as background jobs, the command line and plugins see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from memwal_core.base_table import BaseTable, Sources
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge import (
+    InProcessReader,
+    MergeParts,
+    MergeProgress,
+    MergeReport,
+    NativeCommit,
+    Silent,
+    Surveyor,
+    WinnerReader,
+    merge,
+)
+from memwal_core.maintenance.status import TableStatus, table_status
+from memwal_core.manifest import ManifestStore
+from memwal_core.rng import Rng, system_rng
+from memwal_core.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """How to run a merge.
+
+    Attributes:
+        regions: Only these regions; None = all.
+        max_bytes: Arrow bytes per commit instead of the configured bound.
+        dry_run: Only plan.
+        reader: Who reads the winning rows; this process by default.
+        progress: Is told how far the merge is.
+    """
+
+    regions: Collection[RegionId] | None = None
+    max_bytes: int | None = None
+    dry_run: bool = False
+    reader: WinnerReader | None = None
+    progress: MergeProgress | None = None
+
+
+class TableAdmin:
+    """The jobs of one table, each a method that plans, runs and reports.
+
+    Args:
+        table: The base table.
+        settings: All settings.
+        clock: What measures and waits.
+        rng: Jitter and identifiers.
+    """
+
+    def __init__(self, table: BaseTable, settings: Settings, clock: Clock, rng: Rng) -> None:
+        """Keep the parts; nothing is read."""
+        self.table = table
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self.manifests = ManifestStore(table.store, table.ids, settings=settings.storage, clock=clock, rng=rng)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> Self:
+        """Open a table that exists.
+
+        Args:
+            uri: Its path or address.
+            storage_options: Options of the object store under pylance's names.
+            settings: All settings; defaults if None.
+            clock: The system's if None.
+            rng: The system's if None.
+
+        Raises:
+            ObjectNotFoundError: There is no table at the address.
+            InvalidRequestError: The address or the options cannot be used.
+        """
+        settings = settings if settings is not None else Settings()
+        sources = Sources(clock if clock is not None else SystemClock(), rng if rng is not None else system_rng())
+        table = BaseTable.open(uri, storage_options=storage_options, settings=settings, sources=sources)
+        return cls(table, settings, sources.clock, sources.rng)
+
+    def status(self) -> TableStatus:
+        """Read the state of the table and its regions.
+
+        Raises:
+            UnavailableError: Storage failed.
+            InvalidRequestError: The table has no MemWAL index.
+            CorruptionError: A manifest contradicts itself.
+        """
+        return table_status(self.table, self.table.store, self.manifests, self._settings.storage.concurrency)
+
+    def merge(self, request: MergeRequest | None = None) -> MergeReport:
+        """Merge flushed MemTables into the base table until none is left that can be merged.
+
+        Args:
+            request: How; everything, in this process, if None.
+
+        Raises:
+            InvalidRequestError: The table cannot be merged into, or a selected region does not exist.
+            UnavailableError: Storage failed. Run again; commits so far stand.
+            CorruptionError: A recorded generation contradicts itself.
+        """
+        request = request if request is not None else MergeRequest()
+        bounds = self._settings.merge
+        if request.max_bytes is not None:
+            bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
+        store = self.table.store
+        parts = MergeParts(
+            table=self.table,
+            surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
+            reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
+            strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts),
+            strategy_reason="the only strategy of this release",
+            settings=bounds,
+            clock=self._clock,
+            progress=request.progress if request.progress is not None else Silent(),
+        )
+        return merge(parts, regions=request.regions, dry_run=request.dry_run)

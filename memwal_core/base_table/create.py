@@ -1,0 +1,89 @@
+"""Making the MemWAL index of a table: what it must fit, and the operation that adds it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+
+import lance
+from lance.bitmap import Bitmap
+from lance.dataset import Index
+
+from memwal_core.base_table.inventory import IndexFacts, check_maintained, vector_columns_without_ivf
+from memwal_core.base_table.state import TableState
+from memwal_core.errors import InvalidRequestError
+from memwal_core.index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME, MemWalIndexDetails
+from memwal_core.index.codec import encode_details
+from memwal_core.index.rules import check_any_commit
+from memwal_core.region_spec import RegionSpec, validate_new_spec
+
+_log = logging.getLogger(__name__)
+
+
+def new_details(
+    state: TableState, specs: Sequence[RegionSpec], maintained: Sequence[str], indexes: Sequence[IndexFacts]
+) -> MemWalIndexDetails:
+    """Return the details of a new MemWAL index after checking that the table can have it.
+
+    Args:
+        state: The table version to add it to.
+        specs: How rows map to regions.
+        maintained: Base table indexes that MemTables maintain.
+        indexes: The indexes of that version.
+
+    Raises:
+        InvalidRequestError: The table has an index already or no usable primary key, a spec breaks
+            a rule, or a maintained index cannot be listed.
+    """
+    if state.entry is not None:
+        raise InvalidRequestError(
+            "the table has a MemWAL index already",
+            remedy="change the index it has; a table never has two",
+            version=state.version,
+            legacy=state.is_legacy,
+        )
+    key = state.require_primary_key()
+    check_maintained(maintained, indexes, key)
+    details = MemWalIndexDetails(region_specs=tuple(specs), maintained_indexes=tuple(maintained))
+    check_any_commit(MemWalIndexDetails(), details)
+    fields = {field_id: state.schema.field(name) for name, field_id in state.field_ids.items()}
+    for position, spec in enumerate(specs):
+        for warning in validate_new_spec(spec, specs[:position], fields, key.field_ids):
+            _log.warning("%s [field_id=%s, code=%s]", warning.message, warning.field_id, warning.code)
+    bare = vector_columns_without_ivf(state.schema, state.field_ids, indexes)
+    if bare:
+        _log.warning(
+            "vector columns have no IVF index, whose centroids and codebook MemTables would inherit; "
+            "create it before writing [columns=%s]",
+            bare,
+        )
+    return details
+
+
+def creation_operation(
+    state: TableState, details: MemWalIndexDetails, index_id: uuid.UUID, created_at: datetime
+) -> lance.LanceOperation.CreateIndex:
+    """Return the operation that adds the index.
+
+    It is what pylance's own ``initialize_mem_wal`` commits, so that pylance notices the conflict if
+    somebody else initialises the table from an older version.
+
+    Args:
+        state: The table version to add it to.
+        details: What the index holds.
+        index_id: Its id.
+        created_at: When, timezone UTC.
+    """
+    index = Index(
+        uuid=str(index_id),
+        name=MEM_WAL_INDEX_NAME,
+        fields=[],
+        dataset_version=state.version,
+        fragment_ids=Bitmap(),
+        index_version=0,
+        created_at=created_at,
+        index_details=(MEM_WAL_DETAILS_TYPE_URL, encode_details(details)),
+    )
+    return lance.LanceOperation.CreateIndex(new_indices=[index], removed_indices=[])

@@ -1,0 +1,115 @@
+"""Region snapshots of a base table: publishing one, and reading the one of a version."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.table import BaseTable
+from memwal_core.clock import unix_millis
+from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.index import MemWalIndexDetails
+from memwal_core.index.rules import is_inline
+from memwal_core.index.snapshot import normalise_snapshot, snapshot_schema
+from memwal_core.index.snapshot_file import snapshot_from_bytes, snapshot_to_bytes
+from memwal_core.storage.layout import region_snapshot_path
+
+_log = logging.getLogger(__name__)
+
+
+def publish_snapshot(table: BaseTable, snapshot: pa.Table, *, taken: datetime) -> TableState:
+    """Store a region snapshot and record it in the MemWAL index, which otherwise stays as it is.
+
+    Up to ``settings.index.inline_snapshot_threshold`` regions it goes into the table manifest, above
+    into a file of its own that is written first. Each publication gives the index a new id, so that
+    no version ever sees another version's file.
+
+    Args:
+        table: The table.
+        snapshot: As ``build_snapshot`` returns it, one row per region.
+        taken: Before the first region manifest was read, timezone UTC.
+
+    Returns:
+        The version that has the snapshot.
+
+    Raises:
+        ConflictError: Others were first in every attempt; try later.
+        CommitUnknownError: Read the table before trying again.
+        LegacyIndexError: The index has the layout of early releases; leave the table alone.
+        InvalidRequestError: There is no MemWAL index.
+    """
+    data = snapshot_to_bytes(snapshot)
+    inline = is_inline(snapshot.num_rows, threshold=table.settings.index.inline_snapshot_threshold)
+    index_id = uuid.UUID(bytes=table.ids.commit_id(), version=4)
+
+    def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
+        return replace(
+            details,
+            snapshot_ts_millis=unix_millis(taken),
+            num_regions=snapshot.num_rows,
+            inline_snapshots=data if inline else None,
+        )
+
+    if not inline:
+        table.store.put_if_absent(region_snapshot_path(index_id), data)
+    try:
+        return table.update_details(change, index_id=index_id, message="publish a region snapshot")
+    except (ConflictError, InvalidRequestError):
+        # Certain: no version needs the file. After any other error one may.
+        if not inline:
+            table.store.delete(region_snapshot_path(index_id))
+        raise
+
+
+def read_snapshot(table: BaseTable, state: TableState) -> pa.Table | None:
+    """Return the region snapshot of a version, or None if it has none.
+
+    There is none before the first publication, and none of the external form after pylance itself
+    has committed to the index, because that gives the index another id. Readers then list the region
+    manifests, which are the truth in any case.
+
+    Args:
+        table: The table.
+        state: The version.
+
+    Returns:
+        The columns of ``snapshot_schema``, whoever wrote the snapshot.
+
+    Raises:
+        InvalidRequestError: The version has no MemWAL index.
+        CorruptionError: What is stored is no snapshot, or not of as many regions as announced.
+    """
+    details = state.require_details()
+    if details.inline_snapshots:
+        found = snapshot_from_bytes(details.inline_snapshots)
+    elif details.num_regions == 0:
+        return snapshot_schema(details.region_specs).empty_table() if details.snapshot_ts_millis else None
+    else:
+        external = _external(table, state)
+        if external is None:
+            return None
+        found = external
+    if found.num_rows != details.num_regions:
+        raise CorruptionError(
+            "the region snapshot has not as many rows as the index announces",
+            remedy="build the snapshot anew",
+            expected=details.num_regions,
+            found=found.num_rows,
+        )
+    return normalise_snapshot(found, details)
+
+
+def _external(table: BaseTable, state: TableState) -> pa.Table | None:
+    if state.entry is None:
+        return None
+    try:
+        data = table.store.get(region_snapshot_path(state.entry.index_id))
+    except ObjectNotFoundError:
+        _log.info("the index has no snapshot file [table=%s, version=%d]", table.uri, state.version)
+        return None
+    return snapshot_from_bytes(data)

@@ -1,0 +1,73 @@
+"""One version of a base table as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+
+from memwal_core.base_table.keys import PrimaryKey, check_primary_key
+from memwal_core.base_table.table_manifest import MemWalEntry
+from memwal_core.errors import InvalidRequestError
+from memwal_core.index import MemWalIndexDetails
+from memwal_core.index.codec import decode_details
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What one version of a base table is.
+
+    Attributes:
+        version: Table version.
+        schema: Arrow schema.
+        field_ids: Top-level column -> Lance field id.
+        primary_key: The key the schema defines, usable or not; without columns if there is none.
+        details: The MemWAL index; None if the version has none or only a legacy one.
+        entry: The MemWAL index as the manifest lists it; None if the version has none.
+        data_storage_version: Version of Lance's file format, for example ``2.2``.
+        num_rows: Live rows.
+        timestamp: When the version was made, timezone UTC.
+    """
+
+    version: int
+    schema: pa.Schema
+    field_ids: Mapping[str, int]
+    primary_key: PrimaryKey
+    details: MemWalIndexDetails | None
+    entry: MemWalEntry | None = field(repr=False)
+    data_storage_version: str
+    num_rows: int
+    timestamp: datetime
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the index has the layout of early MemWAL releases, which jobs refuse to touch."""
+        return self.entry is not None and self.details is None
+
+    def require_primary_key(self) -> PrimaryKey:
+        """Return the primary key.
+
+        Raises:
+            InvalidRequestError: There is none that MemWAL can use; change the schema.
+        """
+        return check_primary_key(self.schema, self.primary_key)
+
+    def require_details(self) -> MemWalIndexDetails:
+        """Return the index details.
+
+        Raises:
+            LegacyIndexError: The index has the layout of early releases; leave the table alone.
+            InvalidRequestError: The version has no MemWAL index; ``BaseTable.require_mem_wal``
+                tells whether it never had one.
+        """
+        if self.details is not None:
+            return self.details
+        if self.entry is not None:
+            return decode_details(self.entry.payload)
+        raise InvalidRequestError(
+            "this version of the table has no MemWAL index",
+            remedy="enable MemWAL with `memwal enable`",
+            version=self.version,
+        )

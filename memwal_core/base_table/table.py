@@ -1,0 +1,293 @@
+"""A base table: what ``TableReader`` shows of it, and the commits that change it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from memwal_core.base_table import native_merge
+from memwal_core.base_table.create import creation_operation, new_details
+from memwal_core.base_table.native_merge import PINNED, UNPINNED, CommitResult, Retries
+from memwal_core.base_table.reading import TableReader
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.strict_commit import StrictCommit, strict_commit
+from memwal_core.base_table.table_manifest import MemWalEntry
+from memwal_core.errors import CommitUnknownError, ConflictError, InternalError, ObjectNotFoundError, UnavailableError
+from memwal_core.ids import RegionId
+from memwal_core.index import MemWalIndexDetails
+from memwal_core.index.codec import encode_details
+from memwal_core.index.rules import check_any_commit, check_commit_without_rows
+from memwal_core.region_spec import RegionSpec
+
+_log = logging.getLogger(__name__)
+
+DetailsChange = Callable[[MemWalIndexDetails], MemWalIndexDetails]
+
+
+class BaseTable(TableReader):
+    """One Lance table. Holds no version: every call looks at the table anew unless told one.
+
+    pylance logs an error line for each look at the MemWAL index, because it has no fields; set
+    ``LANCE_LOG=error,lance::index=off`` in the environment to silence it.
+    """
+
+    def create_mem_wal_index(
+        self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
+    ) -> TableState:
+        """Enable MemWAL on the table.
+
+        Args:
+            specs: How rows map to regions; none means that regions are made by hand.
+            maintained_indexes: Base table indexes that MemTables maintain, without the primary
+                key's own.
+
+        Returns:
+            The version that has the index.
+
+        Raises:
+            InvalidRequestError: The table has a MemWAL index or regions already, no usable primary
+                key, or the arguments do not fit it; nothing was written.
+            ConflictError: Others kept changing the table; try again.
+            CommitUnknownError: Read the table before trying again.
+        """
+        for attempt in range(self.settings.index.max_attempts):
+            state = self.state()
+            self.require_no_regions(state)
+            details = new_details(state, specs, maintained_indexes, self.indexes(state.version))
+            operation = creation_operation(
+                state, details, uuid.UUID(bytes=self.ids.commit_id(), version=4), self.clock.now()
+            )
+            try:
+                version = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
+            except ConflictError as error:
+                self._back_off(attempt, error)
+                continue
+            _log.info("MemWAL is enabled [table=%s, version=%d]", self.uri, version)
+            return self.state(version)
+        raise self._lost_every_attempt("enable MemWAL")
+
+    def update_details(
+        self,
+        change: Callable[[MemWalIndexDetails], MemWalIndexDetails | None],
+        *,
+        read: TableState | None = None,
+        index_id: uuid.UUID | None = None,
+        message: str = "update the MemWAL index",
+    ) -> TableState:
+        """Change the MemWAL index by compare-and-swap, again and again until nobody interferes.
+
+        Args:
+            change: Gives the new details for those of the version that is replaced; None or equal
+                details mean that nothing is to be done. Called once per attempt, so it must derive
+                everything from its argument and must leave merge progress alone.
+            read: The state to try first, to save a read.
+            index_id: New id of the index, whose directory holds the external snapshot.
+            message: Shown in the table's history.
+
+        Returns:
+            The version that has the change, or the one read if nothing was to be done.
+
+        Raises:
+            ConflictError: Others were first in every attempt; try later.
+            CommitUnknownError: Read the table before trying again.
+            LegacyIndexError: The index has the layout of early releases; leave the table alone.
+            InvalidRequestError: There is no MemWAL index, or the change breaks a rule.
+        """
+        for attempt in range(self.settings.index.max_attempts):
+            state = read if read is not None and attempt == 0 else self.state()
+            old = self.require_mem_wal(state)
+            new = change(old)
+            if new is None or (new == old and index_id is None):
+                return state
+            check_commit_without_rows(old, new)
+            try:
+                version = self._commit(state, _nothing_else(), _entry_change(state, new, index_id), message)
+            except ConflictError as error:
+                self._back_off(attempt, error)
+                continue
+            return self.state(version)
+        raise self._lost_every_attempt(message)
+
+    def strict_commit(self, operation: Any, *, read: TableState, change: DetailsChange, message: str) -> int:  # noqa: ANN401
+        """Commit rows, deletions and merge progress together, onto exactly the version that was read.
+
+        Args:
+            operation: A ``lance.LanceOperation`` derived from ``read``.
+            read: The version everything was derived from.
+            change: Gives the new details; merge progress may grow here.
+            message: Shown in the table's history.
+
+        Returns:
+            The new version.
+
+        Raises:
+            ConflictError: Another commit came first; plan anew what changed. The files that the
+                operation names are unreferenced.
+            CommitUnknownError: Read the table before trying again; delete nothing.
+            InvalidRequestError: There is no MemWAL index, or the change breaks a rule.
+        """
+        old = self.require_mem_wal(read)
+        new = change(old)
+        check_any_commit(old, new)
+        return self._commit(read, operation, _entry_change(read, new, None), message)
+
+    def merge_upsert(
+        self,
+        rows: pa.Table,
+        marks: Mapping[RegionId, int] | None = None,
+        *,
+        read_version: int | None = None,
+        retries: Retries | None = None,
+    ) -> CommitResult:
+        """Insert or replace rows by primary key with pylance's merge, recording progress with them.
+
+        pylance refuses a generation that is not above the recorded one, but neither a gap nor an
+        unknown region: the caller has checked both.
+
+        Args:
+            rows: Columns named as in the table, one row per key; may be empty if there are marks.
+            marks: Region -> highest generation contained in ``rows``.
+            read_version: Version to merge into; the newest by default.
+            retries: What to do about conflicts; by default none with a ``read_version``, else ten.
+
+        Raises:
+            StaleMergeError: A generation is merged already; read progress, then skip.
+            ConflictError: Somebody else changed the table; read it again and repeat.
+            CommitUnknownError: Read progress before trying again.
+            InvalidRequestError: A key occurs twice, or the columns do not fit.
+        """
+        retries = retries or (UNPINNED if read_version is None else PINNED)
+        return self._merge(native_merge.upsert, rows, marks or {}, read_version, retries)
+
+    def merge_delete(
+        self, keys: pa.Table, *, read_version: int, marks: Mapping[RegionId, int] | None = None
+    ) -> CommitResult:
+        """Delete rows by primary key, pinned to the version at which progress was checked.
+
+        Args:
+            keys: The key columns, one row per key; keys that are not there are no error.
+            read_version: That version. Run on a newer one, a late merger would delete keys that a
+                newer generation has brought back.
+            marks: Region -> highest generation, only if no upsert pass follows.
+
+        Raises:
+            StaleMergeError: A generation is merged already; read progress, then skip.
+            ConflictError: Somebody else changed these rows; check progress again and repeat.
+            CommitUnknownError: Read progress before trying again.
+            InvalidRequestError: A key occurs twice, or the columns are not the key.
+        """
+        return self._merge(native_merge.delete, keys, marks or {}, read_version, PINNED)
+
+    def _merge(
+        self,
+        run: Callable[..., CommitResult],
+        source: pa.Table,
+        marks: Mapping[RegionId, int],
+        read_version: int | None,
+        retries: Retries,
+    ) -> CommitResult:
+        dataset = self.dataset(read_version)
+        key = self.key_columns(dataset)
+        try:
+            return run(dataset, key, source, marks, retries)
+        except (CommitUnknownError, UnavailableError):
+            settled = self._settle(marks)
+            if settled is None:
+                raise
+            return settled
+
+    def _settle(self, marks: Mapping[RegionId, int]) -> CommitResult | None:
+        """Look for the marks of a merge whose reply was lost; None if the table does not hold them."""
+        if not marks:
+            return None
+        state = self.state()
+        details = state.details
+        if details is None or any(details.merged_generation(region) < mark for region, mark in marks.items()):
+            return None
+        return CommitResult(state.version, None, None, None, settled=True)
+
+    def _commit(
+        self,
+        state: TableState,
+        operation: Any,  # noqa: ANN401
+        change: Callable[[MemWalEntry], MemWalEntry],
+        message: str,
+    ) -> int:
+        attempt = StrictCommit(
+            read_version=state.version,
+            operation=operation,
+            change_entry=change,
+            transaction_id=uuid.UUID(bytes=self.ids.commit_id(), version=4),
+            message=message,
+        )
+        version = strict_commit(self.store, attempt)
+        self._require_in_history(version)
+        return version
+
+    def _require_in_history(self, version: int) -> None:
+        """Make sure that a version just made was made at the end of the table's history.
+
+        If the versions after the one we read were cleaned up while we worked, their numbers are free
+        again, and put-if-absent would accept a version that nobody will ever look at.
+
+        Raises:
+            CommitUnknownError: The version is not where it should be.
+        """
+        newest = self.dataset().version
+        if newest == version:
+            return
+        try:
+            behind = self.manifests.locate(version + 1).modified < self.manifests.locate(version).modified
+        except ObjectNotFoundError:
+            behind = True
+        if behind or newest < version:
+            raise CommitUnknownError(
+                "the new version may lie outside of the table's history",
+                remedy="read the table before trying again; keep old versions longer than any job runs",
+                table=self.uri,
+                version=version,
+                newest=newest,
+            )
+
+    def _back_off(self, attempt: int, error: ConflictError) -> None:
+        longest = min(self.settings.storage.retry_wait_max_s, self.settings.storage.retry_wait_s * 2**attempt)
+        _log.info(
+            "lost the race for a version, trying again [table=%s, attempt=%d, error=%s]", self.uri, attempt, error
+        )
+        self.clock.sleep(self.rng.uniform(0, longest))
+
+    def _lost_every_attempt(self, what: str) -> ConflictError:
+        return ConflictError(
+            "others changed the table first in every attempt",
+            remedy="try again when fewer jobs commit to the table",
+            table=self.uri,
+            operation=what,
+            attempts=self.settings.index.max_attempts,
+        )
+
+
+def _nothing_else() -> lance.LanceOperation.UpdateConfig:
+    """Return an operation that changes nothing, to carry a change of the MemWAL index alone."""
+    return lance.LanceOperation.UpdateConfig(config_updates=lance.LanceOperation.UpdateMap(updates={}, replace=False))
+
+
+def _entry_change(
+    state: TableState, new: MemWalIndexDetails, index_id: uuid.UUID | None
+) -> Callable[[MemWalEntry], MemWalEntry]:
+    """Return the change to some details, keeping what the present bytes hold beyond them."""
+
+    def change(entry: MemWalEntry) -> MemWalEntry:
+        if entry != state.entry:
+            raise InternalError(
+                "pylance changed the MemWAL index by itself in this commit",
+                remedy="report this; nothing was published",
+                version=state.version,
+            )
+        return MemWalEntry(index_id or entry.index_id, encode_details(new, base=entry.payload))
+
+    return change

@@ -1,0 +1,96 @@
+"""The one place where pylance's errors become errors of this package.
+
+pylance raises OSError or ValueError for almost everything, so its text decides. The patterns are
+pinned by tests that provoke each error; this is the only module that may look at foreign texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InternalError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+
+
+class StaleMergeError(ConflictError):
+    """The table already holds this generation: somebody merged it first. Read progress, then skip.
+
+    ``facts`` has ``region_id``, ``proposed`` and ``recorded``.
+    """
+
+
+_STALE = re.compile(
+    r"Stale SSTable compaction for shard ([0-9a-f-]{36}): proposed generation (\d+) is not greater than "
+    r"the recorded generation (\d+)"
+)
+_UNKNOWN = re.compile(r"Commit result for version \d+ is unknown")
+_CONFLICT = re.compile(
+    r"Too many concurrent writers|[Rr]etryable commit conflict|Incompatible transaction|Commit conflict|"
+    r"preempted by concurrent transaction"
+)
+_NOT_FOUND = re.compile(r"was not found|Not found: |does not exist: ")
+_INVALID = re.compile(
+    r"Invalid user input|Append with different schema|Ambiguous merge inserts|Schema error|unsupported type"
+)
+# Lance appends where in its sources an error arose, which says nothing to the reader of ours.
+_SOURCE_PLACE = re.compile(r",? (?:location: )?/[^ ]*\.rs:\d+:\d+")
+_MAX_REASON_LENGTH = 400
+
+
+@contextmanager
+def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
+    """Turn pylance's errors into this package's.
+
+    Args:
+        operation: What was asked, for the message.
+        table: Address of the table.
+        **facts: Further values for the error.
+
+    Raises:
+        MemwalError: Whatever fits pylance's error.
+    """
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        translation = classified(error, {"operation": operation, "table": table, **facts})
+        raise translation from error
+
+
+def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
+    """Return the error of this package that an error of pylance stands for."""
+    text = str(error)
+    stale = _STALE.search(text)
+    if stale:
+        return StaleMergeError(
+            "this generation is already merged",
+            remedy="read the merge progress again and merge what follows it",
+            **facts,
+            region_id=stale.group(1),
+            proposed=int(stale.group(2)),
+            recorded=int(stale.group(3)),
+        )
+    facts = {**facts, "reason": _SOURCE_PLACE.sub("", text)[:_MAX_REASON_LENGTH]}
+    if _UNKNOWN.search(text):
+        return CommitUnknownError(
+            "it is not known whether the commit landed", remedy="read the table's progress before trying again", **facts
+        )
+    if _CONFLICT.search(text):
+        return ConflictError(
+            "somebody else changed the table first", remedy="read the table again and repeat the work", **facts
+        )
+    if _NOT_FOUND.search(text):
+        return ObjectNotFoundError("this does not exist", remedy="check address and version", **facts)
+    if _INVALID.search(text) or isinstance(error, ValueError):
+        return InvalidRequestError("Lance refused the request", remedy="correct what the reason names", **facts)
+    if isinstance(error, OSError):
+        return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)
+    return InternalError("Lance failed in a way that is not expected", remedy="report this with its facts", **facts)

@@ -1,0 +1,142 @@
+"""An Airflow of the demonstration's own: SQLite and home in its directory, Spark on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from memwal_core.demo.directory import DemoDirectory
+from memwal_core.demo.processes import Command
+from memwal_core.errors import InvalidRequestError
+
+MERGE_DAG = "memwal_merge"
+
+_SPARK_DEFAULTS = """\
+spark.driver.memory            1g
+spark.driver.host              127.0.0.1
+spark.driver.bindAddress       127.0.0.1
+spark.local.dir                {scratch}
+spark.sql.shuffle.partitions   2
+spark.ui.enabled               false
+"""
+
+# Whatever else is set up on this machine must neither be used nor changed.
+_FOREIGN_PREFIXES = ("AIRFLOW", "_AIRFLOW", "SPARK_", "PYSPARK_")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """The working copy whose DAGs and jobs run.
+
+    Attributes:
+        root: Its directory.
+    """
+
+    root: Path
+
+    @property
+    def dags(self) -> Path:
+        """Airflow's DAG folder."""
+        return self.root / "dags"
+
+    @property
+    def chosen_java(self) -> Path:
+        """Where ``make setup`` wrote which Java to use."""
+        return self.root / ".java" / "env"
+
+
+def find_checkout(package: Path) -> Checkout:
+    """Find the working copy around the package.
+
+    Args:
+        package: Directory of ``memwal_core``.
+
+    Raises:
+        InvalidRequestError: The package was installed without the DAGs; run from a working copy.
+    """
+    checkout = Checkout(package.parent)
+    if not (checkout.dags / f"{MERGE_DAG}.py").is_file():
+        raise InvalidRequestError(
+            "the DAGs are not beside the package",
+            remedy="run the demonstration in a working copy, with 'make demo'",
+            expected=str(checkout.dags),
+        )
+    return checkout
+
+
+def find_java(checkout: Checkout, environment: Mapping[str, str]) -> str | None:
+    """Choose the Java for Spark: ``JAVA_HOME``, else the choice of ``make setup``, else what is on ``PATH``.
+
+    Returns:
+        The home, or None for the one on ``PATH``.
+
+    Raises:
+        InvalidRequestError: There is none.
+    """
+    if home := environment.get("JAVA_HOME"):
+        return home
+    if checkout.chosen_java.is_file():
+        _, _, written = checkout.chosen_java.read_text().partition("JAVA_HOME=")
+        return shlex.split(written)[0]
+    if shutil.which("java", path=environment.get("PATH")):
+        return None
+    raise InvalidRequestError("Spark needs a Java and there is none", remedy="run 'make setup'")
+
+
+def airflow_environment(
+    directory: DemoDirectory, checkout: Checkout, java_home: str | None, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """Compose the variables under which Airflow and its tasks run.
+
+    Args:
+        directory: The demonstration's.
+        checkout: Where the DAGs are.
+        java_home: As ``find_java`` returns it.
+        inherited: The variables of this process. Those that configure other Airflows and Sparks are left out.
+    """
+    scripts = str(Path(sys.executable).parent)
+    kept = {name: value for name, value in inherited.items() if not name.startswith(_FOREIGN_PREFIXES)}
+    own = {
+        "PATH": os.pathsep.join([scripts, inherited.get("PATH", os.defpath)]),
+        "AIRFLOW_HOME": str(directory.airflow_home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(checkout.dags),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(directory.airflow_home / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
+            {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
+        ),
+        "SPARK_CONF_DIR": str(directory.spark),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    return {**kept, **own, **({"JAVA_HOME": java_home} if java_home else {})}
+
+
+def write_spark_defaults(directory: DemoDirectory) -> None:
+    """Bound Spark's memory and keep it and its files on this machine and in the directory."""
+    text = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch")
+    (directory.spark / "spark-defaults.conf").write_text(text)
+
+
+def prepare_airflow(environment: Mapping[str, str]) -> Command:
+    """Return the command that makes Airflow's database; the first of all."""
+    return Command("airflow-migrate", ("airflow", "db", "migrate"), environment)
+
+
+def run_merge_dag(environment: Mapping[str, str], table: str, *, name: str) -> Command:
+    """Return the command that runs the merge DAG once, without a scheduler.
+
+    Args:
+        environment: As ``airflow_environment`` returns it.
+        table: Address of the table.
+        name: Name of the step, for its log.
+    """
+    parameters = json.dumps({"table": table})
+    return Command(name, ("airflow", "dags", "test", MERGE_DAG, "-c", parameters), environment)

@@ -1,0 +1,77 @@
+"""What a flush will do, decided from the MemTable alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memwal_core.ids import RegionId
+from memwal_core.memtable import MemTable, StoredEntry
+from memwal_core.newest import superseded_rows
+
+ROWS_PER_FRAGMENT_BITS = 32
+"""A row address is (fragment id << 32) + offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """One flush.
+
+    Attributes:
+        region_id: Whose MemTable.
+        generation: Its number.
+        directory: Name of the directory to create inside the region directory.
+        entries: The WAL entries after the replay pointer up to the last one, ascending.
+        superseded: Row addresses of rows that a later row of the same key replaces, ascending.
+        in_memory_bytes: Arrow bytes of all rows.
+    """
+
+    region_id: RegionId
+    generation: int
+    directory: str
+    entries: tuple[StoredEntry, ...]
+    superseded: npt.NDArray[np.int64]
+    in_memory_bytes: int
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows held, superseded ones included."""
+        return sum(entry.rows for entry in self.entries)
+
+    @property
+    def last_wal_id(self) -> int:
+        """The entry up to which replay is no longer needed once the flush is recorded."""
+        return self.entries[-1].wal_id
+
+
+def plan_flush(memtable: MemTable, region_id: RegionId, directory: str, key_columns: Sequence[str]) -> FlushPlan:
+    """Plan the flush of a MemTable whose rows are all in the WAL.
+
+    Args:
+        memtable: Not empty, nothing pending.
+        region_id: Whose it is.
+        directory: Fresh directory name.
+        key_columns: The primary key.
+    """
+    entries = memtable.stored_entries()
+    superseded = superseded_rows(memtable.to_table(key_columns), key_columns)
+    return FlushPlan(
+        region_id=region_id,
+        generation=memtable.generation,
+        directory=directory,
+        entries=entries,
+        superseded=row_addresses(superseded, [entry.rows for entry in entries]),
+        in_memory_bytes=memtable.size_bytes,
+    )
+
+
+def row_addresses(rows: npt.NDArray[np.int64], rows_per_fragment: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Translate row numbers counted over all fragments into row addresses."""
+    ends = np.cumsum(np.asarray(rows_per_fragment, dtype=np.int64))
+    fragment = np.searchsorted(ends, rows, side="right")
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])[fragment]
+    addresses: npt.NDArray[np.int64] = (fragment.astype(np.int64) << ROWS_PER_FRAGMENT_BITS) + (rows - starts)
+    return addresses

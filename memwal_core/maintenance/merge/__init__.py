@@ -1,0 +1,44 @@
+"""Merging flushed MemTables into the base table.
+
+``plan`` decides (pure), ``survey`` and ``sources`` read, ``commit`` writes, ``run`` drives. Owns
+no state: progress lives in the MemWAL index of the base table, and only ``commit`` moves it.
+May import base table, manifests, MemTable schema, storage and what lies below.
+"""
+
+from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit, NativeCommit
+from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
+from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
+from memwal_core.maintenance.merge.run import MergeParts, MergeProgress, Silent, merge
+from memwal_core.maintenance.merge.sources import (
+    InProcessReader,
+    RegionTask,
+    RegionWinners,
+    WinnerReader,
+    read_region,
+)
+from memwal_core.maintenance.merge.survey import Surveyor
+
+__all__ = [
+    "CommitOutcome",
+    "CommitReport",
+    "CommitStrategy",
+    "InProcessReader",
+    "MergeCommit",
+    "MergeOutcome",
+    "MergeParts",
+    "MergePlan",
+    "MergeProgress",
+    "MergeReport",
+    "MergeSurvey",
+    "NativeCommit",
+    "RegionReport",
+    "RegionTask",
+    "RegionWinners",
+    "Silent",
+    "Surveyor",
+    "Verdict",
+    "WinnerReader",
+    "merge",
+    "plan_merge",
+    "read_region",
+]

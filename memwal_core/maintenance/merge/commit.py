@@ -1,0 +1,194 @@
+"""Committing the winners of a pass: rows and merge progress in one step that cannot be half done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+from memwal_core.base_table import BaseTable, CommitResult, TableState
+from memwal_core.clock import Clock
+from memwal_core.errors import CommitUnknownError, ConflictError
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge.sources import RegionWinners
+from memwal_core.rng import Rng
+
+_log = logging.getLogger(__name__)
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 5.0
+
+
+class CommitOutcome(StrEnum):
+    """How a commit ended."""
+
+    COMMITTED = "committed"
+    OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCommit:
+    """The end of a commit.
+
+    Attributes:
+        outcome: ``overtaken`` means that the winners no longer follow the table's progress (or
+            schema), because another merger was first; nothing of them counts. Plan anew.
+        version: Newest table version seen.
+        attempts: Tries, the successful one included.
+        settled: The reply of the commit was lost, and reading back showed that it had landed.
+    """
+
+    outcome: CommitOutcome
+    version: int
+    attempts: int
+    settled: bool = False
+
+
+class CommitStrategy(Protocol):
+    """A way to apply winners to the base table. Correct whatever rivals do at the same time."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        ...
+
+    @property
+    def split_deletes(self) -> bool:
+        """Whether winners must come in segments (see ``read_region``)."""
+        ...
+
+    def commit(self, table: BaseTable, read_state: TableState, winners: Sequence[RegionWinners]) -> MergeCommit:
+        """Apply winners of different regions and record their progress, all or nothing.
+
+        Args:
+            table: The base table.
+            read_state: State that the winners were planned on.
+            winners: At most one segment per region.
+
+        Raises:
+            ConflictError: Rivals won every attempt. Try again later.
+            UnavailableError: Storage failed. Try again; nothing was committed, or all of it.
+        """
+        ...
+
+
+def _nowhere(place: str) -> None:
+    """Pass a place where tests may let the process die."""
+
+
+class NativeCommit:
+    """Lance's own merge-insert with progress marks.
+
+    Without deletes, one marked pass. With deletes, an unmarked delete pass and then the marked
+    upsert pass, each refused by Lance if a rival touched its rows after the version at which
+    progress was checked. A crash between the two leaves the deletes without the mark: the
+    generations are still listed and unmerged, so readers see no difference and a repeat heals it.
+
+    Args:
+        clock: What waits between attempts.
+        rng: Spreads the waits of rivals.
+        max_attempts: Tries against rivals before giving up.
+        reach: Called at ``merge.commit``, ``merge.deleted`` and ``merge.committed``; crash tests
+            end the process there.
+    """
+
+    name = "native"
+    split_deletes = True
+
+    def __init__(self, clock: Clock, rng: Rng, max_attempts: int, reach: Callable[[str], None] = _nowhere) -> None:
+        """Keep the parts."""
+        self._reach = reach
+        self._clock = clock
+        self._rng = rng
+        self._max_attempts = max_attempts
+
+    def commit(self, table: BaseTable, read_state: TableState, winners: Sequence[RegionWinners]) -> MergeCommit:
+        """Apply winners of different regions and record their progress.
+
+        Raises:
+            ConflictError: Rivals won every attempt.
+            UnavailableError: Storage failed.
+        """
+        batch = _Batch.of(winners, read_state)
+        state = read_state
+        for attempt in range(1, self._max_attempts + 1):
+            if not batch.follows(state):
+                return MergeCommit(CommitOutcome.OVERTAKEN, state.version, attempt)
+            result = self._attempt(table, state, batch)
+            if result is not None:
+                return MergeCommit(CommitOutcome.COMMITTED, result.version, attempt, settled=result.settled)
+            # The newest version tells why: progress in it decides between giving way and trying again.
+            state = table.state()
+            if attempt < self._max_attempts and batch.follows(state):
+                self._clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * self._rng.random())
+                state = table.state()
+        if not batch.follows(state):
+            return MergeCommit(CommitOutcome.OVERTAKEN, state.version, self._max_attempts)
+        raise ConflictError(
+            "other writers of the base table won every attempt to commit this merge",
+            remedy="merge again; if it repeats, let one merger at a time work on a table",
+            table=table.uri,
+            attempts=self._max_attempts,
+            version=state.version,
+        )
+
+    def _attempt(self, table: BaseTable, state: TableState, batch: _Batch) -> CommitResult | None:
+        """Try once; None if it was refused, or if a rival's progress showed up between the passes."""
+        try:
+            result = self._apply(table, state, batch)
+        except (ConflictError, CommitUnknownError) as error:
+            # A lost reply is settled by BaseTable; unknown here means that the marks are not there.
+            _log.info("commit refused [table=%s, read_version=%d, reason=%s]", table.uri, state.version, error)
+            return None
+        self._reach("merge.committed")
+        return result
+
+    def _apply(self, table: BaseTable, state: TableState, batch: _Batch) -> CommitResult | None:
+        """Run the passes; None if a rival's progress showed up between them."""
+        self._reach("merge.commit")
+        if not batch.tombstones.num_rows:
+            return table.merge_upsert(batch.upserts, batch.marks, read_version=state.version)
+        if not batch.upserts.num_rows:
+            return table.merge_delete(batch.tombstones, read_version=state.version, marks=batch.marks)
+        table.merge_delete(batch.tombstones, read_version=state.version)
+        self._reach("merge.deleted")
+        between = table.state()
+        if not batch.follows(between):
+            return None
+        return table.merge_upsert(batch.upserts, batch.marks, read_version=between.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The winners of all regions of one commit, and from which progress they are valid."""
+
+    upserts: pa.Table
+    tombstones: pa.Table
+    merged: Mapping[RegionId, int]
+    marks: Mapping[RegionId, int]
+    schema: pa.Schema
+    field_ids: Mapping[str, int]
+
+    @classmethod
+    def of(cls, winners: Sequence[RegionWinners], read_state: TableState) -> _Batch:
+        return cls(
+            upserts=pa.concat_tables([each.upserts for each in winners]),
+            tombstones=pa.concat_tables([each.tombstones for each in winners]),
+            merged={each.region_id: each.merged for each in winners},
+            marks={each.region_id: each.through for each in winners},
+            schema=read_state.schema,
+            field_ids=read_state.field_ids,
+        )
+
+    def follows(self, state: TableState) -> bool:
+        """Tell whether a version stands exactly where the winners begin, in every region."""
+        details = state.require_details()
+        return (
+            all(details.merged_generation(region) == merged for region, merged in self.merged.items())
+            and dict(state.field_ids) == dict(self.field_ids)
+            and state.schema.equals(self.schema)
+        )

@@ -1,0 +1,172 @@
+"""What a merge did, for people and for machines: one JSON schema for every way to run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge.plan import MergePlan, Verdict
+
+
+class MergeOutcome(StrEnum):
+    """How a merge ended, by what the caller does next."""
+
+    DONE = "done"
+    PLANNED = "planned"
+    NOTHING_TO_DO = "nothing_to_do"
+    CONFLICT = "conflict"
+    BLOCKED = "blocked"
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command-line tools."""
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {
+    MergeOutcome.DONE: 0,
+    MergeOutcome.PLANNED: 0,
+    MergeOutcome.NOTHING_TO_DO: 3,
+    MergeOutcome.CONFLICT: 4,
+    MergeOutcome.BLOCKED: 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """One commit of this run.
+
+    Attributes:
+        version: Table version it made.
+        marks: Region -> progress it recorded.
+        rows_read: Rows of the generations, older duplicates included.
+        upserts: Rows written.
+        tombstones: Keys deleted, whether or not the base table had them.
+        attempts: Tries, the successful one included.
+        settled: The reply was lost and the commit was found by reading back.
+        seconds: Time to read and commit.
+    """
+
+    version: int
+    marks: dict[RegionId, int]
+    rows_read: int
+    upserts: int
+    tombstones: int
+    attempts: int
+    settled: bool
+    seconds: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "version": self.version,
+            "marks": {str(region): generation for region, generation in self.marks.items()},
+            "rows_read": self.rows_read,
+            "upserts": self.upserts,
+            "tombstones": self.tombstones,
+            "attempts": self.attempts,
+            "settled": self.settled,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RegionReport:
+    """What became of one region.
+
+    Attributes:
+        region_id: The region.
+        merged_before: Progress when the run began.
+        merged_after: Progress when it ended, whoever moved it.
+        merged_here: Generations that this run merged.
+        waiting: Mergeable generations left.
+        verdict: Why the run stopped there.
+        evidence: The facts behind the verdict.
+    """
+
+    region_id: RegionId
+    merged_before: int
+    merged_after: int
+    merged_here: int
+    waiting: int
+    verdict: Verdict
+    evidence: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "region_id": str(self.region_id),
+            "merged_before": self.merged_before,
+            "merged_after": self.merged_after,
+            "merged_here": self.merged_here,
+            "waiting": self.waiting,
+            "verdict": self.verdict.value,
+            "evidence": self.evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """The whole run.
+
+    Attributes:
+        table_uri: The base table.
+        outcome: How it ended.
+        strategy: Commit strategy.
+        strategy_reason: Why this one.
+        version_before: Base version of the first plan.
+        version_after: Newest base version seen.
+        passes: Plans that were carried out.
+        bytes_planned: Arrow bytes of the generations read, over all passes.
+        overtaken: Commits given up because another merger was first.
+        commits: In order.
+        regions: One per region, ordered by id.
+        plan: The last plan; of a dry run, the one that a run would execute first.
+        seconds: The whole run.
+        reason: Why a conflict ended the run; empty otherwise.
+    """
+
+    table_uri: str
+    outcome: MergeOutcome
+    strategy: str
+    strategy_reason: str
+    version_before: int
+    version_after: int
+    passes: int
+    bytes_planned: int
+    overtaken: int
+    commits: tuple[CommitReport, ...]
+    regions: tuple[RegionReport, ...]
+    plan: MergePlan
+    seconds: float
+    reason: str = ""
+
+    @property
+    def generations(self) -> int:
+        """Generations that this run merged."""
+        return sum(region.merged_here for region in self.regions)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "merge",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "strategy": self.strategy,
+            "strategy_reason": self.strategy_reason,
+            "version_before": self.version_before,
+            "version_after": self.version_after,
+            "passes": self.passes,
+            "overtaken": self.overtaken,
+            "generations": self.generations,
+            "bytes_planned": self.bytes_planned,
+            "rows_read": sum(commit.rows_read for commit in self.commits),
+            "upserts": sum(commit.upserts for commit in self.commits),
+            "tombstones": sum(commit.tombstones for commit in self.commits),
+            "commits": [commit.to_dict() for commit in self.commits],
+            "regions": [region.to_dict() for region in self.regions],
+            "plan": self.plan.to_dict(),
+            "seconds": round(self.seconds, 6),
+        }

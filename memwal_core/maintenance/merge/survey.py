@@ -1,0 +1,106 @@
+"""Reading what a merge plan needs: region manifests first, then the base table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from memwal_core.base_table import BaseTable, TableState
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge.columns import MergeTarget
+from memwal_core.maintenance.merge.generations import inspect_generation
+from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
+from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.layout import generation_path
+from memwal_core.storage.protocol import ObjectStore
+
+
+class Surveyor:
+    """Reads the state of one table, pass after pass.
+
+    What it learnt about a flushed MemTable is kept as long as the base schema stays, since
+    flushed MemTables do not change; the rest is read anew each time.
+
+    Args:
+        table: The base table.
+        store: Objects below the table's root.
+        manifests: The table's region manifests.
+        concurrency: Requests under way at once.
+    """
+
+    def __init__(self, table: BaseTable, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> None:
+        """Keep the parts."""
+        self._table = table
+        self._store = store
+        self._manifests = manifests
+        self._concurrency = concurrency
+        self._known: dict[tuple[int, str], SurveyedGeneration] = {}
+        self._known_for: MergeTarget | None = None
+
+    def survey(self, regions: Collection[RegionId] | None = None) -> tuple[MergeSurvey, TableState]:
+        """Read manifests, then the base version, then the metadata of unmerged generations.
+
+        In the other order a merge and a trim in between would make a merged generation look lost.
+
+        Args:
+            regions: Inspect generations of these regions only; all regions are listed anyway.
+
+        Raises:
+            UnavailableError: Storage failed.
+            CorruptionError: A manifest contradicts itself.
+            InvalidRequestError: The table has no MemWAL index or no usable primary key.
+        """
+        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        state = self._table.state()
+        progress = self._table.require_writable(state)
+        target = merge_target(state)
+        if target != self._known_for:
+            self._known, self._known_for = {}, target
+        unmerged = [
+            (manifest.region_id, flushed)
+            for manifest in manifests
+            if regions is None or manifest.region_id in regions
+            for flushed in manifest.flushed_generations
+            if flushed.generation > progress.merged_generation(manifest.region_id)
+        ]
+        inspected = map_concurrently(lambda each: self._inspect(*each, target), unmerged, self._concurrency)
+        by_region: dict[RegionId, list[SurveyedGeneration]] = {}
+        for (region_id, _), generation in zip(unmerged, inspected, strict=True):
+            by_region.setdefault(region_id, []).append(generation)
+        found = tuple(
+            _surveyed(manifest, progress.merged_generation(manifest.region_id), by_region.get(manifest.region_id, []))
+            for manifest in manifests
+        )
+        return MergeSurvey(self._table.uri, state.version, found), state
+
+    def forget(self) -> None:
+        """Inspect every flushed MemTable anew in the next survey."""
+        self._known = {}
+
+    def _inspect(self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget) -> SurveyedGeneration:
+        uri = self._store.uri_of(generation_path(region_id, flushed.path))
+        known = self._known.get((flushed.generation, uri))
+        if known is None:
+            known = inspect_generation(flushed, uri, target, self._store.storage_options)
+            if known.defect is None:
+                self._known[flushed.generation, uri] = known
+        return known
+
+
+def merge_target(state: TableState) -> MergeTarget:
+    """Return what rows must look like to be merged into a version.
+
+    Raises:
+        InvalidRequestError: The table has no usable primary key.
+    """
+    return MergeTarget(state.schema, state.field_ids, state.require_primary_key().columns)
+
+
+def _surveyed(manifest: RegionManifest, merged: int, generations: list[SurveyedGeneration]) -> SurveyedRegion:
+    return SurveyedRegion(
+        region_id=manifest.region_id,
+        manifest_version=manifest.version,
+        current_generation=manifest.current_generation,
+        merged=merged,
+        generations=tuple(generations),
+    )

@@ -1,0 +1,31 @@
+"""The schema of MemTable rows: the base table's, plus the tombstone mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+TOMBSTONE_COLUMN = "_tombstone"
+"""Boolean, never NULL; true on a row that deletes its key (decision 0007)."""
+
+
+def memtable_schema(base_schema: pa.Schema, key_columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of WAL entries and flushed MemTables.
+
+    Non-key columns become nullable, since a tombstone has only a key. Field metadata stays, so
+    that the primary key is known; schema metadata does not.
+
+    Args:
+        base_schema: The base table's schema.
+        key_columns: Its primary key.
+    """
+    fields = [field if field.name in key_columns else field.with_nullable(True) for field in base_schema]
+    return pa.schema([*fields, pa.field(TOMBSTONE_COLUMN, pa.bool_(), nullable=False)])
+
+
+def with_tombstones(rows: pa.Table, schema: pa.Schema, deleted: bool) -> pa.Table:
+    """Return validated rows in the MemTable schema, each marked as written or as deleted."""
+    marks = pa.repeat(pa.scalar(deleted), rows.num_rows)
+    columns = [*rows.columns, pa.chunked_array([marks])]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,67 @@
+"""Newest wins: the one place that decides which row of a key survives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_ROW = "__row"
+
+
+def last_row_per_key(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Find the last row of each key.
+
+    Args:
+        keys: Any table in write order, oldest row first; only ``key_columns`` are looked at.
+        key_columns: The primary key. Key values must not be NULL.
+
+    Returns:
+        Row numbers, ascending, one per distinct key.
+    """
+    rows = keys.num_rows
+    if rows == 0:
+        return np.empty(0, dtype=np.int64)
+    if len(key_columns) == 1 and pa.types.is_integer(keys.schema.field(key_columns[0]).type):
+        return _last_of_integers(keys.column(key_columns[0]))
+    numbered = keys.select(list(key_columns)).append_column(_ROW, pa.array(np.arange(rows, dtype=np.int64)))
+    last = numbered.group_by(list(key_columns)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+    return np.sort(last.to_numpy())
+
+
+def _last_of_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    # A stable sort of plain integers is several times faster than hashing them.
+    values = column.to_numpy()
+    if len(values) > 1 and bool(np.all(values[1:] > values[:-1])):
+        return np.arange(len(values), dtype=np.int64)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    is_last = np.append(ordered[1:] != ordered[:-1], True)
+    return np.sort(order[is_last]).astype(np.int64, copy=False)
+
+
+def superseded_rows(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Find the rows that a later row of the same key replaces.
+
+    Args:
+        keys: As in ``last_row_per_key``.
+        key_columns: As in ``last_row_per_key``.
+
+    Returns:
+        Row numbers, ascending; empty when every key occurs once.
+    """
+    kept = np.zeros(keys.num_rows, dtype=bool)
+    kept[last_row_per_key(keys, key_columns)] = True
+    return np.flatnonzero(~kept)
+
+
+def rows_without_key(rows: pa.Table, others: pa.Table, key_columns: Sequence[str]) -> pa.Table:
+    """Return the rows whose key does not occur in ``others`` (an anti join that keeps the order)."""
+    if rows.num_rows == 0 or others.num_rows == 0:
+        return rows
+    key = list(key_columns)
+    numbered = rows.select(key).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    kept = numbered.join(others.select(key), keys=key, join_type="left anti").column(_ROW)
+    return rows.take(pa.array(np.sort(kept.to_numpy())))

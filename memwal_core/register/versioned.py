@@ -1,0 +1,225 @@
+"""Numbered immutable versions of one document, of which the highest number counts."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+from memwal_core.errors import (
+    CommitUnknownError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+from memwal_core.storage.layout import (
+    MAX_UINT64,
+    VERSION_HINT_NAME,
+    numbered_name,
+    parse_numbered_name,
+    version_hint_path,
+)
+from memwal_core.storage.protocol import ObjectStore
+
+FIRST_VERSION = 1
+_LOAD_ATTEMPTS = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version of the document.
+
+    Attributes:
+        version: From 1.
+        data: Its content.
+    """
+
+    version: int
+    data: bytes
+
+
+class VersionedRegister:
+    """A document that changes by adding the next version; the compare-and-swap of the project.
+
+    Who creates version n+1 has proven that nobody changed the document since version n. The hint
+    file only shortens the search for the newest version and may be missing, old or wrong.
+
+    Old versions may be deleted with ``delete_before`` only: it keeps what readers rely on, that
+    the versions left are consecutive and the hint points at one of them.
+
+    Args:
+        store: Where the versions are.
+        directory: Holds the versions and their hint, and nothing else.
+        suffix: Of the version files, for example ``.binpb``.
+    """
+
+    def __init__(self, store: ObjectStore, directory: str, suffix: str) -> None:
+        """Keep the parts; no request is made."""
+        self._store = store
+        self._directory = directory
+        self._suffix = suffix
+
+    def latest(self) -> Entry | None:
+        """Return the newest version, or None if there is none at all.
+
+        Two requests beyond reading the hint, plus one per version written since the hint. Lists
+        the directory only if the first version probed is missing.
+
+        Raises:
+            UnavailableError: The store does not answer, or versions vanish faster than they can
+                be read. Back off and retry.
+        """
+        start = self._hinted_version()
+        for _ in range(_LOAD_ATTEMPTS):
+            entry = self._read_forward(start)
+            if entry is not None:
+                return entry
+            found = self.versions()
+            if not found:
+                return None
+            start = found[-1]
+        raise UnavailableError(
+            "the newest version was deleted again and again before it could be read",
+            remedy="retry; if it stays, find out who deletes files in this directory",
+            directory=self._directory,
+            version=start,
+        )
+
+    def read(self, version: int) -> bytes:
+        """Return the content of one version.
+
+        Raises:
+            ObjectNotFoundError: It was never written, or has been deleted.
+        """
+        return self._store.get(self.path(version))
+
+    def create(self, version: int, data: bytes) -> None:
+        """Write one version, once and for all, then refresh the hint as well as possible.
+
+        Equal content that is already there counts as success (it is this call's own write whose
+        reply was lost), so rivals must make their bytes differ.
+
+        Args:
+            version: One more than the newest version that the caller has read; 1 for a new
+                document, which the caller knows not to exist.
+            data: The content.
+
+        Raises:
+            ObjectExistsError: Somebody else wrote this version; theirs stays. Read, then decide.
+            CommitUnknownError: The version was written, but the history may have moved past it.
+            UnavailableError: No reply; the version may or may not be there. Read it back, or call
+                again with the same content.
+        """
+        self._store.put_if_absent(self.path(version), data)
+        self._require_predecessor(version)
+        self._write_hint(version)
+
+    def versions(self) -> list[int]:
+        """Return the versions that exist, ascending, by listing the directory."""
+        found = []
+        for info in self._store.list_objects(self._directory):
+            name = info.path.rpartition("/")[2]
+            try:
+                found.append(parse_numbered_name(name, self._suffix))
+            except InvalidRequestError:
+                if name != VERSION_HINT_NAME:
+                    _log.debug("foreign object ignored [path=%s]", info.path)
+        return sorted(found)
+
+    def delete_before(self, version: int) -> list[int]:
+        """Delete all versions below one that must exist, the oldest first.
+
+        The hint is moved to the newest version before, and an interrupted deletion leaves
+        consecutive versions, so that readers find the newest at any time.
+
+        Args:
+            version: The oldest to keep; at least one below the newest, so that a commit under way
+                finds its predecessor.
+
+        Returns:
+            The versions deleted, ascending.
+
+        Raises:
+            InvalidRequestError: The version is not below the newest. Nothing was deleted.
+            UnavailableError: The store does not answer, or the hint cannot be written.
+        """
+        newest = self.latest()
+        existing = self.versions()
+        if newest is None or not version < newest.version or version not in existing:
+            raise InvalidRequestError(
+                "versions can only be deleted up to one that exists and is not the newest",
+                remedy="keep at least the two newest versions",
+                directory=self._directory,
+                version=version,
+                newest=newest.version if newest else None,
+            )
+        self._store.put(version_hint_path(self._directory), _hint_bytes(newest.version))
+        obsolete = [number for number in existing if number < version]
+        for number in obsolete:
+            self._store.delete(self.path(number))
+        return obsolete
+
+    def path(self, version: int) -> str:
+        """Return the path of a version."""
+        return f"{self._directory}/{numbered_name(version, self._suffix)}"
+
+    def _read_forward(self, start: int) -> Entry | None:
+        """Return the last of the versions that follow each other from ``start``."""
+        try:
+            data = self.read(start)
+            version = start
+            while version < MAX_UINT64 and self._store.head(self.path(version + 1)) is not None:
+                version += 1
+            return Entry(version, data if version == start else self.read(version))
+        except ObjectNotFoundError:
+            return None
+
+    def _hinted_version(self) -> int:
+        try:
+            hint = json.loads(self._store.get(version_hint_path(self._directory)))
+            version = hint["version"]
+        except ObjectNotFoundError:
+            return FIRST_VERSION
+        except (ValueError, KeyError, TypeError, RecursionError):
+            _log.warning("version hint is unreadable and is ignored [directory=%s]", self._directory)
+            return FIRST_VERSION
+        if type(version) is not int or not FIRST_VERSION <= version <= MAX_UINT64:
+            _log.warning("version hint is no version and is ignored [directory=%s]", self._directory)
+            return FIRST_VERSION
+        return version
+
+    def _require_predecessor(self, version: int) -> None:
+        """Refuse a version whose place was free only because it had been deleted.
+
+        A committer that slept until its target was written by others, superseded and deleted
+        finds the place free. Since deletion goes upwards, a predecessor that still exists proves
+        that this has not happened.
+
+        Raises:
+            CommitUnknownError: The predecessor is gone and newer versions exist.
+        """
+        if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
+            return
+        newest = max(self.versions(), default=version)
+        if newest > version:
+            raise CommitUnknownError(
+                "versions around this one were deleted while it was written, so it may not count",
+                remedy="read the newest version and look whether the change is in it",
+                directory=self._directory,
+                version=version,
+                newest=newest,
+            )
+
+    def _write_hint(self, version: int) -> None:
+        try:
+            self._store.put(version_hint_path(self._directory), _hint_bytes(version))
+        except MemwalError as error:
+            # The version is committed; the next reader probes one step further.
+            _log.warning("version hint not written [directory=%s, version=%d]: %s", self._directory, version, error)
+
+
+def _hint_bytes(version: int) -> bytes:
+    return json.dumps({"version": version}).encode()

@@ -1,0 +1,176 @@
+"""Where a store's root is: reading and normalising URIs, checking relative paths."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.storage.protocol import StoreKind
+
+TEMPORARY_PREFIX = ".tmp-"
+"""Names that begin so are unfinished work: no listing shows them, no object may be called so."""
+
+_SCHEMES = {
+    "s3": StoreKind.S3,
+    "s3a": StoreKind.S3,
+    "gs": StoreKind.GCS,
+    "az": StoreKind.AZURE,
+    "memory": StoreKind.MEMORY,
+    "file": StoreKind.LOCAL,
+}
+_SCHEME_PATTERN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_REFUSED_CHARACTERS = re.compile(r"[\x00-\x1f\x7f?#%\\*]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A store's root, normalised.
+
+    Attributes:
+        kind: Where the bytes end up.
+        bucket: Bucket or container; empty for local paths and memory.
+        prefix: Path below the bucket, or the absolute local path; no slash at the end.
+    """
+
+    kind: StoreKind
+    bucket: str
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        """The root as pylance opens it, without a final slash."""
+        if self.kind is StoreKind.LOCAL:
+            return self.prefix
+        root = f"{self.kind.value}://{self.bucket}"
+        return f"{root}/{self.prefix}" if self.prefix else root
+
+
+def parse_address(uri: str) -> Address:
+    """Read a root URI.
+
+    Accepted are plain paths (relative ones are taken from the working directory), ``file://``,
+    ``memory://``, ``s3://`` (also ``s3a://``), ``gs://`` and ``az://``. A query or fragment is
+    refused rather than cut off: it would make the address point to another place than written.
+
+    Args:
+        uri: The address as the user wrote it.
+
+    Raises:
+        InvalidRequestError: The address is empty, of an unknown scheme, or ambiguous.
+    """
+    if not uri or uri != uri.strip():
+        _refuse(uri, "it is empty or has blanks at an end")
+    match = _SCHEME_PATTERN.match(uri)
+    if match is None:
+        return _local(uri, uri)
+    kind = _SCHEMES.get(match.group(1).lower())
+    rest = uri[match.end() :]
+    if kind is None or not rest.startswith("//"):
+        _refuse(uri, "the scheme is unknown; known are a plain path, file, memory, s3, gs and az")
+    if _REFUSED_CHARACTERS.search(rest):
+        _refuse(uri, "it holds a query, a fragment, a percent sign, a backslash or a control character")
+    return _local_uri(uri, rest[2:]) if kind is StoreKind.LOCAL else _bucket(uri, kind, rest[2:])
+
+
+def check_path(path: str) -> str:
+    """Return a relative path unchanged if every store and pylance take it literally.
+
+    Raises:
+        InvalidRequestError: It is empty, absolute, has an empty, ``.`` or ``..`` part, a character
+            with a meaning in addresses, or a name reserved for unfinished work.
+    """
+    if not path or _REFUSED_CHARACTERS.search(path):
+        _refuse_path(path)
+    for part in path.split("/"):
+        if part in {"", ".", ".."} or part.startswith(TEMPORARY_PREFIX):
+            _refuse_path(path)
+    return path
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a directory without its final slash; the empty string stands for the root.
+
+    Raises:
+        InvalidRequestError: As for ``check_path``.
+    """
+    trimmed = prefix.removesuffix("/")
+    return check_path(trimmed) if trimmed or prefix else ""
+
+
+def check_subtree(prefix: str) -> str:
+    """Return a directory that may be removed: any but the root.
+
+    Raises:
+        InvalidRequestError: The prefix stands for the root, or is no usable path.
+    """
+    directory = check_prefix(prefix)
+    if not directory:
+        raise InvalidRequestError(
+            "the root of a store is never removed as a whole", remedy="name a directory below it", prefix=prefix
+        )
+    return directory
+
+
+def check_range(path: str, start: int, length: int) -> None:
+    """Accept a byte range.
+
+    Raises:
+        InvalidRequestError: Offset or length is negative.
+    """
+    if start < 0 or length < 0:
+        raise InvalidRequestError(
+            "this byte range is negative",
+            remedy="give an offset and a length from 0",
+            path=path,
+            start=start,
+            length=length,
+        )
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a path lies in, or is, unfinished work."""
+    return path.startswith(TEMPORARY_PREFIX) or f"/{TEMPORARY_PREFIX}" in path
+
+
+def _bucket(uri: str, kind: StoreKind, rest: str) -> Address:
+    bucket, _, prefix = rest.partition("/")
+    if kind is not StoreKind.MEMORY and not bucket:
+        _refuse(uri, "the bucket is missing")
+    if "@" in bucket or ":" in bucket:
+        _refuse(uri, "it holds credentials, a container's account or a port; give them as storage options")
+    prefix = prefix.rstrip("/")
+    return Address(kind=kind, bucket=bucket, prefix=check_path(prefix) if prefix else "")
+
+
+def _local_uri(uri: str, rest: str) -> Address:
+    if not rest.startswith("/"):
+        _refuse(uri, "a file:// address needs an absolute path, as in file:///data/table")
+    return _local(uri, rest)
+
+
+def _local(uri: str, path: str) -> Address:
+    if "\x00" in path or "?" in path or "#" in path:
+        _refuse(uri, "a path may not hold '?', '#' or NUL, which other tools take for the end of the path")
+    return Address(kind=StoreKind.LOCAL, bucket="", prefix=os.path.abspath(path))
+
+
+def _refuse(uri: str, why: str) -> NoReturn:
+    # What stands between scheme and path, or after a question mark, may be a secret.
+    try:
+        parts = urlsplit(uri)
+        shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}" if parts.netloc else parts.path
+    except ValueError:
+        shown = "(unreadable)"
+    raise InvalidRequestError(f"this is not a usable address: {why}", remedy="correct the address", uri=shown)
+
+
+def _refuse_path(path: str) -> NoReturn:
+    raise InvalidRequestError(
+        "this is not a usable path below a store's root",
+        remedy="give parts separated by single slashes, without '..', '?', '#', '%', '*', backslash or '.tmp-' names",
+        path=path,
+    )

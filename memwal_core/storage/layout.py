@@ -1,0 +1,293 @@
+"""The name of every object that the project reads or writes.
+
+All paths are relative to the table's root, with ``/`` between parts. Regions live under
+``_mem_wal/``; names there that begin with ``_`` are not regions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.ids import RegionId
+
+MEM_WAL_DIRECTORY = "_mem_wal"
+LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
+RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
+RESERVED_NAMES = frozenset({"_leases", "_regions"})
+"""Directories directly below ``_mem_wal/`` that are not regions."""
+
+MANIFEST_SUFFIX = ".binpb"
+LANCE_WAL_SUFFIX = ".lance"
+ARROW_WAL_SUFFIX = ".arrow"
+WAL_SUFFIXES = (LANCE_WAL_SUFFIX, ARROW_WAL_SUFFIX)
+VERSION_HINT_NAME = "version_hint.json"
+
+INDEX_DIRECTORY = "_indices"
+TABLE_VERSIONS_DIRECTORY = "_versions"
+TABLE_MANIFEST_SUFFIX = ".manifest"
+
+MAX_UINT64 = 2**64 - 1
+_BITS = 64
+_BIT_NAME = re.compile(r"[01]{64}", re.ASCII)
+_TABLE_VERSION_NAME = re.compile(r"[0-9]{20}", re.ASCII)
+_PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
+_GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
+_SAFE_PART = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,254}", re.ASCII)
+
+
+def bit_reversed(number: int) -> str:
+    """Return the 64 binary digits of a number, lowest first.
+
+    Consecutive numbers differ in their first characters, which spreads sequential writes over
+    the key space of an object store.
+
+    Args:
+        number: 1 to 2^64-1; nothing is numbered 0.
+
+    Raises:
+        InvalidRequestError: The number is out of range.
+    """
+    if not 1 <= number <= MAX_UINT64:
+        raise InvalidRequestError(
+            "a version or WAL entry is numbered from 1 to 2^64-1", remedy="correct the number", number=number
+        )
+    return f"{number:0{_BITS}b}"[::-1]
+
+
+def parse_bit_reversed(name: str) -> int:
+    """Return the number behind 64 bit-reversed digits.
+
+    Raises:
+        InvalidRequestError: The name is not 64 binary digits, or stands for 0. When listing a
+            directory, skip the object: it is a stray or a temporary one.
+    """
+    number = int(name[::-1], 2) if _BIT_NAME.fullmatch(name) else 0
+    if number == 0:
+        raise InvalidRequestError(
+            "this is not a bit-reversed number", remedy="ignore the object; the format has no such name", name=name
+        )
+    return number
+
+
+def numbered_name(number: int, suffix: str) -> str:
+    """Return the file name of a numbered object."""
+    return bit_reversed(number) + suffix
+
+
+def parse_numbered_name(name: str, suffix: str) -> int:
+    """Return the number of a numbered object from its file name.
+
+    Raises:
+        InvalidRequestError: Another suffix, or not 64 binary digits. Skip the object.
+    """
+    if not name.endswith(suffix):
+        raise InvalidRequestError(
+            "this object has another suffix", remedy="ignore the object", name=name, expected=suffix
+        )
+    return parse_bit_reversed(name.removesuffix(suffix))
+
+
+def region_directory(region_id: RegionId) -> str:
+    """Return the directory of everything that belongs to a region."""
+    return f"{MEM_WAL_DIRECTORY}/{region_id}"
+
+
+def manifest_directory(region_id: RegionId) -> str:
+    """Return the directory of a region's manifest versions and their hint."""
+    return f"{region_directory(region_id)}/manifest"
+
+
+def manifest_path(region_id: RegionId, version: int) -> str:
+    """Return the path of one manifest version.
+
+    Raises:
+        InvalidRequestError: The version is out of range.
+    """
+    return f"{manifest_directory(region_id)}/{numbered_name(version, MANIFEST_SUFFIX)}"
+
+
+def manifest_hint_path(region_id: RegionId) -> str:
+    """Return the path of the hint of a region's newest manifest version."""
+    return version_hint_path(manifest_directory(region_id))
+
+
+def version_hint_path(directory: str) -> str:
+    """Return the path of the hint in a directory of numbered versions."""
+    return f"{directory}/{VERSION_HINT_NAME}"
+
+
+def wal_directory(region_id: RegionId) -> str:
+    """Return the directory of a region's WAL entries."""
+    return f"{region_directory(region_id)}/wal"
+
+
+def wal_entry_name(wal_id: int, suffix: str) -> str:
+    """Return the file name of a WAL entry.
+
+    Args:
+        wal_id: From 1.
+        suffix: That of the region's codec, one of ``WAL_SUFFIXES``.
+
+    Raises:
+        InvalidRequestError: No codec has this suffix, or the number is out of range.
+    """
+    _require_wal_suffix(suffix)
+    return numbered_name(wal_id, suffix)
+
+
+def wal_entry_path(region_id: RegionId, wal_id: int, suffix: str) -> str:
+    """Return the path of a WAL entry; arguments as for ``wal_entry_name``.
+
+    Raises:
+        InvalidRequestError: No codec has this suffix, or the number is out of range.
+    """
+    return f"{wal_directory(region_id)}/{wal_entry_name(wal_id, suffix)}"
+
+
+def parse_wal_entry_name(name: str, suffix: str) -> int:
+    """Return the number of a WAL entry from its file name.
+
+    Raises:
+        InvalidRequestError: The name is not one of a WAL entry of this codec. Skip the object.
+    """
+    _require_wal_suffix(suffix)
+    return parse_numbered_name(name, suffix)
+
+
+def generation_directory_name(prefix: str, generation: int) -> str:
+    """Return the name of a flushed MemTable's directory.
+
+    Args:
+        prefix: 8 hexadecimal digits drawn for this flush (``IdSource.directory_prefix``), so that
+            two attempts never share a directory.
+        generation: From 1.
+
+    Raises:
+        InvalidRequestError: Prefix or generation do not fit.
+    """
+    if not _PREFIX.fullmatch(prefix) or not 1 <= generation <= MAX_UINT64:
+        raise InvalidRequestError(
+            "a flushed MemTable's directory needs 8 hexadecimal digits and a generation from 1",
+            remedy="draw the prefix with IdSource.directory_prefix()",
+            prefix=prefix,
+            generation=generation,
+        )
+    return f"{prefix}_gen_{generation}"
+
+
+def parse_generation_directory(name: str) -> int:
+    """Return the generation in the name of a flushed MemTable's directory, any prefix length.
+
+    Raises:
+        InvalidRequestError: The directory is not one of a flushed MemTable. Skip it.
+    """
+    found = _GENERATION_NAME.fullmatch(name)
+    generation = int(found["generation"]) if found else 0
+    if not 1 <= generation <= MAX_UINT64:
+        raise InvalidRequestError(
+            "this is not a flushed MemTable's directory", remedy="ignore the directory", name=name
+        )
+    return generation
+
+
+def require_generation_path(path: str) -> str:
+    """Return a recorded path of a flushed MemTable if it names a directory of its region.
+
+    Recorded paths are used as they stand, whatever their form, but they come from a file that
+    others can write: one that reached outside the region directory would make readers read, and
+    the garbage collector delete, what belongs to somebody else.
+
+    Raises:
+        InvalidRequestError: The path is not a single plain name, or names ``wal`` or ``manifest``.
+    """
+    if not _SAFE_PART.fullmatch(path) or path in {"wal", "manifest"}:
+        raise InvalidRequestError(
+            "a flushed MemTable's path must be one plain directory name inside the region",
+            remedy="do not use this manifest; find out who wrote it",
+            path=path,
+        )
+    return path
+
+
+def generation_path(region_id: RegionId, recorded_path: str) -> str:
+    """Return the path of a flushed MemTable from the name recorded in the region manifest.
+
+    Raises:
+        InvalidRequestError: The name could reach outside the region directory.
+    """
+    return f"{region_directory(region_id)}/{require_generation_path(recorded_path)}"
+
+
+def region_reservation_path(region_spec_id: int, region_field_values: Mapping[str, bytes]) -> str:
+    """Return the path at which one region id is reserved for a region value.
+
+    Values of any length get names of one length; two values never share one, because the digest
+    covers the lengths of all parts.
+
+    Args:
+        region_spec_id: Spec that computed the value, from 1.
+        region_field_values: Field id -> Arrow scalar bytes; an absent id is NULL.
+    """
+    digest = hashlib.sha256()
+    for field_id, value in sorted(region_field_values.items()):
+        for part in (field_id.encode(), value):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    return f"{RESERVATIONS_DIRECTORY}/{region_spec_id}/{digest.hexdigest()}.json"
+
+
+def index_directory(index_uuid: uuid.UUID) -> str:
+    """Return the directory of an index of the base table."""
+    return f"{INDEX_DIRECTORY}/{index_uuid}"
+
+
+def region_snapshot_path(index_uuid: uuid.UUID) -> str:
+    """Return the path of a region snapshot that is too large for the table manifest."""
+    return f"{index_directory(index_uuid)}/index.lance"
+
+
+def table_manifest_name(version: int) -> str:
+    """Return the file name of a table version; newer versions sort first.
+
+    Args:
+        version: From 1.
+
+    Raises:
+        InvalidRequestError: The version is out of range.
+    """
+    if not 1 <= version <= MAX_UINT64:
+        raise InvalidRequestError("a table version is numbered from 1 to 2^64-1", remedy="correct it", version=version)
+    return f"{MAX_UINT64 - version:020d}{TABLE_MANIFEST_SUFFIX}"
+
+
+def table_manifest_path(version: int) -> str:
+    """Return the path of a table version's manifest.
+
+    Raises:
+        InvalidRequestError: The version is out of range.
+    """
+    return f"{TABLE_VERSIONS_DIRECTORY}/{table_manifest_name(version)}"
+
+
+def parse_table_manifest_name(name: str) -> int:
+    """Return the version of a table manifest from its file name.
+
+    Raises:
+        InvalidRequestError: The name has another form (a staged file, or the old naming).
+    """
+    digits = name.removesuffix(TABLE_MANIFEST_SUFFIX)
+    version = MAX_UINT64 - int(digits) if name != digits and _TABLE_VERSION_NAME.fullmatch(digits) else 0
+    if version < 1:
+        raise InvalidRequestError("this is not a table manifest's name", remedy="ignore the object", name=name)
+    return version
+
+
+def _require_wal_suffix(suffix: str) -> None:
+    if suffix not in WAL_SUFFIXES:
+        raise InvalidRequestError(
+            "no WAL codec has this suffix", remedy="use the region's codec", suffix=suffix, expected=WAL_SUFFIXES
+        )

@@ -1,0 +1,256 @@
+"""A store in a local directory.
+
+It speaks to the operating system directly instead of through obstore: obstore neither syncs nor
+knows conditional replacement on local disks, lists unfinished files, and costs more per call than
+the system calls themselves, which counts on the path of every WAL append.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from types import MappingProxyType
+
+from memwal_core.errors import ConflictError, ObjectExistsError
+from memwal_core.rng import Rng
+from memwal_core.storage import local_files
+from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
+from memwal_core.storage.protocol import ObjectInfo, StoreKind
+from memwal_core.storage.translate import translated
+
+STAGING_NAME = f"{TEMPORARY_PREFIX}staging"
+_STALE_AFTER_S = 24 * 3600.0
+
+
+class LocalStore:
+    """Objects as files below one directory.
+
+    A new object is written to a hidden staging directory below the root, synced, then linked to
+    its name: a crash at any point leaves the whole object or none, and a link never replaces.
+    What crashes leave in the staging directory is removed by a later store after a day.
+
+    Args:
+        address: The root; it need not exist.
+        fsync: Sync files and directories before a conditional write returns.
+        rng: Where the names of staging files come from.
+    """
+
+    def __init__(self, address: Address, *, fsync: bool, rng: Rng) -> None:
+        """Keep the parts; nothing is created before the first write."""
+        self._root = address.prefix
+        self._fsync = fsync
+        self._rng = rng
+        self._staging = os.path.join(self._root, STAGING_NAME)
+        self._staging_was_swept = False
+
+    def __repr__(self) -> str:
+        """Return the root and the durability."""
+        return f"LocalStore({self._root!r}, fsync={self._fsync})"
+
+    @property
+    def uri(self) -> str:
+        """The root as an absolute path."""
+        return self._root
+
+    @property
+    def kind(self) -> StoreKind:
+        """Always local."""
+        return StoreKind.LOCAL
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """Always empty: local paths need no options."""
+        return MappingProxyType({})
+
+    def uri_of(self, path: str) -> str:
+        """Return the absolute path of an object or directory."""
+        return self._locate(path)
+
+    def get(self, path: str) -> bytes:
+        """Read a whole object."""
+        target = self._locate(path)
+        with self._translated("get", path):
+            return local_files.read_file(target)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read a part; less than ``length`` where the object ends before."""
+        target = self._locate(path)
+        check_range(path, start, length)
+        with self._translated("get_range", path), open(target, "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Describe an object, or return None if nothing is there."""
+        target = self._locate(path)
+        with self._translated("head", path):
+            try:
+                return local_files.file_info(path, os.stat(target))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Describe all objects below a directory; links to directories are not followed."""
+        pending = [check_prefix(prefix)]
+        while pending:
+            directory = pending.pop()
+            for entry in self._entries(directory):
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(path)
+                    continue
+                info = self._describe(entry, path)
+                if info is not None:
+                    yield info
+
+    def list_directories(self, prefix: str) -> list[str]:
+        """Return the names of the directories directly below a directory, sorted."""
+        return sorted(entry.name for entry in self._entries(check_prefix(prefix)) if entry.is_dir())
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write, replacing what is there; not synced, since a hint may be lost."""
+        target = self._locate(path)
+        with self._translated("put", path):
+            staged = self._stage(data, sync=False)
+            try:
+                directory = os.path.dirname(target)
+                local_files.make_directory(directory, sync=self._fsync)
+                with local_files.locked_directory(directory):
+                    local_files.replace_file(staged, target)
+            finally:
+                local_files.remove_file(staged)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write only if nothing is there."""
+        target = self._locate(path)
+        with self._translated("put_if_absent", path):
+            staged = self._stage(data, sync=self._fsync)
+            try:
+                self._publish(staged, target, path)
+            finally:
+                local_files.remove_file(staged)
+
+    def put_file_if_absent(self, path: str, source: Path) -> None:
+        """Publish a prepared file: by a link if it lies in ``staging_directory``, else by a copy."""
+        target = self._locate(path)
+        staged = os.fspath(source)
+        with self._translated("put_file_if_absent", path):
+            if not staged.startswith(f"{self._staging}/"):
+                self.put_if_absent(path, local_files.read_file(staged))
+            else:
+                if self._fsync:
+                    local_files.sync_path(staged)
+                self._publish(staged, target, path)
+            local_files.remove_file(staged)
+
+    def put_if_match(self, path: str, data: bytes, etag: str) -> None:
+        """Replace an object only if its etag is still ``etag``.
+
+        The directory is locked (``flock``) from the comparison to the replacement, which orders
+        the replacing writes of all stores on one machine.
+        """
+        target = self._locate(path)
+        with self._translated("put_if_match", path):
+            staged = self._stage(data, sync=self._fsync)
+            try:
+                self._replace_matching(staged, target, path, etag)
+            finally:
+                local_files.remove_file(staged)
+
+    def delete(self, path: str) -> None:
+        """Remove an object; one that is already gone is success."""
+        target = self._locate(path)
+        with self._translated("delete", path):
+            local_files.remove_file(target)
+
+    def delete_directory(self, prefix: str) -> int:
+        """Remove a directory with all that is in it, and return how many objects it held."""
+        directory = check_subtree(prefix)
+        count = sum(1 for _ in self.list_objects(directory))
+        with self._translated("delete_directory", directory), suppress(FileNotFoundError):
+            shutil.rmtree(self._locate(directory))
+        return count
+
+    def sync_directory(self, prefix: str) -> None:
+        """Sync all files and directories below a directory, then the directory's own name."""
+        directory = check_subtree(prefix)
+        if self._fsync:
+            with self._translated("sync_directory", directory):
+                local_files.sync_tree(self._locate(directory))
+
+    def staging_directory(self, path: str) -> Path:
+        """Return the hidden directory below the root; file names in it must be unique per attempt."""
+        check_path(path)
+        with self._translated("staging_directory", path):
+            local_files.make_directory(self._staging, sync=False)
+        return Path(self._staging)
+
+    def _locate(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
+
+    def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
+        return translated(operation, path, self._root)
+
+    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
+        with self._translated("list", directory):
+            return local_files.visible_entries(f"{self._root}/{directory}")
+
+    def _describe(self, entry: os.DirEntry[str], path: str) -> ObjectInfo | None:
+        with self._translated("list", path):
+            try:
+                return local_files.file_info(path, entry.stat())
+            except FileNotFoundError:
+                return None  # Deleted since the directory was read.
+
+    def _stage(self, data: bytes, *, sync: bool) -> str:
+        """Write the data to a new file in the staging directory and return its path."""
+        while True:
+            staged = f"{self._staging}/{self._rng.getrandbits(64):016x}"
+            try:
+                local_files.write_new_file(staged, data, sync=sync)
+            except FileExistsError:
+                continue  # Another store drew the same name from an equally seeded source.
+            except FileNotFoundError:
+                local_files.make_directory(self._staging, sync=False)
+                continue
+            if not self._staging_was_swept:
+                self._staging_was_swept = True
+                local_files.remove_stale_files(self._staging, staged, _STALE_AFTER_S)
+            return staged
+
+    def _publish(self, staged: str, target: str, path: str) -> None:
+        try:
+            local_files.link_new(staged, target, sync=self._fsync)
+        except FileExistsError as error:
+            if local_files.read_file(target) != local_files.read_file(staged):
+                raise ObjectExistsError(
+                    "other bytes are already there",
+                    remedy="read them before deciding anything",
+                    path=path,
+                    store=self._root,
+                ) from error
+            if self._fsync:
+                # The earlier write may have been cut off before it was synced.
+                local_files.sync_path(target)
+                local_files.sync_path(os.path.dirname(target))
+
+    def _replace_matching(self, staged: str, target: str, path: str, etag: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            directory = os.path.dirname(target)
+            with local_files.locked_directory(directory):
+                found = self.head(path)
+                if found is not None and found.etag == etag:
+                    local_files.replace_file(staged, target)
+                    if self._fsync:
+                        local_files.sync_path(directory)
+                    return
+        raise ConflictError(
+            "the object changed or is gone",
+            remedy="read it again, then try again",
+            path=path,
+            store=self._root,
+            expected=etag,
+        )

@@ -1,0 +1,155 @@
+"""Files of a local store: reading, syncing, publishing without replacing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from memwal_core.storage.address import TEMPORARY_PREFIX
+from memwal_core.storage.protocol import ObjectInfo
+
+_LINK_ATTEMPTS = 10
+_MTIME_STEP_NS = 1000
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a file."""
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
+
+
+def write_new_file(path: str, data: bytes, *, sync: bool) -> None:
+    """Write a file that must not exist yet.
+
+    Raises:
+        FileExistsError: It exists.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_path(path: str) -> None:
+    """Bring a file's content, or a directory's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: str) -> None:
+    """Bring all files and names below a directory to the disk, deepest first, and its own name last."""
+    for parent, _, files in os.walk(directory, topdown=False):
+        for name in files:
+            sync_path(os.path.join(parent, name))
+        sync_path(parent)
+    sync_path(os.path.dirname(directory))
+
+
+def remove_file(path: str) -> None:
+    """Remove a file; one that is already gone is success."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(path)
+
+
+def make_directory(path: str, *, sync: bool) -> None:
+    """Make a directory and its missing parents, and bring the names of the new ones to the disk."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for directory in reversed(missing):
+        # A rival may make or remove any of them at the same time; the caller tries again.
+        with suppress(FileExistsError):
+            os.mkdir(directory)
+        if sync:
+            sync_path(os.path.dirname(directory))
+
+
+def link_new(staged: str, target: str, *, sync: bool) -> None:
+    """Give a file its name without ever replacing another file.
+
+    Raises:
+        FileExistsError: The name is taken.
+        FileNotFoundError: The staged file is gone, or rivals keep removing the directory.
+    """
+    for attempt in range(_LINK_ATTEMPTS):
+        try:
+            os.link(staged, target)
+        except FileNotFoundError:
+            # The directory is missing, or a rival removed it when it was empty.
+            if attempt == _LINK_ATTEMPTS - 1 or not os.path.exists(staged):
+                raise
+            with suppress(FileNotFoundError):
+                make_directory(os.path.dirname(target), sync=sync)
+        else:
+            break
+    if sync:
+        sync_path(os.path.dirname(target))
+
+
+def replace_file(staged: str, target: str) -> None:
+    """Replace a file by another; the directory must be locked.
+
+    The new file's time is made later than the old one's, so that no two contents in a row ever
+    have the same etag, however coarse the file system's clock is.
+    """
+    with suppress(FileNotFoundError):
+        oldest_allowed = os.stat(target).st_mtime_ns + _MTIME_STEP_NS
+        status = os.stat(staged)
+        if status.st_mtime_ns < oldest_allowed:
+            os.utime(staged, ns=(status.st_atime_ns, oldest_allowed))
+    os.replace(staged, target)
+
+
+@contextmanager
+def locked_directory(path: str) -> Iterator[None]:
+    """Hold the exclusive lock of a directory against all threads and processes of this machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def visible_entries(directory: str) -> list[os.DirEntry[str]]:
+    """Return what is directly in a directory, without unfinished work; nothing if it is missing."""
+    try:
+        with os.scandir(directory) as entries:
+            return [entry for entry in entries if not entry.name.startswith(TEMPORARY_PREFIX)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def file_info(path: str, status: os.stat_result) -> ObjectInfo | None:
+    """Describe a file under its relative path; None for anything that is no regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return ObjectInfo(
+        path=path,
+        size_bytes=status.st_size,
+        modified=datetime.fromtimestamp(status.st_mtime_ns / 1e9, tz=UTC),
+        etag=f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}",
+    )
+
+
+def remove_stale_files(directory: str, reference: str, older_than_s: float) -> None:
+    """Remove files much older than a file made just now, by the file system's own clock."""
+    now_ns = os.stat(reference).st_mtime_ns
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.is_file() and now_ns - entry.stat().st_mtime_ns > older_than_s * 1e9:
+                    os.unlink(entry.path)

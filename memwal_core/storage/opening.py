@@ -1,0 +1,109 @@
+"""Opening a store by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+from obstore.store import ObjectStore as Backend
+
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import InvalidRequestError
+from memwal_core.rng import Rng, system_rng
+from memwal_core.settings import StorageSettings
+from memwal_core.storage.address import Address, parse_address
+from memwal_core.storage.local import LocalStore
+from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.storage.remote import RemoteStore
+from memwal_core.storage.retrying import Retrier
+from memwal_core.storage.s3_access import resolve_s3_access
+from memwal_core.storage.translate import describe
+
+# Options of the HTTP client, which obstore takes apart from the store's own.
+_CLIENT_OPTIONS = frozenset({
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout",
+    "pool_max_idle_per_host", "proxy_url", "proxy_excludes", "timeout", "user_agent",
+})  # fmt: skip
+# Options that only Lance understands; they are passed on to it and kept from obstore.
+_LANCE_OPTIONS = frozenset({
+    "client_max_retries", "client_retry_timeout", "download_retry_count", "refresh_offset_millis",
+    "request_timeout", "s3_express",
+})  # fmt: skip
+
+# Repeating is ours to do: only here is it known what may be repeated.
+_NO_RETRIES: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(minutes=3)}
+
+
+def open_store(
+    uri: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    settings: StorageSettings | None = None,
+    clock: Clock | None = None,
+    rng: Rng | None = None,
+) -> ObjectStore:
+    """Open a store; nothing is read or written yet, and the root need not exist.
+
+    Args:
+        uri: A path, or an address with ``file``, ``memory``, ``s3``, ``gs`` or ``az`` as scheme.
+            Each ``memory://`` store is new and empty.
+        storage_options: Options under pylance's names (``aws_endpoint``, ``aws_region``, ...); they
+            win over the environment. S3 credentials otherwise come from boto3's chain.
+        settings: Durability and retries.
+        clock: What waits between attempts.
+        rng: Jitter and names of temporary files.
+
+    Raises:
+        InvalidRequestError: Address or options cannot be used, or credentials are missing.
+    """
+    address = parse_address(uri)
+    settings = settings if settings is not None else StorageSettings()
+    rng = rng if rng is not None else system_rng()
+    options = dict(storage_options or {})
+    if address.kind is StoreKind.LOCAL:
+        return LocalStore(address, fsync=settings.fsync, rng=rng)
+    retrier = Retrier(settings, clock if clock is not None else SystemClock(), rng)
+    if address.kind is StoreKind.MEMORY:
+        return RemoteStore(address, MemoryStore(), lambda: MappingProxyType({}), retrier)
+    if address.kind is StoreKind.S3:
+        access = resolve_s3_access(options)
+        backend = _bucket(address, S3Store, access.options, credential_provider=access.provider)
+        return RemoteStore(address, backend, access.pylance_options, retrier)
+    backend = _bucket(address, GCSStore if address.kind is StoreKind.GCS else AzureStore, options)
+    return RemoteStore(address, backend, lambda: MappingProxyType(options), retrier)
+
+
+def _bucket(address: Address, make: Any, options: Mapping[str, str], **more: Any) -> Backend:  # noqa: ANN401
+    client = {name: _client_value(value) for name, value in options.items() if name in _CLIENT_OPTIONS}
+    config = {
+        name: value for name, value in options.items() if name not in _CLIENT_OPTIONS and name not in _LANCE_OPTIONS
+    }
+    arguments = {name: value for name, value in more.items() if value is not None}
+    try:
+        store: Backend = make(
+            address.bucket,
+            prefix=address.prefix or None,
+            config=config,
+            client_options=client,
+            retry_config=_NO_RETRIES,
+            **arguments,
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        # The library's text may quote an option's value, which may be a secret.
+        is_safe = not any(value in str(error) for value in options.values() if value)
+        raise InvalidRequestError(
+            "the store cannot be opened with these options",
+            remedy="correct the names and values of the storage options",
+            store=address.uri,
+            options=sorted(options),
+            reason=describe(error) if is_safe else type(error).__name__,
+        ) from (error if is_safe else None)
+    return store
+
+
+def _client_value(value: str) -> str | bool:
+    return value.lower() == "true" if value.lower() in {"true", "false"} else value

@@ -1,0 +1,285 @@
+"""A store behind obstore: S3, Google Cloud Storage, Azure, and memory."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import obstore
+from obstore.store import ObjectStore as Backend
+
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidRequestError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
+from memwal_core.storage.protocol import ObjectInfo, StoreKind
+from memwal_core.storage.retrying import Retrier
+from memwal_core.storage.translate import translated
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_Result = TypeVar("_Result")
+_LIST_PAGE = 1000
+
+
+class RemoteStore:
+    """Objects in a bucket, or in the memory of this process.
+
+    Every request is tried again while the store is unavailable. Conditional writes look at what
+    is there before they are repeated, because the write whose reply was lost may have landed.
+
+    Args:
+        address: The root.
+        backend: obstore's store at that root, with its own retries switched off.
+        pylance_options: Makes the options that pylance needs; called at each use, so that
+            temporary credentials are fresh.
+        retrier: How requests are repeated.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        backend: Backend,
+        pylance_options: Callable[[], Mapping[str, str]],
+        retrier: Retrier,
+    ) -> None:
+        """Keep the parts; nothing is requested."""
+        self._address = address
+        self._uri = address.uri
+        self._backend = backend
+        self._pylance_options = pylance_options
+        self._retrier = retrier
+        self._staging: Path | None = None
+
+    def __repr__(self) -> str:
+        """Return the root; options may hold secrets and are left out."""
+        return f"RemoteStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root, without a final slash."""
+        return self._uri
+
+    @property
+    def kind(self) -> StoreKind:
+        """Where the bytes end up."""
+        return self._address.kind
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What pylance must be given; may hold secrets, so it belongs in no log."""
+        return self._pylance_options()
+
+    def uri_of(self, path: str) -> str:
+        """Return the address of an object or directory."""
+        return f"{self._uri}/{check_path(path)}"
+
+    def get(self, path: str) -> bytes:
+        """Read a whole object."""
+        return self._retried("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read a part; less than ``length`` where the object ends before.
+
+        Raises:
+            ObjectNotFoundError: Nothing is there.
+            InvalidRequestError: The store refused the request, or the range is negative.
+        """
+        check_range(path, start, length)
+        if length == 0:
+            start, length = 0, 1  # obstore refuses empty ranges; a missing object must still be an error.
+            return self.get_range(path, start, length)[:0]
+        try:
+            return self._retried(
+                "get_range", path, lambda key: bytes(obstore.get_range(self._backend, key, start=start, length=length))
+            )
+        except ObjectNotFoundError:
+            raise
+        except InvalidRequestError:
+            found = self.head(path)
+            if found is None or start < found.size_bytes:
+                raise
+            return b""
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Describe an object, or return None if nothing is there."""
+        try:
+            return self._retried("head", path, lambda key: _info(obstore.head(self._backend, key)))
+        except ObjectNotFoundError:
+            return None
+
+    def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Describe all objects below a directory, as one listing taken at the first step."""
+        directory = check_prefix(prefix)
+        yield from self._retrier.run(lambda: self._list(directory))
+
+    def list_directories(self, prefix: str) -> list[str]:
+        """Return the names of the directories directly below a directory, sorted."""
+        directory = check_prefix(prefix)
+
+        def attempt() -> list[str]:
+            with self._translated("list_directories", directory):
+                found = obstore.list_with_delimiter(self._backend, prefix=directory or None)["common_prefixes"]
+            return sorted(name for name in (path.rpartition("/")[2] for path in found) if not is_temporary(name))
+
+        return self._retrier.run(attempt)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write, replacing what is there."""
+        self._retried("put", path, lambda key: obstore.put(self._backend, key, data, use_multipart=False))
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write only if nothing is there."""
+        check_path(path)
+        is_repeat = False
+
+        def attempt() -> None:
+            nonlocal is_repeat
+            if is_repeat and self._holds(path, data):
+                return
+            is_repeat = True
+            try:
+                self._once("put_if_absent", path, lambda key: obstore.put(self._backend, key, data, mode="create"))
+            except ObjectExistsError as error:
+                if not self._holds(path, data):
+                    # A rival's upload was under way, or its object is gone again.
+                    raise UnavailableError(
+                        "a conditional write was refused although nothing is there",
+                        remedy="try again",
+                        path=path,
+                        store=self._uri,
+                    ) from error
+
+        self._retrier.run(attempt)
+
+    def put_file_if_absent(self, path: str, source: Path) -> None:
+        """Upload a prepared file if nothing is there, then remove the file."""
+        check_path(path)
+        with self._translated("put_file_if_absent", path):
+            data = source.read_bytes()
+        self.put_if_absent(path, data)
+        with self._translated("put_file_if_absent", path):
+            source.unlink(missing_ok=True)
+
+    def put_if_match(self, path: str, data: bytes, etag: str) -> None:
+        """Replace an object only if its etag is still ``etag``.
+
+        Raises:
+            ConflictError: The object changed or is gone; nothing was written.
+            CommitUnknownError: A reply was lost and the object has changed since: this write may
+                have landed and have been replaced. Read the object and look for traces of it.
+        """
+        check_path(path)
+        is_repeat = False
+
+        def attempt() -> None:
+            nonlocal is_repeat
+            if is_repeat and self._settled(path, data, etag):
+                return
+            is_repeat = True
+            self._once("put_if_match", path, lambda key: obstore.put(self._backend, key, data, mode={"e_tag": etag}))
+
+        try:
+            self._retrier.run(attempt)
+        except ObjectNotFoundError as error:
+            raise ConflictError(
+                "the object to replace is gone", remedy="read again, then decide", path=path, store=self._uri
+            ) from error
+
+    def delete(self, path: str) -> None:
+        """Remove an object; one that is already gone is success."""
+        with suppress(ObjectNotFoundError):
+            self._retried("delete", path, lambda key: obstore.delete(self._backend, key))
+
+    def delete_directory(self, prefix: str) -> int:
+        """Remove all objects below a directory and return how many there were."""
+        directory = check_subtree(prefix)
+        keys = [entry.path for entry in self.list_objects(directory)]
+
+        def attempt() -> None:
+            with self._translated("delete_directory", directory), suppress(FileNotFoundError):
+                obstore.delete(self._backend, keys)
+
+        if keys:
+            self._retrier.run(attempt)
+        return len(keys)
+
+    def sync_directory(self, prefix: str) -> None:
+        """Do nothing: what a remote store has acknowledged is durable."""
+        check_prefix(prefix)
+
+    def staging_directory(self, path: str) -> Path:
+        """Return a directory in the system's temporary space, removed with this store."""
+        check_path(path)
+        if self._staging is None:
+            self._staging = Path(tempfile.mkdtemp(prefix="memwal-"))
+            weakref.finalize(self, shutil.rmtree, self._staging, ignore_errors=True)
+        return self._staging
+
+    def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
+        return translated(operation, path, self._uri)
+
+    def _once(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
+        with self._translated(operation, path):
+            return request(path)
+
+    def _retried(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
+        check_path(path)
+        return self._retrier.run(lambda: self._once(operation, path, request))
+
+    def _list(self, directory: str) -> list[ObjectInfo]:
+        with self._translated("list_objects", directory):
+            found = obstore.list(self._backend, prefix=directory or None, chunk_size=_LIST_PAGE).collect()
+        return [_info(meta) for meta in found if not is_temporary(meta["path"])]
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        """Return whether the object holds the data; False if nothing is there.
+
+        Raises:
+            ObjectExistsError: Other bytes are there.
+        """
+        try:
+            found = self._once("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
+        except ObjectNotFoundError:
+            return False
+        if found != data:
+            raise ObjectExistsError(
+                "other bytes are already there",
+                remedy="read them before deciding anything",
+                path=path,
+                store=self._uri,
+            )
+        return True
+
+    def _settled(self, path: str, data: bytes, etag: str) -> bool:
+        """Return whether an earlier write landed; False if the object is as it was before.
+
+        Raises:
+            CommitUnknownError: The object is neither the old one nor ours.
+        """
+        found = self._once("head", path, lambda key: _info(obstore.head(self._backend, key)))
+        if found.etag == etag:
+            return False
+        if self._once("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes())) == data:
+            return True
+        raise CommitUnknownError(
+            "the reply to a conditional write was lost, and the object has changed since",
+            remedy="read the object and look for the write's own mark before writing again",
+            path=path,
+            store=self._uri,
+        )
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(path=meta["path"], size_bytes=meta["size"], modified=meta["last_modified"], etag=meta["e_tag"])

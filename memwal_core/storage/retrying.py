@@ -1,0 +1,55 @@
+"""Bounded retries of storage requests, with injected time and randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import tenacity
+
+from memwal_core.clock import Clock
+from memwal_core.errors import UnavailableError
+from memwal_core.rng import Rng
+from memwal_core.settings import StorageSettings
+
+_Result = TypeVar("_Result")
+
+
+class Retrier:
+    """Repeats what may be repeated while the store is unavailable.
+
+    Waits double from ``retry_wait_s`` up to ``retry_wait_max_s``; each is shortened by up to a
+    half at random, so that clients that failed together do not return together.
+
+    Args:
+        settings: Number of attempts and waits.
+        clock: What waits.
+        rng: Where the jitter comes from.
+    """
+
+    def __init__(self, settings: StorageSettings, clock: Clock, rng: Rng) -> None:
+        """Keep the parts."""
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+
+    def run(self, attempt: Callable[[], _Result]) -> _Result:
+        """Call until it does not raise ``UnavailableError``, at most ``max_attempts`` times.
+
+        Only for calls that do no harm when an earlier one took effect without a reply.
+
+        Raises:
+            UnavailableError: The last attempt failed, too.
+        """
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._settings.max_attempts),
+            wait=self._wait_s,
+            retry=tenacity.retry_if_exception_type(UnavailableError),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        doubled = self._settings.retry_wait_s * 2.0 ** min(state.attempt_number - 1, 32)
+        return min(doubled, self._settings.retry_wait_max_s) * self._rng.uniform(0.5, 1.0)

@@ -1,0 +1,139 @@
+"""The one place where errors of storage libraries become errors of this package."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+
+from memwal_core.errors import (
+    ConflictError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+
+_QUERY = re.compile(r"(https?://[^\s?\"'<>]*)\?[^\s\"')<>]*")
+_USER = re.compile(r"(?<=//)[^/@\s]*@")
+_SIGNED = re.compile(r"(sig|signature|token|secret|credential)[\w-]*=|//[^/@\s]*@", re.IGNORECASE)
+_STATUS = re.compile(r"status code: (\d{3})")
+_BAD_RANGE = re.compile(r"Invalid range|StartTooLarge|InvalidRange")
+_WRONG_REGION = re.compile(r"incorrectly configured region|redirect", re.IGNORECASE)
+_NO_BUCKET = "NoSuchBucket"
+_TRANSIENT_STATUS = frozenset({408, 409, 429})
+_NOT_IMPLEMENTED_STATUS = 501
+_REFUSED = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+_READS = frozenset({"get", "get_range"})
+_MAX_REASON_LENGTH = 300
+
+
+@contextmanager
+def translated(operation: str, path: str, store: str) -> Iterator[None]:
+    """Turn errors of obstore and of the operating system into this package's.
+
+    Args:
+        operation: What was asked, for the message.
+        path: Relative path concerned.
+        store: Root of the store, without secrets.
+
+    Raises:
+        MemwalError: Whatever fits the error of the library.
+    """
+    try:
+        yield
+    except (BaseError, OSError, ValueError, NotImplementedError) as error:
+        translation = _classified(error, {"operation": operation, "path": path, "store": store})
+        # The library's text may hold a signature or password; then it must not travel along.
+        raise translation from (None if _SIGNED.search(str(error)) else error)
+
+
+def describe(error: BaseException) -> str:
+    """Return the first line of a library's error without passwords and queries of addresses."""
+    lines = str(error).splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return _USER.sub("", _QUERY.sub(r"\1", first))[:_MAX_REASON_LENGTH]
+
+
+def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
+    is_directory_read = isinstance(error, IsADirectoryError) and facts["operation"] in _READS
+    if isinstance(error, FileNotFoundError | NotADirectoryError) or is_directory_read:
+        return _classified_missing(error, facts)
+    if isinstance(error, AlreadyExistsError | FileExistsError):
+        return ObjectExistsError("an object is already there", remedy="read it before deciding anything", **facts)
+    if isinstance(error, PreconditionError):
+        return ConflictError("the object changed in the meantime", remedy="read it again, then try again", **facts)
+    facts["reason"] = describe(error)
+    if isinstance(error, _REFUSED):
+        return InvalidRequestError(
+            "the store refused access", remedy="check credentials and permissions for this path", **facts
+        )
+    if isinstance(error, OSError):
+        return _classified_os_error(error, facts)
+    if isinstance(error, NotImplementedError | NotSupportedError):
+        return _unsupported(facts)
+    if isinstance(error, ValueError | InvalidPathError | UnknownConfigurationKeyError):
+        return InvalidRequestError("the store cannot accept this request", remedy="correct path and options", **facts)
+    return _classified_generic(error, facts)
+
+
+def _classified_missing(error: Exception, facts: dict[str, object]) -> InvalidRequestError:
+    if _NO_BUCKET in str(error):
+        return InvalidRequestError("the bucket does not exist", remedy="create it, or correct the address", **facts)
+    return ObjectNotFoundError("nothing is there", remedy="check the path, or create the object first", **facts)
+
+
+def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return UnavailableError("the disk is full", remedy="free space, then try again", **facts)
+    if error.errno in {
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.EROFS,
+        errno.ELOOP,
+        errno.EXDEV,
+        errno.EMLINK,
+        errno.EOPNOTSUPP,
+    }:
+        return InvalidRequestError("the file system cannot accept this request", remedy="correct the path", **facts)
+    return UnavailableError("the file system did not answer", remedy="check the disk, then try again", **facts)
+
+
+def _classified_generic(error: Exception, facts: dict[str, object]) -> MemwalError:
+    # obstore has one class for everything else; the HTTP status in its text tells the rest apart.
+    match = _STATUS.search(str(error))
+    status = int(match.group(1)) if match else None
+    if status is not None:
+        facts["status"] = status
+    if _BAD_RANGE.search(str(error)):
+        return InvalidRequestError("the object ends before this range", remedy="ask for a part of it", **facts)
+    if _WRONG_REGION.search(str(error)):
+        return InvalidRequestError("the bucket is in another region", remedy="set the option aws_region", **facts)
+    if status == _NOT_IMPLEMENTED_STATUS:
+        return _unsupported(facts)
+    if status is not None and 300 <= status < 500 and status not in _TRANSIENT_STATUS:
+        return InvalidRequestError(
+            "the store refused the request", remedy="check bucket, region, endpoint and credentials", **facts
+        )
+    return UnavailableError("the store did not answer", remedy="check that it is reachable, then try again", **facts)
+
+
+def _unsupported(facts: dict[str, object]) -> InvalidRequestError:
+    return InvalidRequestError(
+        "the store does not support this request",
+        remedy="use a store with conditional writes (If-None-Match, If-Match)",
+        **facts,
+    )

@@ -1,0 +1,163 @@
+"""Appending to a WAL: put-if-absent at exactly the next position, whatever happens in between.
+
+A position that is taken is read before anything else is decided:
+
+* a higher epoch: we are fenced;
+* a lower epoch: a fenced predecessor wrote late. Its rows may have been acknowledged, so they are
+  replayed and the next position is used;
+* our own epoch, an attempt of ours whose reply was lost: it landed after all. It is treated like a
+  late entry; its rows come again in the next entry, which changes nothing for an upsert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from memwal_core.errors import (
+    CommitUnknownError,
+    FencedError,
+    InternalError,
+    ObjectExistsError,
+    UnavailableError,
+)
+from memwal_core.ids import IdSource, RegionId
+from memwal_core.storage.layout import wal_entry_path
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal.codec import ATTEMPT_KEY, WRITER_EPOCH_KEY, WalCodec, WalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What one append found and did.
+
+    Attributes:
+        wal_id: Where the rows are.
+        size_bytes: Length of the stored entry.
+        late: Entries found at the positions before ``wal_id``; their rows come before these.
+    """
+
+    wal_id: int
+    size_bytes: int
+    late: tuple[WalEntry, ...] = field(default=())
+
+
+class WalAppender:
+    """The one writer of a region's WAL under one epoch. Not thread-safe.
+
+    Args:
+        store: The table's store.
+        region_id: Whose WAL.
+        codec: The region's codec.
+        writer_epoch: The epoch that was claimed.
+        last_wal_id: Last entry that exists; the next append goes behind it.
+        storage_version: The base table's data storage version.
+        ids: Source of attempt marks.
+    """
+
+    def __init__(  # noqa: PLR0913  (built once, by the region writer)
+        self,
+        store: ObjectStore,
+        region_id: RegionId,
+        codec: WalCodec,
+        *,
+        writer_epoch: int,
+        last_wal_id: int,
+        storage_version: str,
+        ids: IdSource,
+    ) -> None:
+        """Keep the parts."""
+        self._store = store
+        self._region_id = region_id
+        self._codec = codec
+        self._epoch = writer_epoch
+        self._last_wal_id = last_wal_id
+        self._storage_version = storage_version
+        self._ids = ids
+        self._in_doubt: set[str] = set()
+
+    @property
+    def last_wal_id(self) -> int:
+        """The last entry known to exist; 0 if there is none."""
+        return self._last_wal_id
+
+    def append(self, rows: pa.Table) -> Appended:
+        """Write one entry durably.
+
+        Args:
+            rows: In write order, the MemTable schema; not empty.
+
+        Returns:
+            Where the rows are now, and late entries that must be replayed before them.
+
+        Raises:
+            FencedError: A newer writer owns the region. Stop.
+            CommitUnknownError: The store did not answer; the entry may exist or appear later. Append
+                the same rows again: should the first attempt have landed, it comes back as ``late``.
+        """
+        late: list[WalEntry] = []
+        while True:
+            wal_id = self._last_wal_id + 1
+            size = self._put(wal_id, rows, self._ids.commit_id().hex())
+            if size is not None:
+                self._last_wal_id = wal_id
+                return Appended(wal_id, size, tuple(late))
+            late.append(self._occupied(wal_id))
+            self._last_wal_id = wal_id
+
+    def _put(self, wal_id: int, rows: pa.Table, attempt: str) -> int | None:
+        """Put the entry; its size, or None when the position is taken by other bytes.
+
+        Raises:
+            CommitUnknownError: See ``append``.
+        """
+        path = wal_entry_path(self._region_id, wal_id, self._codec.suffix)
+        staged = self._store.staging_directory(path) / f"{attempt}{self._codec.suffix}"
+        try:
+            metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt}
+            self._codec.write(staged, rows, metadata, self._storage_version)
+            size = staged.stat().st_size
+            self._store.put_file_if_absent(path, staged)
+        except ObjectExistsError:
+            return None
+        except UnavailableError as error:
+            self._in_doubt.add(attempt)
+            raise CommitUnknownError(
+                "the store did not answer while a WAL entry was written; its rows may or may not be durable",
+                remedy="put the same rows again, or reopen the region; upserts may be repeated without harm",
+                region_id=str(self._region_id),
+                wal_id=wal_id,
+                attempt=attempt,
+            ) from error
+        finally:
+            staged.unlink(missing_ok=True)
+        return size
+
+    def _occupied(self, wal_id: int) -> WalEntry:
+        """Read the entry at a position that is taken, if it may be stepped over.
+
+        Raises:
+            FencedError: See ``append``.
+            InternalError: Two writers share an epoch.
+        """
+        entry = self._codec.read(self._store, self._region_id, wal_id)
+        if entry.writer_epoch > self._epoch:
+            raise FencedError(
+                "another writer has taken over the region",
+                remedy="stop this writer; open a new one if this process shall own the region",
+                region_id=str(self._region_id),
+                wal_id=wal_id,
+                own_epoch=self._epoch,
+                found_epoch=entry.writer_epoch,
+            )
+        if entry.writer_epoch == self._epoch and entry.attempt not in self._in_doubt:
+            raise InternalError(
+                "a WAL entry of our own epoch was written by somebody else",
+                remedy="report this with the region's manifest; two writers must never share an epoch",
+                region_id=str(self._region_id),
+                wal_id=wal_id,
+                epoch=self._epoch,
+                attempt=entry.attempt,
+            )
+        return entry

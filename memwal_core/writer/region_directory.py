@@ -1,0 +1,115 @@
+"""Which region holds which region value, and the race-free creation of missing regions.
+
+Region ids are random, so two writers that meet the same new value would make two regions for it,
+and one key in two regions corrupts the table. The first writer therefore reserves the value: a
+put-if-absent object named by spec and value holds the id of the one region that may carry it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from memwal_core.errors import CorruptionError, ObjectExistsError
+from memwal_core.ids import IdSource, RegionId, parse_region_id
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.region_spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.storage.layout import region_reservation_path
+from memwal_core.storage.protocol import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+class RegionDirectory:
+    """The regions of one spec.
+
+    Args:
+        store: The table's store.
+        spec: The spec whose regions are looked up and created.
+        manifests: The table's region manifests.
+        ids: Source of new region ids.
+        concurrency: Manifests read at once.
+    """
+
+    def __init__(
+        self, store: ObjectStore, spec: RegionSpec, manifests: ManifestStore, ids: IdSource, concurrency: int
+    ) -> None:
+        """Keep the parts; ``refresh`` reads."""
+        self._store = store
+        self._spec = spec
+        self._manifests = manifests
+        self._ids = ids
+        self._concurrency = concurrency
+        self._regions: dict[RegionValue, RegionId] = {}
+
+    def refresh(self) -> None:
+        """Read all region manifests of the table.
+
+        Raises:
+            CorruptionError: Two regions carry the same value. Stop writing; run `memwal status`.
+        """
+        found: dict[RegionValue, RegionId] = {}
+        for manifest in self._manifests.load_many(self._manifests.region_ids(), self._concurrency):
+            if manifest.region_spec_id != self._spec.spec_id:
+                continue
+            value = decode_region_value(self._spec, manifest.region_field_values)
+            if value in found:
+                raise CorruptionError(
+                    "two regions carry the same region value, so one key may live in both",
+                    remedy="stop all writers of the table and keep both regions until one is emptied by hand",
+                    region_value=value,
+                    first=str(found[value]),
+                    second=str(manifest.region_id),
+                )
+            found[value] = manifest.region_id
+        self._regions = found
+
+    def ensure(self, value: RegionValue) -> RegionId:
+        """Return the region of a value, creating it if there is none.
+
+        Raises:
+            CorruptionError: The reservation of the value cannot be read.
+        """
+        known = self._regions.get(value)
+        if known is None:
+            self.refresh()
+            known = self._regions.get(value) or self._create(value)
+            self._regions[value] = known
+        return known
+
+    def _create(self, value: RegionValue) -> RegionId:
+        encoded = encode_region_value(self._spec, value)
+        region_id = self._reserve(encoded)
+        try:
+            self._manifests.create(
+                region_id,
+                region_spec_id=self._spec.spec_id,
+                region_field_values=encoded,
+                status=RegionStatus.SEALED,
+            )
+        except ObjectExistsError:
+            _log.info("region was created by another writer meanwhile [region_id=%s]", region_id)
+        else:
+            _log.info("region created [region_id=%s, spec_id=%d, value=%s]", region_id, self._spec.spec_id, value)
+        return region_id
+
+    def _reserve(self, encoded: dict[str, bytes]) -> RegionId:
+        path = region_reservation_path(self._spec.spec_id, encoded)
+        region_id = self._ids.region_id()
+        try:
+            self._store.put_if_absent(path, json.dumps({"region_id": str(region_id)}).encode())
+        except ObjectExistsError:
+            return self._reserved(path)
+        return region_id
+
+    def _reserved(self, path: str) -> RegionId:
+        data = self._store.get(path)
+        try:
+            return parse_region_id(json.loads(data)["region_id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptionError(
+                "the reservation of a region value cannot be read",
+                remedy="restore the object; without it two regions could get the same value",
+                path=path,
+                found=data[:200],
+            ) from error

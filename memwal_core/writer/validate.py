@@ -1,0 +1,106 @@
+"""The check in front of every write: a batch is taken whole or refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memwal_core.errors import InvalidRequestError
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+
+
+def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
+    """Bring a batch into the base table's schema.
+
+    Columns may come in any order. Lossless changes of representation are made (narrower integers
+    and floats, text and binary variants, dictionaries, all-NULL columns); everything else is
+    refused, since a silent conversion of a caller's mistake cannot be undone.
+
+    Args:
+        rows: The caller's batch.
+        schema: The base table's schema.
+        key_columns: Its primary key.
+
+    Returns:
+        The rows in ``schema`` with its column order; buffers are shared where nothing changed.
+
+    Raises:
+        InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL.
+            Nothing was written; correct the batch.
+    """
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    missing = [name for name in schema.names if name not in table.schema.names]
+    unknown = [name for name in table.schema.names if name not in schema.names]
+    if missing or unknown or table.num_columns != len(schema):
+        raise InvalidRequestError(
+            "the columns of the batch are not those of the table; the whole batch was refused",
+            remedy="send every column of the table exactly once; use NULL for unknown values",
+            missing=missing,
+            unknown=unknown,
+            expected=schema.names,
+        )
+    columns = [_conform_column(table.column(field.name), field) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and (field.name in key_columns or not field.nullable):
+            _refuse_null(field.name, column, is_key=field.name in key_columns)
+    return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def _conform_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type == field.type:
+        return column
+    if not _lossless(column.type, field.type):
+        raise InvalidRequestError(
+            "a column has the wrong type; the whole batch was refused",
+            remedy="cast the column before writing",
+            column=field.name,
+            expected=str(field.type),
+            found=str(column.type),
+        )
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise InvalidRequestError(
+            "a column cannot be converted without loss; the whole batch was refused",
+            remedy="cast the column before writing",
+            column=field.name,
+            expected=str(field.type),
+            found=str(column.type),
+            cause=str(error),
+        ) from error
+
+
+def _lossless(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_dictionary(wanted):
+        wanted = wanted.value_type
+    if pa.types.is_null(found) or found == wanted:
+        return True
+    if pa.types.is_integer(found) and pa.types.is_integer(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_list(found) and pa.types.is_fixed_size_list(wanted):
+        return _lossless(found.value_type, wanted.value_type)
+    return any(
+        any(is_kind(found) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind)
+        for kind in (_TEXT, _BINARY)
+    )
+
+
+def _refuse_null(name: str, column: pa.ChunkedArray, *, is_key: bool) -> NoReturn:
+    first = pc.index(pc.is_null(column), True).as_py()
+    what = "a primary key value is NULL" if is_key else "a value is NULL in a column that does not allow it"
+    raise InvalidRequestError(
+        f"{what}; the whole batch was refused",
+        remedy="remove or complete the rows",
+        column=name,
+        null_rows=column.null_count,
+        first_row=first,
+    )

@@ -1,0 +1,81 @@
+"""What holds for every test: a known environment, no network, one process for the JVM."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOBODY_LISTENS = "http://127.0.0.1:9"
+
+
+def _prepare_environment() -> None:
+    """Set what libraries read when they are imported or started, before any test module is."""
+    java = ROOT / ".java" / "env"
+    if "JAVA_HOME" not in os.environ and java.is_file():
+        os.environ["JAVA_HOME"] = shlex.split(java.read_text().partition("=")[2])[0]
+    os.environ.update(
+        # Lance reports the MemWAL index, which has no fields, as an error on each index call.
+        LANCE_LOG="error,lance::index=off",
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        # An S3 address without an endpoint would go to the real service; here it is refused.
+        AWS_EC2_METADATA_DISABLED="true",
+        AWS_ENDPOINT_URL=NOBODY_LISTENS,
+        AWS_DEFAULT_REGION="us-east-1",
+        AWS_ACCESS_KEY_ID="test",
+        AWS_SECRET_ACCESS_KEY="test",
+    )
+    for name in [name for name in os.environ if name.startswith("MEMWAL_") and name != "MEMWAL_SIM_SEEDS"]:
+        del os.environ[name]
+
+
+_prepare_environment()
+
+
+class NetworkRefusedError(RuntimeError):
+    """A test tried to leave this machine."""
+
+
+def _refuse_strangers(family: int, address: Any) -> None:
+    if family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    host = str(address[0])
+    try:
+        local = host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise NetworkRefusedError(f"tests may only connect to this machine, not to {host}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Refuse Python sockets to other machines for the whole run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            original = getattr(socket.socket, name)
+
+            def guarded(self: socket.socket, address: Any, original: Any = original) -> Any:
+                _refuse_strangers(self.family, address)
+                return original(self, address)
+
+            patch.setattr(socket.socket, name, guarded)
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests together, and all tests that need a JVM or Airflow in one process."""
+    for item in items:
+        heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
+        item.add_marker(pytest.mark.xdist_group("heavy" if heavy else item.nodeid.partition("::")[0]))

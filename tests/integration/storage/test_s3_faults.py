@@ -1,0 +1,279 @@
+"""An S3 store behind a line that breaks: lost replies, overload, missing conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidRequestError,
+    ObjectExistsError,
+    UnavailableError,
+)
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import StorageSettings
+from memwal_core.storage import ObjectStore, open_store
+from memwal_core.storage.probe import probe_conditional_put, probe_conditional_replace
+from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.faulty_proxy import FaultyProxy, faulty_proxy
+from memwal_core.testing.s3_server import S3Server, s3_server
+
+pytestmark = pytest.mark.s3
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: S3Server) -> Iterator[FaultyProxy]:
+    with faulty_proxy(server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def direct(server: S3Server, tmp_path: Path) -> ObjectStore:
+    return open_store(server.uri(f"bucket/{tmp_path.name}"), storage_options=server.storage_options)
+
+
+@pytest.fixture
+def store(server: S3Server, proxy: FaultyProxy, clock: ManualClock, tmp_path: Path) -> ObjectStore:
+    return open_store(
+        server.uri(f"bucket/{tmp_path.name}"),
+        storage_options={**server.storage_options, "aws_endpoint": proxy.endpoint},
+        settings=StorageSettings(max_attempts=3, retry_wait_s=1.0, retry_wait_max_s=1.5),
+        clock=clock,
+        rng=seeded_rng(1),
+    )
+
+
+@pytest.mark.req("FMT-47")
+def test_lost_reply_to_put_if_absent_is_settled_by_reading_back(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.lose_reply("PUT")
+
+    store.put_if_absent("object", b"mine")
+
+    assert proxy.count("PUT") == 1
+    assert store.get("object") == b"mine"
+
+
+@pytest.mark.req("FMT-47")
+def test_lost_refusal_of_put_if_absent_is_still_a_refusal(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy
+) -> None:
+    direct.put_if_absent("object", b"theirs")
+    proxy.lose_reply("PUT")
+
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("object", b"mine")
+
+    assert direct.get("object") == b"theirs"
+
+
+def test_lost_reply_to_put_file_if_absent_is_settled_and_consumes_the_file(
+    store: ObjectStore, proxy: FaultyProxy
+) -> None:
+    source = store.staging_directory("wal/1") / "prepared"
+    source.write_bytes(b"mine")
+    proxy.lose_reply("PUT")
+
+    store.put_file_if_absent("wal/1", source)
+
+    assert store.get("wal/1") == b"mine"
+    assert not source.exists()
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+def test_passing_overload_is_retried_after_growing_jittered_waits(
+    store: ObjectStore, proxy: FaultyProxy, clock: ManualClock, status: int
+) -> None:
+    proxy.answer("PUT", status, times=2)
+
+    store.put_if_absent("object", b"mine")
+
+    assert store.get("object") == b"mine"
+    first, second = clock.sleeps
+    assert 0.5 <= first <= 1.0
+    assert 0.75 <= second <= 1.5
+
+
+def test_lasting_outage_is_unavailable_after_the_configured_attempts(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.answer("GET", 503, times=100)
+
+    with pytest.raises(UnavailableError) as raised:
+        store.get("object")
+
+    assert proxy.count("GET") == 3
+    assert raised.value.facts["status"] == 503
+
+
+def test_unreachable_server_is_unavailable(server: S3Server, clock: ManualClock) -> None:
+    with faulty_proxy(server.endpoint) as gone:
+        endpoint = gone.endpoint
+    store = open_store(
+        "s3://bucket/t", storage_options={**server.storage_options, "aws_endpoint": endpoint}, clock=clock
+    )
+
+    with pytest.raises(UnavailableError):
+        store.head("object")
+    with pytest.raises(UnavailableError):
+        store.put_if_absent("object", b"x")
+    with pytest.raises(UnavailableError):
+        list(store.list_objects(""))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_refused_request_is_not_retried(
+    store: ObjectStore, proxy: FaultyProxy, clock: ManualClock, status: int
+) -> None:
+    proxy.answer("PUT", status)
+
+    with pytest.raises(InvalidRequestError):
+        store.put_if_absent("object", b"mine")
+
+    assert proxy.count("PUT") == 1
+    assert clock.sleeps == []
+
+
+def test_redirect_names_the_region_as_the_cause(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.answer("GET", 301)
+
+    with pytest.raises(InvalidRequestError) as raised:
+        store.get("object")
+
+    assert "aws_region" in raised.value.remedy
+
+
+def test_missing_bucket_is_an_invalid_request(server: S3Server, clock: ManualClock) -> None:
+    store = open_store("s3://no-such-bucket/t", storage_options=server.storage_options, clock=clock)
+
+    for call in _reads_and_writes(store):
+        with pytest.raises(InvalidRequestError):
+            call()
+    assert clock.sleeps == []
+
+
+def _reads_and_writes(store: ObjectStore) -> list[Callable[[], object]]:
+    return [
+        lambda: store.get("object"),
+        lambda: store.put_if_absent("object", b"x"),
+        lambda: store.put("object", b"x"),
+        lambda: list(store.list_objects("")),
+        lambda: store.list_directories("a"),
+    ]
+
+
+@pytest.mark.req("LEASE-16")
+def test_refused_etag_twice_then_success_from_a_fresh_read(store: ObjectStore, proxy: FaultyProxy) -> None:
+    store.put_if_absent("lease", b"0")
+    proxy.answer("PUT", 412, times=2)
+    attempts = 0
+
+    while True:
+        attempts += 1
+        found = store.head("lease")
+        assert found is not None
+        assert found.etag is not None
+        try:
+            store.put_if_match("lease", b"1", found.etag)
+        except ConflictError:
+            continue
+        break
+
+    assert attempts == 3
+    assert store.get("lease") == b"1"
+    sent = [headers.get("if-match") for method, _, headers in proxy.requests if method == "PUT"]
+    assert sent == [None, found.etag, found.etag, found.etag]
+
+
+def test_lost_reply_to_put_if_match_is_settled_by_reading_back(store: ObjectStore, proxy: FaultyProxy) -> None:
+    store.put_if_absent("object", b"old")
+    found = store.head("object")
+    assert found is not None
+    assert found.etag is not None
+    proxy.lose_reply("PUT")
+
+    store.put_if_match("object", b"new", found.etag)
+
+    assert proxy.count("PUT") == 2
+    assert store.get("object") == b"new"
+
+
+def test_lost_put_if_match_that_a_rival_replaced_is_unknown(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_if_absent("object", b"old")
+    found = store.head("object")
+    assert found is not None
+    assert found.etag is not None
+    proxy.lose_reply("PUT")
+    monkeypatch.setattr(clock, "sleep", lambda _: direct.put("object", b"rival"))
+
+    with pytest.raises(CommitUnknownError):
+        store.put_if_match("object", b"new", found.etag)
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_lost_reply_to_delete_is_repeated(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, method: str
+) -> None:
+    store.put_if_absent("a/object", b"x")
+    proxy.lose_reply(method)
+
+    store.delete("a/object")
+
+    assert direct.head("a/object") is None
+
+
+@pytest.mark.req("LEASE-17")
+def test_server_that_ignores_conditions_is_detected_and_left_clean(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.ignores_conditions = True
+
+    with pytest.raises(InvalidRequestError) as put:
+        probe_conditional_put(store, "_mem_wal")
+    with pytest.raises(InvalidRequestError) as replace:
+        probe_conditional_replace(store, "_mem_wal")
+
+    assert put.value.facts["condition"] == "If-None-Match"
+    assert replace.value.facts["condition"] == "If-Match"
+    assert list(store.list_objects("")) == []
+
+
+@pytest.mark.req("LEASE-17")
+def test_server_without_conditional_put_is_detected(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.answer("PUT", 501)
+
+    with pytest.raises(InvalidRequestError) as raised:
+        probe_conditional_put(store, "_mem_wal")
+
+    assert "If-None-Match" in raised.value.remedy
+    assert list(store.list_objects("")) == []
+
+
+def test_probe_of_an_unreachable_store_proves_nothing(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.answer("PUT", 503, times=100)
+
+    with pytest.raises(UnavailableError):
+        probe_conditional_put(store, "_mem_wal")
+
+
+@pytest.mark.req("FMT-47")
+def test_every_conditional_put_sends_its_condition(store: ObjectStore, proxy: FaultyProxy) -> None:
+    store.put_if_absent("object", b"1")
+    source = store.staging_directory("file") / "prepared"
+    source.write_bytes(b"2")
+    store.put_file_if_absent("file", source)
+
+    conditions = [headers.get("if-none-match") for method, _, headers in proxy.requests if method == "PUT"]
+    assert conditions == ["*", "*"]

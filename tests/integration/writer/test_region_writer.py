@@ -1,0 +1,388 @@
+"""The region writer on real storage: claim, put, replay, flush, fencing."""
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
+from memwal_core.ids import IdSource
+from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus, claim, raise_wal_hint
+from memwal_core.manifest.codec import encode_manifest
+from memwal_core.memtable import memtable_schema, with_tombstones
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.storage import open_store
+from memwal_core.storage.layout import generation_path, manifest_path, wal_directory, wal_entry_path
+from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.faulty_store import FaultyStore
+from memwal_core.testing.tables import PEOPLE, make_people_table, people, reopened
+from memwal_core.wal import LANCE_CODEC, WalAppender
+from memwal_core.writer import RegionWriter
+
+FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), settings=FAST)
+
+
+@pytest.fixture
+def region_id(table):
+    return _create_region(table)
+
+
+def _manifests(table) -> ManifestStore:
+    return ManifestStore(table.store, IdSource(seeded_rng(7)), settings=FAST.storage)
+
+
+def _create_region(table, **fields):
+    region_id = IdSource().region_id()
+    _publish(table, RegionManifest(region_id=region_id, status=RegionStatus.SEALED, **fields))
+    return region_id
+
+
+def _publish(table, manifest: RegionManifest) -> None:
+    """Write a manifest that no writer of ours would make, as the start of a scenario."""
+    table.store.put_if_absent(manifest_path(manifest.region_id, manifest.version), encode_manifest(manifest))
+
+
+def _open(table, region_id, **kwargs) -> RegionWriter:
+    return RegionWriter.open(table, region_id, settings=kwargs.pop("settings", FAST), **kwargs)
+
+
+def _ids(rows: pa.Table) -> list[int]:
+    return rows.column("id").to_pylist()
+
+
+def _flushed_rows(table, region_id, record) -> dict[int, str]:
+    opened = lance.dataset(table.store.uri_of(generation_path(region_id, record.path)))
+    rows = opened.to_table(columns=["id", "name"])
+    assert len(set(_ids(rows))) == rows.num_rows
+    return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
+
+
+@pytest.mark.req("WRT-03", "WRT-43", "FMT-03", "FMT-09", "FMT-10", "FMT-11")
+def test_durable_puts_are_numbered_entries_that_carry_the_epoch(table, region_id) -> None:
+    with _open(table, region_id) as writer:
+        receipts = [writer.put(people(i)) for i in range(5)]
+    assert [receipt.wal_id for receipt in receipts] == [1, 2, 3, 4, 5]
+    assert all(receipt.durable for receipt in receipts)
+    entry = LANCE_CODEC.read(table.store, region_id, 5)
+    assert (entry.writer_epoch, _ids(entry.rows)) == (writer.writer_epoch, [4])
+    names = {Path(info.path).name for info in table.store.list_objects(wal_directory(region_id))}
+    assert len(names) == 5
+    assert all(name.endswith(".lance") for name in names)
+
+
+@pytest.mark.req("WRT-27")
+def test_a_refused_batch_leaves_no_trace(table, region_id) -> None:
+    with _open(table, region_id) as writer:
+        with pytest.raises(InvalidRequestError):
+            writer.put(people(1).append_column("extra", pa.array([1])))
+        assert writer.memtable.num_rows == 0
+    assert list(table.store.list_objects(wal_directory(region_id))) == []
+
+
+@pytest.mark.req("WRT-17", "WRT-19", "WRT-21", "WRT-22", "WRT-25", "WRT-87", "MEM-28", "MEM-29")
+def test_an_unclosed_writer_is_replayed_entry_by_entry(table, region_id) -> None:
+    first = _open(table, region_id)
+    first.put(people(1, name="old"))
+    first.put(people(2))
+    first.put(people(1, name="new"))
+    again = [_open(table, region_id).memtable for _ in range(2)]
+    for memtable in again:
+        assert memtable.wal_mapping() == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
+        assert memtable.to_table(["id", "name"]).to_pydict() == {"id": [1, 2, 1], "name": ["old", "p2", "new"]}
+    assert len(list(table.store.list_objects(wal_directory(region_id)))) == 3
+
+
+@pytest.mark.req(
+    "WRT-60",
+    "WRT-61",
+    "WRT-62",
+    "WRT-65",
+    "WRT-66",
+    "WRT-68",
+    "WRT-69",
+    "FMT-12",
+    "FMT-13",
+    "FMT-15",
+    "FMT-16",
+    "FMT-20",
+    "MEM-24",
+    "MEM-26",
+)
+def test_a_flush_points_at_the_wal_files_and_records_the_generation(table, region_id) -> None:
+    with _open(table, region_id) as writer:
+        writer.put(people(1, 2, name="old"))
+        writer.put(people(2, 3, name="new"))
+        record = writer.flush()
+        assert record is not None
+        assert writer.memtable.generation == 2
+    manifest = _manifests(table).load(region_id)
+    assert (manifest.replay_after_wal_id, manifest.wal_id_last_seen, manifest.current_generation) == (2, 2, 2)
+    assert manifest.flushed_generations == (record,)
+    assert (record.generation, record.physical_rows) == (1, 4)
+    assert _flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: "new"}
+    objects = [info.path for info in table.store.list_objects(generation_path(region_id, record.path))]
+    assert not [path for path in objects if "/data/" in path]
+    table.store.delete(wal_entry_path(region_id, 1, ".lance"))
+    with pytest.raises(pa.ArrowInvalid, match="Not found"):
+        _flushed_rows(table, region_id, record)
+
+
+@pytest.mark.req("FMT-20", "MRG-05")
+def test_field_ids_with_gaps_survive_the_flush(tmp_path: Path) -> None:
+    table = make_people_table(str(tmp_path / "gaps.lance"), settings=FAST, dropped_columns=("gone", "gone_too"))
+    base_ids = {field.name(): field.id() for field in table.dataset().lance_schema.fields()}
+    assert sorted(base_ids.values()) != list(range(len(base_ids)))
+    region_id = _create_region(table)
+    with _open(table, region_id) as writer:
+        writer.put(people(1, 2, 1))
+        record = writer.flush()
+    opened = lance.dataset(table.store.uri_of(generation_path(region_id, record.path)))
+    found = {field.name(): field.id() for field in opened.lance_schema.fields()}
+    assert {name: found[name] for name in base_ids} == base_ids
+    assert _flushed_rows(table, region_id, record) == {1: "p1", 2: "p2"}
+
+
+@pytest.mark.req("WRT-72", "MEM-30", "WRT-74", "MAN-25")
+def test_reopening_after_flushes_replays_only_the_tail(table, region_id) -> None:
+    writer = _open(table, region_id)
+    for generation in (1, 2, 3):
+        writer.put(people(generation))
+        assert writer.flush().generation == generation
+    writer.put(people(9))
+    reopened = _open(table, region_id)
+    assert _ids(reopened.memtable.to_table()) == [9]
+    assert reopened.memtable.generation == 4
+
+
+@pytest.mark.req("WRT-35")
+def test_flushing_nothing_changes_nothing(table, region_id) -> None:
+    with _open(table, region_id) as writer:
+        before = _manifests(table).load(region_id)
+        assert writer.flush() is None
+        assert _manifests(table).load(region_id) == before
+
+
+@pytest.mark.req("MEM-16", "MEM-19", "WRT-75")
+def test_a_full_memtable_is_flushed_before_the_next_batch(table, region_id) -> None:
+    limited = Settings(storage=FAST.storage, writer=WriterSettings(max_memtable_rows=3))
+    with _open(table, region_id, settings=limited) as writer:
+        writer.put(people(1, 2, 3))
+        assert writer.memtable.generation == 1
+        writer.put(people(4))
+        assert (writer.memtable.generation, writer.memtable.num_rows) == (2, 1)
+        writer.put(people(*range(10)))
+        assert (writer.memtable.generation, writer.memtable.num_rows) == (3, 10)
+
+
+@pytest.mark.req("WRT-05", "WRT-06", "WRT-34", "WRT-63")
+def test_undurable_puts_wait_in_memory_and_share_an_entry(table, region_id) -> None:
+    buffered = Settings(storage=FAST.storage, writer=WriterSettings(durable_write=False))
+    writer = _open(table, region_id, settings=buffered)
+    assert not writer.put(people(1)).durable
+    writer.put(people(2, 3))
+    assert _open(table, region_id).memtable.num_rows == 0
+    writer = _open(table, region_id, settings=buffered)
+    for batch in (people(1), people(2, 3), people(4)):
+        writer.put(batch)
+    assert writer.sync() == 1
+    assert writer.memtable.wal_mapping() == {0: (1, 0), 1: (1, 1), 2: (1, 2)}
+    assert _ids(LANCE_CODEC.read(table.store, region_id, 1).rows) == [1, 2, 3, 4]
+
+
+@pytest.mark.req("WRT-80", "WRT-81", "WRT-82", "WRT-83", "WRT-84", "WRT-85", "MAN-16", "WRT-15", "WRT-46")
+def test_appendix_1_fencing_example(table) -> None:
+    region_id = _create_region(table, writer_epoch=5, replay_after_wal_id=10, wal_id_last_seen=12)
+    _write_entries(table, region_id, {11: 5, 12: 5})
+    manifests = _manifests(table)
+    a = _open(table, region_id)
+    assert (manifests.load(region_id).version, a.writer_epoch) == (2, 6)
+    assert [a.put(people(i)).wal_id for i in (13, 14, 15)] == [13, 14, 15]
+    assert manifests.load(region_id).version == 2
+    b = _open(table, region_id)
+    assert (manifests.load(region_id).version, b.writer_epoch) == (3, 7)
+    assert [b.put(people(i)).wal_id for i in (16, 17)] == [16, 17]
+    with pytest.raises(FencedError):
+        a.flush()
+    assert manifests.load(region_id).version == 3
+    recorder = FaultyStore(table.store)
+    c = _open(reopened(table, recorder, FAST), region_id)
+    assert _ids(c.memtable.to_table()) == [11, 12, 13, 14, 15, 16, 17]
+    probes = [call.path for call in recorder.calls if call.operation == "head" and call.path.endswith(".lance")]
+    assert wal_entry_path(region_id, 18, ".lance") in probes
+    assert wal_entry_path(region_id, 19, ".lance") not in probes
+    assert c.put(people(18)).wal_id == 18
+    assert c.flush() is not None
+
+
+def _write_entries(table, region_id, epochs: dict[int, int]) -> None:
+    schema = memtable_schema(PEOPLE, ["id"])
+    for wal_id, epoch in epochs.items():
+        appender = WalAppender(
+            table.store,
+            region_id,
+            LANCE_CODEC,
+            writer_epoch=epoch,
+            last_wal_id=wal_id - 1,
+            storage_version=table.state().data_storage_version,
+            ids=IdSource(),
+        )
+        appender.append(with_tombstones(people(wal_id), schema, deleted=False))
+
+
+@pytest.mark.req("WRT-42", "WRT-18", "D-12")
+def test_a_late_entry_of_a_fenced_writer_is_replayed_and_stepped_over(table, region_id) -> None:
+    a = _open(table, region_id)
+    b = _open(table, region_id)
+    assert a.put(people(1, name="late")).wal_id == 1
+    assert b.put(people(1, name="newer")).wal_id == 2
+    assert b.memtable.to_table(["name"]).column("name").to_pylist() == ["late", "newer"]
+    assert _flushed_rows(table, region_id, b.flush()) == {1: "newer"}
+
+
+@pytest.mark.req("WRT-42", "WRT-79", "WRT-85")
+def test_an_occupied_position_of_a_higher_epoch_fences_without_further_requests(table, region_id) -> None:
+    recorder = FaultyStore(table.store)
+    a = _open(reopened(table, recorder, FAST), region_id)
+    b = _open(table, region_id)
+    b.put(people(2))
+    with pytest.raises(FencedError) as caught:
+        a.put(people(1))
+    assert (caught.value.facts["own_epoch"], caught.value.facts["found_epoch"]) == (1, 2)
+    before = len(recorder.calls)
+    for call in (lambda: a.put(people(3)), a.sync, a.flush):
+        with pytest.raises(FencedError):
+            call()
+    assert len(recorder.calls) == before
+
+
+@pytest.mark.req("WRT-20")
+def test_replay_meets_a_higher_epoch_and_abandons_the_claim(table) -> None:
+    region_id = _create_region(table, writer_epoch=6)
+    _write_entries(table, region_id, {1: 8})
+    with pytest.raises(FencedError):
+        _open(table, region_id)
+
+
+@pytest.mark.req("MEM-41")
+def test_a_hole_below_the_last_seen_entry_stops_recovery(table) -> None:
+    region_id = _create_region(table, replay_after_wal_id=10, wal_id_last_seen=13)
+    _write_entries(table, region_id, {11: 0, 12: 0, 13: 0})
+    table.store.delete(wal_entry_path(region_id, 12, ".lance"))
+    with pytest.raises(CorruptionError) as caught:
+        _open(table, region_id)
+    assert caught.value.facts["missing_wal_id"] == 12
+
+
+@pytest.mark.req("MAN-24", "D-02")
+def test_a_stale_hint_hides_no_entry(table) -> None:
+    region_id = _create_region(table, replay_after_wal_id=10, wal_id_last_seen=12)
+    _write_entries(table, region_id, dict.fromkeys(range(11, 18), 0))
+    assert _ids(_open(table, region_id).memtable.to_table()) == list(range(11, 18))
+
+
+@pytest.mark.req("WRT-33", "G-15", "WRT-39")
+def test_a_lost_wal_write_says_unknown_and_its_rows_come_with_the_next(table, region_id) -> None:
+    faulty = FaultyStore(table.store)
+    writer = _open(reopened(table, faulty, FAST), region_id)
+    faulty.fail("put_file_if_absent", times=None)
+    with pytest.raises(CommitUnknownError):
+        writer.put(people(1))
+    faulty.heal()
+    writer.put(people(2))
+    assert _ids(_open(table, region_id).memtable.to_table()) == [1, 2]
+
+
+@pytest.mark.req("WRT-33", "WRT-41")
+def test_a_wal_write_that_landed_without_reply_is_neither_lost_nor_doubled(table, region_id) -> None:
+    faulty = FaultyStore(table.store)
+    writer = _open(reopened(table, faulty, FAST), region_id)
+    faulty.lose_reply("put_file_if_absent", times=None)
+    with pytest.raises(CommitUnknownError):
+        writer.put(people(1, name="in doubt"))
+    faulty.heal()
+    writer.put(people(2))
+    assert _flushed_rows(table, region_id, writer.flush()) == {1: "in doubt", 2: "p2"}
+
+
+@pytest.mark.req("WRT-46", "WRT-79")
+def test_a_writer_that_slept_through_its_replacement_does_not_acknowledge(table, region_id) -> None:
+    clock = ManualClock()
+    sleeper = _open(table, region_id, clock=clock)
+    sleeper.put(people(1))
+    successor = _open(table, region_id)
+    successor.put(people(2))
+    successor.flush()
+    # WAL garbage collection of a later release would free these entries; without them the
+    # sleeper's next position is empty again.
+    for wal_id in (1, 2):
+        table.store.delete(wal_entry_path(region_id, wal_id, ".lance"))
+    clock.advance(FAST.writer.epoch_check_interval_s + 1)
+    with pytest.raises(FencedError):
+        sleeper.put(people(3))
+
+
+@pytest.mark.req("WRT-46", "MAN-15")
+def test_a_hundred_wal_writes_read_and_change_no_manifest(table, region_id) -> None:
+    recorder = FaultyStore(table.store)
+    writer = _open(reopened(table, recorder, FAST), region_id, clock=ManualClock())
+    before = len(recorder.calls)
+    for i in range(100):
+        writer.put(people(i))
+    assert [call for call in recorder.calls[before:] if "/manifest/" in call.path] == []
+    assert _manifests(table).load(region_id).version == 2
+
+
+@pytest.mark.req("WRT-70", "WRT-71", "WRT-73", "MAN-27")
+def test_a_flush_that_loses_the_region_leaves_only_an_orphan(table, region_id) -> None:
+    a = _open(table, region_id)
+    a.put(people(1))
+    claim(_manifests(table), region_id)
+    with pytest.raises(FencedError):
+        a.flush()
+    assert _manifests(table).load(region_id).flushed_generations == ()
+    successor = _open(table, region_id)
+    record = successor.flush()
+    assert _flushed_rows(table, region_id, record) == {1: "p1"}
+    orphans = [name for name in table.store.list_directories(f"_mem_wal/{region_id}") if "_gen_" in name]
+    assert len(orphans) == 2
+    assert record.path in orphans
+
+
+@pytest.mark.req("MAN-28", "MAN-29")
+def test_a_foreign_manifest_version_of_the_same_epoch_does_not_stop_the_flush(table, region_id) -> None:
+    writer = _open(table, region_id)
+    writer.put(people(1))
+    _manifests(table).update(
+        region_id,
+        lambda stored: raise_wal_hint(stored, 1),
+    )
+    assert writer.flush() is not None
+
+
+@pytest.mark.req("WRT-16", "WRT-01")
+def test_an_older_epoch_than_stored_cannot_flush_but_the_newer_can(table, region_id) -> None:
+    a, b = _open(table, region_id), _open(table, region_id)
+    assert (a.writer_epoch, b.writer_epoch) == (1, 2)
+    b.put(people(1))
+    assert b.flush() is not None
+    with pytest.raises(FencedError):
+        a.put(people(2))
+    with pytest.raises(FencedError):
+        a.flush()
+
+
+def test_a_region_of_pylances_own_writer_is_refused(table) -> None:
+    region_id = IdSource().region_id()
+    _publish(table, RegionManifest(region_id=region_id, status=RegionStatus.ACTIVE))
+    with pytest.raises(InvalidRequestError) as caught:
+        _open(table, region_id)
+    assert caught.value.facts["status"] == "ACTIVE"
+    assert table.store.head(manifest_path(region_id, 2)) is None
+    assert open_store(table.uri).head(manifest_path(region_id, 1)) is not None

@@ -1,0 +1,146 @@
+"""Routing batches to regions, and the creation of regions when writers race."""
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import CommitUnknownError, CorruptionError, InvalidRequestError
+from memwal_core.ids import IdSource
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.region_spec import RegionRouter, encode_region_value
+from memwal_core.settings import Settings, StorageSettings
+from memwal_core.testing.faulty_store import FaultyStore
+from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.writer import TableWriter
+from memwal_core.writer.region_directory import RegionDirectory
+
+FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), settings=FAST)
+
+
+def _manifests(table) -> ManifestStore:
+    return ManifestStore(table.store, IdSource(), settings=FAST.storage)
+
+
+def _spec(table):
+    return table.state().details.region_specs[0]
+
+
+@pytest.mark.req("SPEC-03", "SPEC-30", "SPEC-37", "FMT-01", "FMT-45")
+def test_a_batch_creates_one_region_per_value_and_every_row_reaches_its_own(table) -> None:
+    with TableWriter.open(table, settings=FAST) as writer:
+        receipt = writer.put(people(*range(100)))
+    assert (receipt.rows, receipt.rows_left, len(receipt.regions)) == (100, 0, 4)
+    router = RegionRouter(_spec(table), table.state().field_ids)
+    seen = []
+    for value, region in writer.writers.items():
+        rows = region.memtable.to_table().drop_columns(["_tombstone"])
+        assert set(router.values(rows)) == {value}
+        seen += rows.column("id").to_pylist()
+    assert sorted(seen) == list(range(100))
+    manifests = _manifests(table).load_many(_manifests(table).region_ids(), 4)
+    assert {m.region_spec_id for m in manifests} == {1}
+    assert {m.status for m in manifests} == {RegionStatus.SEALED}
+    assert {m.region_id.version for m in manifests} == {4}
+
+
+@pytest.mark.req("SPEC-32")
+def test_a_key_stays_in_its_region_over_writers(table) -> None:
+    for name in ("first", "second"):
+        with TableWriter.open(table, settings=FAST) as writer:
+            writer.put(people(7, name=name))
+            holders = [w for w in writer.writers.values() if w.memtable.num_rows]
+            assert len(holders) == 1
+    assert holders[0].memtable.to_table(["name"]).column("name").to_pylist() == ["first", "second"]
+    assert len(_manifests(table).region_ids()) == 1
+
+
+@pytest.mark.req("SPEC-37")
+def test_eight_writers_that_meet_a_new_value_create_one_region(table) -> None:
+    spec, found, barrier = _spec(table), [], threading.Barrier(8)
+
+    def create() -> None:
+        directory = RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4)
+        barrier.wait()
+        found.append(directory.ensure((2,)))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert _manifests(table).region_ids() == sorted(set(found))
+
+
+@pytest.mark.req("SPEC-37")
+def test_a_creator_that_died_after_its_reservation_is_finished_by_the_next(table) -> None:
+    faulty = FaultyStore(table.store)
+    faulty.fail("put_if_absent", path=lambda path: "/manifest/" in path, times=None)
+    broken = RegionDirectory(
+        faulty, _spec(table), ManifestStore(faulty, IdSource(), settings=FAST.storage), IdSource(), 4
+    )
+    with pytest.raises(CommitUnknownError):
+        broken.ensure((1,))
+    reserved = [info.path for info in table.store.list_objects("_mem_wal") if info.path.endswith(".json")]
+    assert len(reserved) == 1
+    region_id = RegionDirectory(table.store, _spec(table), _manifests(table), IdSource(), 4).ensure((1,))
+    assert str(region_id) in table.store.get(reserved[0]).decode()
+
+
+def test_two_regions_of_one_value_stop_the_writer(table) -> None:
+    manifests = _manifests(table)
+    for _ in range(2):
+        manifests.create(
+            IdSource().region_id(),
+            region_spec_id=1,
+            region_field_values=encode_region_value(_spec(table), (3,)),
+            status=RegionStatus.SEALED,
+        )
+    with pytest.raises(CorruptionError, match="two regions"):
+        TableWriter.open(table, settings=FAST)
+
+
+@pytest.mark.req("WRT-27")
+def test_a_bad_row_anywhere_refuses_the_batch_before_any_region_sees_it(table) -> None:
+    bad = pa.table({"id": pa.array([1, 2, None], pa.int64()), "name": ["a", "b", "c"], "score": [1.0, 2.0, 3.0]})
+    with TableWriter.open(table, settings=FAST) as writer:
+        with pytest.raises(InvalidRequestError):
+            writer.put(bad)
+        assert writer.writers == {}
+
+
+def test_a_writer_leaves_the_regions_of_others_alone(table) -> None:
+    with TableWriter.open(table, settings=FAST, accept=lambda value: value == (0,)) as writer:
+        receipt = writer.put(people(*range(100)))
+        assert list(writer.writers) == [(0,)]
+    assert receipt.rows + receipt.rows_left == 100
+    assert receipt.rows_left > 0
+
+
+@pytest.mark.req("SPEC-01")
+def test_an_unknown_spec_id_is_refused_with_the_known_ones(table) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        TableWriter.open(table, spec_id=9, settings=FAST)
+    assert caught.value.facts == {"spec_id": 9, "known": [1]}
+
+
+def test_flush_records_one_generation_for_every_region_with_rows(table) -> None:
+    with TableWriter.open(table, settings=FAST) as writer:
+        writer.put(people(*range(100)))
+        assert sorted(record.generation for record in writer.flush().values()) == [1, 1, 1, 1]
+        assert writer.flush() == {}
+
+
+def test_reopened_table_shares_the_store(table) -> None:
+    recorder = FaultyStore(table.store)
+    with TableWriter.open(reopened(table, recorder, FAST), settings=FAST) as writer:
+        writer.put(people(1))
+    assert recorder.count("put_file_if_absent") == 1

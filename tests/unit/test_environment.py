@@ -1,0 +1,108 @@
+"""The environment that the locks promise, and the one that conftest.py sets up for tests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import socket
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+
+import obstore.store
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.M)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _locked_versions() -> dict[str, str]:
+    text = (ROOT / "requirements.lock").read_text()
+    return {_normal(name): release for name, release in LOCKED.findall(text)}
+
+
+def _required() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = project["dependency-groups"]
+    texts = [*project["project"]["dependencies"], *groups["dev"], *groups["demo"]]
+    return [Requirement(text) for text in texts]
+
+
+def test_pyspark_files_are_those_of_its_own_wheel() -> None:
+    """pyspark-client installs other versions of the same files; whoever comes last wins."""
+    package = distribution("pyspark")
+    changed = []
+    for file in package.files or []:
+        if file.suffix != ".py" or file.hash is None:
+            continue
+        digest = hashlib.new(file.hash.mode, file.locate().read_bytes()).digest()
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+            changed.append(str(file))
+
+    assert package.version.startswith("4.3.")
+    assert changed == []
+
+
+def test_pyspark_client_is_not_installed() -> None:
+    with pytest.raises(PackageNotFoundError):
+        distribution("pyspark-client")
+
+
+def test_lock_answers_every_dependency_of_the_project() -> None:
+    locked = _locked_versions()
+
+    unanswered = [
+        str(need) for need in _required() if not need.specifier.contains(locked.get(_normal(need.name), "0"), True)
+    ]
+
+    assert unanswered == []
+
+
+def test_lock_pins_each_package_to_hashes_and_to_no_address() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    pinned = [block for block in re.split(r"\n(?=\S)", text) if LOCKED.match(block)]
+
+    assert len(pinned) > 100
+    assert [block.split()[0] for block in pinned if "--hash=sha256:" not in block] == []
+    assert "://" not in text
+
+
+def test_installed_packages_are_the_locked_ones() -> None:
+    locked = _locked_versions()
+    names = [_normal(need.name) for need in _required() if need.marker is None or need.marker.evaluate()]
+
+    assert {name: version(name) for name in names} == {name: locked[name] for name in names}
+
+
+def test_python_is_one_that_the_project_supports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    release = ".".join(map(str, sys.version_info[:3]))
+    assert Requirement("python" + project["project"]["requires-python"]).specifier.contains(release)
+
+
+@pytest.mark.parametrize("address", [("192.0.2.1", 80), ("example.org", 443)])
+def test_connection_to_another_machine_is_refused(address: tuple[str, int]) -> None:
+    with socket.socket() as client, pytest.raises(RuntimeError, match="only connect to this machine"):
+        client.connect(address)
+
+
+def test_connection_to_this_machine_is_allowed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        client.connect(server.getsockname())
+
+        assert client.getpeername() == server.getsockname()
+
+
+def test_s3_address_without_endpoint_reaches_nobody() -> None:
+    store = obstore.store.S3Store("bucket", client_options={"allow_http": True}, retry_config={"max_retries": 0})
+
+    with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):  # the class is not public
+        store.head("object")

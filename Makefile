@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 # `.java/env` is written by setup and names the Java that Spark shall use.
 RUN := set -a; . .java/env; set +a; export PATH="$(CURDIR)/.venv/bin:$$PATH";
+# Lance reports the MemWAL index, which has no fields, as an error at each look.
+export LANCE_LOG ?= error,lance::index=off
 PROTOS := $(wildcard proto/memwal_core/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
 CODE := $(wildcard memwal_core jobs dags plugins tests tools bench)

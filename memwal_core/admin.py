@@ -8,6 +8,7 @@ from typing import Self
 
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge import (
     InProcessReader,
@@ -115,6 +116,7 @@ class TableAdmin:
         request = request if request is not None else MergeRequest()
         bounds = self._settings.merge
         if request.max_bytes is not None:
+            _require_positive(request.max_bytes)
             bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
         store = self.table.store
         parts = MergeParts(
@@ -122,9 +124,14 @@ class TableAdmin:
             surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
             reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
             strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts),
-            strategy_reason="the only strategy of this release",
+            strategy_reason="default",
             settings=bounds,
             clock=self._clock,
             progress=request.progress if request.progress is not None else Silent(),
         )
         return merge(parts, regions=request.regions, dry_run=request.dry_run)
+
+
+def _require_positive(max_bytes: int) -> None:
+    if max_bytes < 1:
+        raise InvalidRequestError("a merge needs room for rows", remedy="give at least one byte", max_bytes=max_bytes)

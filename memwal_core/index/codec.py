@@ -54,7 +54,7 @@ def decode_details(payload: bytes) -> MemWalIndexDetails:
     if is_legacy_payload(payload):
         raise LegacyIndexError(
             "the MemWAL index has the layout of early releases, which jobs refuse to touch",
-            remedy="look at it with `memwal legacy show`; migrate the table by rewriting it",
+            remedy="copy the rows into a new table and enable MemWAL there; nothing here changes this one",
             payload_bytes=len(payload),
         )
     message = _parse(pb.MemWalIndexDetails(), payload)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import Row, SparkSession
 
 from memwal_core.errors import InternalError
 from memwal_core.ids import RegionId, parse_region_id
@@ -53,18 +54,27 @@ class SparkReader:
         by_region = {task.region_id: task for task in tasks}
         rows = self._spark.sparkContext.parallelize([(task.to_json(),) for task in tasks], len(tasks))
         frame = self._spark.createDataFrame(rows, _TASK_SCHEMA)
-        chunks = frame.mapInArrow(_executor(self._storage_options), _CHUNK_SCHEMA)
-        assembly: _Assembly | None = None
-        for chunk in chunks.toLocalIterator():
-            identity = (parse_region_id(chunk.region_id), chunk.merged, chunk.through, chunk.rows_read)
-            if assembly is not None and assembly.identity != identity:
-                yield assembly.finished()
-                assembly = None
-            if assembly is None:
-                assembly = _Assembly(identity, by_region[identity[0]])
-            assembly.add(chunk.part, bytes(chunk.ipc))
-        if assembly is not None:
+        chunks = frame.mapInArrow(_executor(self._storage_options), _CHUNK_SCHEMA).persist(StorageLevel.DISK_ONLY)
+        try:
+            # A local iterator computes one partition after another; counting computes all at once.
+            chunks.count()
+            yield from _assembled(chunks.toLocalIterator(), by_region)
+        finally:
+            chunks.unpersist()
+
+
+def _assembled(chunks: Iterator[Row], tasks: Mapping[RegionId, RegionTask]) -> Iterator[RegionWinners]:
+    assembly: _Assembly | None = None
+    for chunk in chunks:
+        identity = (parse_region_id(chunk.region_id), chunk.merged, chunk.through, chunk.rows_read)
+        if assembly is not None and assembly.identity != identity:
             yield assembly.finished()
+            assembly = None
+        if assembly is None:
+            assembly = _Assembly(identity, tasks[identity[0]])
+        assembly.add(chunk.part, bytes(chunk.ipc))
+    if assembly is not None:
+        yield assembly.finished()
 
 
 class _Assembly:

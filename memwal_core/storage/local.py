@@ -45,6 +45,7 @@ class LocalStore:
         self._rng = rng
         self._staging = os.path.join(self._root, STAGING_NAME)
         self._staging_was_swept = False
+        self._synced: set[str] = set()
 
     def __repr__(self) -> str:
         """Return the root and the durability."""
@@ -116,9 +117,7 @@ class LocalStore:
         with self._translated("put", path):
             staged = self._stage(data, sync=False)
             try:
-                directory = os.path.dirname(target)
-                local_files.make_directory(directory, sync=self._fsync)
-                with local_files.locked_directory(directory):
+                with local_files.locked_directory(os.path.dirname(target), create=True):
                     local_files.replace_file(staged, target)
             finally:
                 local_files.remove_file(staged)
@@ -177,15 +176,17 @@ class LocalStore:
     def sync_directory(self, prefix: str) -> None:
         """Sync all files and directories below a directory, then the directory's own name."""
         directory = check_subtree(prefix)
+        target = self._locate(directory)
         if self._fsync:
             with self._translated("sync_directory", directory):
-                local_files.sync_tree(self._locate(directory))
+                local_files.sync_tree(target)
+                self._sync_names(os.path.dirname(target))
 
     def staging_directory(self, path: str) -> Path:
         """Return the hidden directory below the root; file names in it must be unique per attempt."""
         check_path(path)
         with self._translated("staging_directory", path):
-            local_files.make_directory(self._staging, sync=False)
+            os.makedirs(self._staging, exist_ok=True)
         return Path(self._staging)
 
     def _locate(self, path: str) -> str:
@@ -214,7 +215,7 @@ class LocalStore:
             except FileExistsError:
                 continue  # Another store drew the same name from an equally seeded source.
             except FileNotFoundError:
-                local_files.make_directory(self._staging, sync=False)
+                os.makedirs(self._staging, exist_ok=True)
                 continue
             if not self._staging_was_swept:
                 self._staging_was_swept = True
@@ -223,7 +224,7 @@ class LocalStore:
 
     def _publish(self, staged: str, target: str, path: str) -> None:
         try:
-            local_files.link_new(staged, target, sync=self._fsync)
+            local_files.link_new(staged, target)
         except FileExistsError as error:
             if local_files.read_file(target) != local_files.read_file(staged):
                 raise ObjectExistsError(
@@ -233,19 +234,33 @@ class LocalStore:
                     store=self._root,
                 ) from error
             if self._fsync:
-                # The earlier write may have been cut off before it was synced.
-                local_files.sync_path(target)
-                local_files.sync_path(os.path.dirname(target))
+                local_files.sync_path(target)  # The earlier write may have been cut off before its sync.
+        self._sync_names(os.path.dirname(target))
+
+    def _sync_names(self, directory: str) -> None:
+        """Bring the names in a directory to the disk, and at its first use those of its parents.
+
+        Whoever made the parents may have been killed, or may not have come to syncing them yet.
+        """
+        if not self._fsync:
+            return
+        local_files.sync_path(directory)
+        first_use = []
+        while directory not in self._synced and len(directory) >= len(self._root):
+            first_use.append(directory)
+            directory = os.path.dirname(directory)
+            with suppress(PermissionError):  # What lies above the root may be closed to us.
+                local_files.sync_path(directory)
+        self._synced.update(first_use)
 
     def _replace_matching(self, staged: str, target: str, path: str, etag: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             directory = os.path.dirname(target)
-            with local_files.locked_directory(directory):
+            with local_files.locked_directory(directory, create=False):
                 found = self.head(path)
                 if found is not None and found.etag == etag:
                     local_files.replace_file(staged, target)
-                    if self._fsync:
-                        local_files.sync_path(directory)
+                    self._sync_names(directory)
                     return
         raise ConflictError(
             "the object changed or is gone",

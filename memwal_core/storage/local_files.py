@@ -14,6 +14,7 @@ from memwal_core.storage.protocol import ObjectInfo
 
 _LINK_ATTEMPTS = 10
 _MTIME_STEP_NS = 1000
+_LOCK_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def read_file(path: str) -> bytes:
@@ -49,12 +50,11 @@ def sync_path(path: str) -> None:
 
 
 def sync_tree(directory: str) -> None:
-    """Bring all files and names below a directory to the disk, deepest first, and its own name last."""
+    """Bring all files and names below a directory to the disk, deepest first."""
     for parent, _, files in os.walk(directory, topdown=False):
         for name in files:
             sync_path(os.path.join(parent, name))
         sync_path(parent)
-    sync_path(os.path.dirname(directory))
 
 
 def remove_file(path: str) -> None:
@@ -63,22 +63,8 @@ def remove_file(path: str) -> None:
         os.unlink(path)
 
 
-def make_directory(path: str, *, sync: bool) -> None:
-    """Make a directory and its missing parents, and bring the names of the new ones to the disk."""
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for directory in reversed(missing):
-        # A rival may make or remove any of them at the same time; the caller tries again.
-        with suppress(FileExistsError):
-            os.mkdir(directory)
-        if sync:
-            sync_path(os.path.dirname(directory))
-
-
-def link_new(staged: str, target: str, *, sync: bool) -> None:
-    """Give a file its name without ever replacing another file.
+def link_new(staged: str, target: str) -> None:
+    """Give a file its name, in a directory made if missing, without ever replacing another file.
 
     Raises:
         FileExistsError: The name is taken.
@@ -91,12 +77,9 @@ def link_new(staged: str, target: str, *, sync: bool) -> None:
             # The directory is missing, or a rival removed it when it was empty.
             if attempt == _LINK_ATTEMPTS - 1 or not os.path.exists(staged):
                 raise
-            with suppress(FileNotFoundError):
-                make_directory(os.path.dirname(target), sync=sync)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
         else:
-            break
-    if sync:
-        sync_path(os.path.dirname(target))
+            return
 
 
 def replace_file(staged: str, target: str) -> None:
@@ -114,9 +97,19 @@ def replace_file(staged: str, target: str) -> None:
 
 
 @contextmanager
-def locked_directory(path: str) -> Iterator[None]:
-    """Hold the exclusive lock of a directory against all threads and processes of this machine."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def locked_directory(path: str, *, create: bool) -> Iterator[None]:
+    """Hold the exclusive lock of a directory against all threads and processes of this machine.
+
+    Raises:
+        FileNotFoundError: It is missing and was not to be created.
+    """
+    try:
+        descriptor = os.open(path, _LOCK_FLAGS)
+    except FileNotFoundError:
+        if not create:
+            raise
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(path, _LOCK_FLAGS)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

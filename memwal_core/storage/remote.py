@@ -217,7 +217,7 @@ class RemoteStore:
 
     def sync_directory(self, prefix: str) -> None:
         """Do nothing: what a remote store has acknowledged is durable."""
-        check_prefix(prefix)
+        check_subtree(prefix)
 
     def staging_directory(self, path: str) -> Path:
         """Return a directory in the system's temporary space, removed with this store."""

@@ -38,6 +38,10 @@ _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _NOT_IMPLEMENTED_STATUS = 501
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _READS = frozenset({"get", "get_range"})
+_REFUSED_ERRNO = frozenset({
+    errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EROFS, errno.ELOOP, errno.EXDEV, errno.EMLINK,
+    errno.EOPNOTSUPP,
+})  # fmt: skip
 _MAX_REASON_LENGTH = 300
 
 
@@ -69,8 +73,8 @@ def describe(error: BaseException) -> str:
 
 
 def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
-    is_directory_read = isinstance(error, IsADirectoryError) and facts["operation"] in _READS
-    if isinstance(error, FileNotFoundError | NotADirectoryError) or is_directory_read:
+    is_other_kind = isinstance(error, NotADirectoryError | IsADirectoryError)
+    if isinstance(error, FileNotFoundError) or (is_other_kind and facts["operation"] in _READS):
         return _classified_missing(error, facts)
     if isinstance(error, AlreadyExistsError | FileExistsError):
         return ObjectExistsError("an object is already there", remedy="read it before deciding anything", **facts)
@@ -99,15 +103,7 @@ def _classified_missing(error: Exception, facts: dict[str, object]) -> InvalidRe
 def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return UnavailableError("the disk is full", remedy="free space, then try again", **facts)
-    if error.errno in {
-        errno.EISDIR,
-        errno.ENAMETOOLONG,
-        errno.EROFS,
-        errno.ELOOP,
-        errno.EXDEV,
-        errno.EMLINK,
-        errno.EOPNOTSUPP,
-    }:
+    if error.errno in _REFUSED_ERRNO:
         return InvalidRequestError("the file system cannot accept this request", remedy="correct the path", **facts)
     return UnavailableError("the file system did not answer", remedy="check the disk, then try again", **facts)
 

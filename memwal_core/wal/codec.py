@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ ATTEMPT_KEY = "memwal:attempt"
 """Schema metadata that tells this attempt's bytes from any other's (hex text)."""
 
 _READ_BATCH_ROWS = 65_536
+_NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,11 @@ class LanceCodec:
 
     def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
         """Write the rows and the metadata; see ``WalCodec.write``."""
-        with LanceFileWriter(str(path), rows.schema, version=storage_version) as writer:
+        schema = _uncompressed(rows.schema)
+        with LanceFileWriter(str(path), schema, version=storage_version) as writer:
             for key, value in metadata.items():
                 writer.add_schema_metadata(key, value)
-            for batch in rows.to_batches():
+            for batch in rows.cast(schema).to_batches():
                 writer.write_batch(batch)
 
     def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
@@ -114,6 +117,23 @@ class LanceCodec:
             rows=rows.replace_schema_metadata(None),
             size_bytes=info.size_bytes if info is not None else 0,
         )
+
+
+@lru_cache(maxsize=64)
+def _uncompressed(schema: pa.Schema) -> pa.Schema:
+    """Ask Lance not to compress text: looking for a dictionary takes longer than writing a small entry.
+
+    The entry lives only until its rows are merged, where the base table's own encoding applies.
+    """
+    return pa.schema([f.with_metadata({**(f.metadata or {}), **_NO_COMPRESSION}) if _is_text(f) else f for f in schema])
+
+
+def _is_text(field: pa.Field) -> bool:
+    return bool(pa.types.is_string(field.type) or pa.types.is_large_string(field.type) or _is_binary(field.type))
+
+
+def _is_binary(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 def _epoch_of(metadata: Mapping[bytes, bytes], region_id: RegionId, wal_id: int) -> int:

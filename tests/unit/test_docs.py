@@ -107,6 +107,25 @@ def test_decisions_cited_in_code_exist() -> None:
     assert {number: path for number, path in cited.items() if number not in numbers} == {}
 
 
+def test_documents_cited_in_code_exist() -> None:
+    sources = [path for top in ("memwal_core", "jobs", "dags", "plugins", "proto") for path in (ROOT / top).rglob("*")]
+    cited = {
+        (_name(path), page)
+        for path in sources
+        if path.suffix in {".py", ".proto"}
+        for page in re.findall(r"docs/[\w/-]+\.md", path.read_text())
+    }
+
+    assert sorted(pair for pair in cited if not (ROOT / pair[1]).exists()) == []
+
+
+@pytest.mark.parametrize("runbook", sorted((ROOT / "docs" / "runbooks").glob("*.md")), ids=_name)
+def test_runbook_has_its_sections(runbook: Path) -> None:
+    sections = [line.removeprefix("## ") for line in runbook.read_text().splitlines() if line.startswith("## ")]
+
+    assert sections == ["Signs", "Check", "Act", "Verify", "Undo"]
+
+
 def test_architecture_places_every_module_of_the_package() -> None:
     assert {name for layer in _layers_in_architecture() for name in layer} == _children_of_package()
 

@@ -330,6 +330,16 @@ def test_delete_directory_of_the_root_is_refused(store: ObjectStore) -> None:
     assert store.get("a/1") == b"x"
 
 
+def test_syncing_a_directory_changes_nothing(store: ObjectStore) -> None:
+    store.put_if_absent("a/b/1", b"x")
+
+    store.sync_directory("a")
+    with pytest.raises(InvalidRequestError):
+        store.sync_directory("")
+
+    assert _paths(store, "") == {"a/b/1"}
+
+
 @pytest.mark.parametrize(
     "path", ["", "/", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a?b", "a#b", "a%20b", "a\x00b", "a/.tmp-x", "a\\b"]
 )

@@ -37,7 +37,7 @@ class Recorded:
 
 
 def comparison(*arms):
-    return Comparison("sleep", "how long it sleeps", "nap", arms, lambda full: [Case("one", 10, "data")])
+    return Comparison("sleep", "how long it sleeps", "nap", arms, lambda _full: [Case("one", 10, "data")])
 
 
 def run(recorded, *arms, rounds, tmp_path):

@@ -110,7 +110,7 @@ def test_catchup_entry_of_a_dropped_index_may_go() -> None:
     ],
 )
 def test_changed_missing_repeated_zero_or_clashing_spec_is_refused(specs: tuple[RegionSpec, ...]) -> None:
-    with pytest.raises(InvalidRequestError, match="spec|result types"):
+    with pytest.raises(InvalidRequestError, match=r"spec|result types"):
         check_commit_without_rows(OLD, replace(OLD, region_specs=specs))
 
 

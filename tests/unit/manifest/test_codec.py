@@ -80,7 +80,10 @@ def test_field_has_its_number_and_type(name: str, number: int, kind: int) -> Non
     field = pb.RegionManifest.DESCRIPTOR.fields_by_name[name]
     assert (field.number, field.type) == (number, kind)
     if kind == FieldDescriptor.TYPE_MESSAGE:
-        expected = {"flushed_generations": ("lance.table.FlushedGeneration", True), "region_id": ("lance.table.UUID", False)}
+        expected = {
+            "flushed_generations": ("lance.table.FlushedGeneration", True),
+            "region_id": ("lance.table.UUID", False),
+        }
         assert (field.message_type.full_name, field.is_repeated) == expected[name]
 
 

@@ -101,7 +101,10 @@ def test_change_of_one_trigger_breaks_no_rule(change: dict) -> None:
         ({"current_generation": 2}, "flushes_follow_each_other"),
         ({"flushed_generations": (*OLD.flushed_generations, THIRD)}, "flushes_follow_each_other"),
         (
-            {"current_generation": 5, "flushed_generations": (*OLD.flushed_generations, THIRD, replace(THIRD, generation=4))},
+            {
+                "current_generation": 5,
+                "flushed_generations": (*OLD.flushed_generations, THIRD, replace(THIRD, generation=4)),
+            },
             "flushes_follow_each_other",
         ),
         ({"flushed_generations": (FlushedGeneration(1, "zz_gen_1"), OLD.flushed_generations[1])}, "records_stay"),

@@ -95,9 +95,7 @@ def test_hint_beyond_the_newest_version_falls_back_to_listing(
 
 
 @pytest.mark.req("MAN-11")
-def test_normal_read_uses_one_get_and_one_probe_and_no_listing(
-    register: VersionedRegister, store: FaultyStore
-) -> None:
+def test_normal_read_uses_one_get_and_one_probe_and_no_listing(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 4)
     store.calls.clear()
     register.latest()
@@ -106,9 +104,7 @@ def test_normal_read_uses_one_get_and_one_probe_and_no_listing(
 
 
 @pytest.mark.req("MAN-10", "MAN-11")
-def test_stale_hint_costs_one_probe_per_version_and_no_listing(
-    register: VersionedRegister, store: FaultyStore
-) -> None:
+def test_stale_hint_costs_one_probe_per_version_and_no_listing(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 7)
     _set_hint(store, b'{"version": 3}')
     store.calls.clear()
@@ -169,7 +165,12 @@ def test_second_write_of_a_version_is_refused_and_changes_nothing(register: Vers
 def test_version_is_put_before_the_hint(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 2)
     writes = [(call.operation, call.path) for call in store.calls if call.operation.startswith("put")]
-    assert writes == [("put_if_absent", register.path(1)), ("put", HINT), ("put_if_absent", register.path(2)), ("put", HINT)]
+    assert writes == [
+        ("put_if_absent", register.path(1)),
+        ("put", HINT),
+        ("put_if_absent", register.path(2)),
+        ("put", HINT),
+    ]
     assert json.loads(store.get(HINT)) == {"version": 2}
 
 

@@ -60,7 +60,7 @@ both_puts = pytest.mark.parametrize("put", [_put, _put_file])
 
 @pytest.mark.req("WRT-26")
 @both_puts
-def test_durable_write_syncs_file_then_new_directories_then_links_then_syncs_the_name(
+def test_first_durable_write_syncs_file_links_it_and_syncs_all_directories_above(
     root: Path, events: list[tuple[str, str]], put: Put
 ) -> None:
     put(_store(root), "wal/1/entry", b"data")
@@ -71,11 +71,22 @@ def test_durable_write_syncs_file_then_new_directories_then_links_then_syncs_the
     wanted = str(root / "wal/1/entry")
     assert rest == [
         ("link", wanted),
-        ("fsync", str(root)),
-        ("fsync", str(root / "wal")),
         ("link", wanted),
         ("fsync", str(root / "wal/1")),
+        ("fsync", str(root / "wal")),
+        ("fsync", str(root)),
+        ("fsync", str(root.parent)),
     ]
+
+
+@pytest.mark.req("WRT-26")
+def test_first_write_syncs_directories_that_somebody_else_made(root: Path, events: list[tuple[str, str]]) -> None:
+    (root / "wal/1").mkdir(parents=True)
+
+    _store(root).put_if_absent("wal/1/entry", b"data")
+
+    assert ("fsync", str(root / "wal")) in events
+    assert ("fsync", str(root)) in events
 
 
 @pytest.mark.req("WRT-26")
@@ -106,7 +117,29 @@ def test_success_on_equal_bytes_syncs_what_an_earlier_write_may_not_have(
 
     store.put_if_absent("wal/1", b"data")
 
-    assert events[-2:] == [("fsync", str(root / "wal/1")), ("fsync", str(root / "wal"))]
+    assert events[-4:] == [("fsync", str(path)) for path in (root / "wal/1", root / "wal", root, root.parent)]
+
+
+@pytest.mark.req("WRT-26")
+def test_syncing_a_directory_reaches_all_files_then_names_then_parents(
+    root: Path, events: list[tuple[str, str]]
+) -> None:
+    store = _store(root)
+    (root / "generation/data").mkdir(parents=True)
+    (root / "generation/data/1.lance").write_bytes(b"x")
+
+    store.sync_directory("generation")
+
+    below = ("generation/data/1.lance", "generation/data", "generation")
+    assert events == [("fsync", str(path)) for path in (*(root / part for part in below), root, root.parent)]
+
+
+def test_syncing_a_directory_without_fsync_does_nothing(root: Path, events: list[tuple[str, str]]) -> None:
+    (root / "generation").mkdir(parents=True)
+
+    _store(root, fsync=False).sync_directory("generation")
+
+    assert events == []
 
 
 def test_publishing_a_staged_file_copies_nothing(root: Path) -> None:
@@ -232,8 +265,9 @@ def test_path_below_a_file_is_refused_and_reads_as_missing(root: Path) -> None:
     store.put_if_absent("file", b"x")
 
     assert store.head("file/below") is None
-    with pytest.raises(InvalidRequestError):
-        store.put_if_absent("file/below", b"x")
+    for put in (store.put, store.put_if_absent):
+        with pytest.raises(InvalidRequestError):
+            put("file/below", b"x")
     assert store.get("file") == b"x"
 
 

@@ -35,7 +35,7 @@ def _os_error(number: int) -> OSError:
     [
         (FileNotFoundError("gone"), ObjectNotFoundError),
         (_os_error(errno.ENOENT), ObjectNotFoundError),
-        (_os_error(errno.ENOTDIR), ObjectNotFoundError),
+        (_os_error(errno.ENOTDIR), InvalidRequestError),
         (FileNotFoundError("Object not found: <Code>NoSuchBucket</Code>"), InvalidRequestError),
         (AlreadyExistsError("there"), ObjectExistsError),
         (PreconditionError("changed"), ConflictError),

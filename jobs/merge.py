@@ -1,0 +1,76 @@
+"""Merge one table on Spark: ``spark-submit jobs/merge.py --uri s3://bucket/table``.
+
+Executors read and de-duplicate the flushed MemTables, region by region; the driver commits.
+Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 conflict or storage failure (try again), 5 a
+region needs somebody to look at it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+# Lance reads its log filter when it is loaded.
+os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
+
+from pyspark.sql import SparkSession
+
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.cli.options import open_admin, parse_storage_options
+from memwal_core.errors import MemwalError
+from memwal_core.ids import parse_region_id
+from memwal_core.maintenance.merge import MergeReport
+from memwal_core.spark.merge import SparkReader
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job and return its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    options = _parser().parse_args(arguments)
+    try:
+        admin = open_admin(options.uri, options.storage_option)
+        report = _merge(admin, options)
+    except MemwalError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    _deliver(report, options.json)
+    return report.outcome.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="merge.py", description="Merge flushed MemTables into the base table.")
+    parser.add_argument("--uri", required=True, help="path or address of the table")
+    parser.add_argument("--regions", nargs="*", metavar="UUID", help="only these regions")
+    parser.add_argument("--max-bytes", type=int, metavar="N", help="Arrow bytes of flushed MemTables per commit")
+    parser.add_argument("--dry-run", action="store_true", help="only plan")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
+    parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
+    return parser
+
+
+def _merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
+    regions = {parse_region_id(text) for text in options.regions} if options.regions else None
+    if options.dry_run:
+        return admin.merge(MergeRequest(regions=regions, max_bytes=options.max_bytes, dry_run=True))
+    spark = SparkSession.builder.appName(f"memwal merge {options.uri}").getOrCreate()
+    try:
+        reader = SparkReader(spark, parse_storage_options(options.storage_option) or admin.table.storage_options)
+        return admin.merge(MergeRequest(regions=regions, max_bytes=options.max_bytes, reader=reader))
+    finally:
+        spark.stop()
+
+
+def _deliver(report: MergeReport, target: str | None) -> None:
+    document = json.dumps(report.to_dict(), indent=2)
+    if target == "-":
+        print(document)
+    elif target:
+        Path(target).write_text(document + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

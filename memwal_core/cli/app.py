@@ -1,0 +1,47 @@
+"""The commands and what their errors become."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+from rich.console import Console
+
+from memwal_core.cli.merge import merge
+from memwal_core.cli.status import status
+from memwal_core.errors import MemwalError
+
+app = typer.Typer(
+    help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+app.command()(status)
+app.command()(merge)
+
+
+@app.callback()
+def _root() -> None:
+    """Background maintenance for Lance MemWAL tables."""
+
+
+def run() -> None:
+    """Run the command that the process was started with; errors of the package become exit codes.
+
+    Raises:
+        SystemExit: Always, with the command's exit code.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        app()
+    except MemwalError as error:
+        show_error(error)
+        sys.exit(error.exit_code)
+
+
+def show_error(error: MemwalError) -> None:
+    """Print what happened, the facts and what to do next, on stderr."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"error: {error.what}", style="bold red", markup=False)
+    for name, value in error.facts.items():
+        console.print(f"  {name}: {value}", markup=False)
+    console.print(f"next: {error.remedy}", style="bold", markup=False)

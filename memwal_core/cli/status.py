@@ -1,0 +1,59 @@
+"""`memwal status`: the state of a table and its regions."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
+from memwal_core.maintenance.lifecycle import GenerationSpan
+from memwal_core.maintenance.status import RegionStanding, TableStatus
+
+
+def status(uri: TableUri, storage_option: StorageOptions = None, json: AsJson = False) -> None:
+    """Show regions, WAL lag, generations by state and merge lag."""
+    found = open_admin(uri, storage_option).status()
+    if json:
+        print_json(found.to_dict())
+    else:
+        _show(found)
+
+
+def _show(found: TableStatus) -> None:
+    console = Console(highlight=False)
+    console.print(
+        f"{found.table_uri}  version {found.version}, {found.num_rows:,} rows, "
+        f"key ({', '.join(found.primary_key)}), {len(found.regions)} regions",
+        markup=False,
+        soft_wrap=True,
+    )
+    table = Table()
+    table.add_column("region", no_wrap=True)
+    for name in ("value", "codec", "epoch", "WAL lag", "generations", "merge lag"):
+        table.add_column(name, overflow="fold")
+    for region in found.regions:
+        table.add_row(*_cells(region))
+    console.print(table)
+    console.print(
+        f"waiting for a merge: {found.merge_lag_generations} generations, {show_bytes(found.merge_lag_bytes)}",
+        markup=False,
+    )
+
+
+def _cells(region: RegionStanding) -> list[str]:
+    value = ", ".join(f"{name}={text}" for name, text in region.value.items()) or "-"
+    more = "+" if region.wal_tail_is_lower_bound else ""
+    return [
+        str(region.region_id),
+        value,
+        region.codec or "-",
+        str(region.writer_epoch),
+        f"{region.wal_lag}{more}",
+        "  ".join(_span(span) for span in region.generations),
+        f"{region.merge_lag_generations} ({show_bytes(region.merge_lag_bytes)})",
+    ]
+
+
+def _span(span: GenerationSpan) -> str:
+    numbers = str(span.first) if span.first == span.last else f"{span.first}-{span.last}"
+    return f"{numbers} {span.state.value if span.state is not None else 'MISSING'}"

@@ -1,0 +1,86 @@
+"""The merge on Spark: executors read, the driver commits, and the result is that of one process."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.maintenance.merge import MergeOutcome
+from memwal_core.spark.merge import SparkReader, ipc_chunks
+from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
+from memwal_core.testing.tables import PEOPLE, make_people_table, people
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def make_table(uri: str) -> None:
+    make_people_table(uri, rows=people(*range(50)))
+    deleted = pa.table({"id": [3, 100]}, schema=pa.schema([PEOPLE.field("id")]))
+    for number in range(3):
+        generations = [
+            [Put(people(100 * number + 1, 100 * number + 2, name=f"r{number}g1"))],
+            [Put(people(100 * number + 2, name=f"r{number}g2"))],
+        ]
+        if number == 1:
+            generations.append([Delete(deleted)])
+        write_native_generations(uri, native_region_id(number), generations)
+
+
+def rows(uri: str) -> pa.Table:
+    return lance.dataset(uri).to_table().sort_by("id")
+
+
+@pytest.mark.req("MRG-26", "MRG-29")
+def test_executors_reading_gives_the_rows_and_progress_of_one_process(tmp_path, spark):
+    on_spark, in_process = str(tmp_path / "spark"), str(tmp_path / "local")
+    make_table(on_spark)
+    shutil.copytree(on_spark, in_process)
+
+    admin = TableAdmin.open(on_spark)
+    report = admin.merge(MergeRequest(reader=SparkReader(spark, admin.table.storage_options)))
+    expected = TableAdmin.open(in_process).merge()
+
+    assert rows(on_spark).equals(rows(in_process))
+    assert report.outcome is MergeOutcome.DONE
+    assert [commit.marks for commit in report.commits] == [commit.marks for commit in expected.commits]
+    assert admin.merge().outcome is MergeOutcome.NOTHING_TO_DO
+
+
+@pytest.mark.req("MRG-27")
+def test_job_reports_to_a_file_and_ends_with_the_outcome_code(tmp_path, spark):
+    uri, target = str(tmp_path / "t"), tmp_path / "report.json"
+    make_table(uri)
+    job = load_job()
+
+    assert job.main(["--uri", uri, "--dry-run", "--json", str(target)]) == 0
+    assert json.loads(target.read_text())["outcome"] == "planned"
+    assert job.main(["--uri", str(tmp_path / "nowhere")]) == 2
+    assert job.main(["--uri", uri, "--max-bytes", "0"]) == 2
+
+
+def load_job():
+    spec = importlib.util.spec_from_file_location("memwal_merge_job", ROOT / "jobs" / "merge.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("limit", [2 * 1024 * 1024, 64 * 1024 * 1024])
+def test_chunks_stay_within_the_limit_and_hold_every_row(limit):
+    table = pa.table({"id": range(400), "blob": [bytes(20_000)] * 400})
+    chunks = list(ipc_chunks(table, limit))
+    assert all(len(chunk) <= limit for chunk in chunks)
+    assert len(chunks) == 1 if limit > table.nbytes else len(chunks) > 3
+    assert pa.concat_tables([pa.ipc.open_stream(chunk).read_all() for chunk in chunks]).equals(table)
+
+
+def test_empty_table_is_one_chunk():
+    assert len(list(ipc_chunks(PEOPLE.empty_table(), 1024))) == 1

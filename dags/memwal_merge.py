@@ -1,53 +1,137 @@
-"""The merge of one table: plan it, run each pass as a Spark job, prove the result."""
+"""The merge of one table: plan it, run it as Spark jobs, prove the result."""
 
 from __future__ import annotations
 
-import logging
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, TriggerRule, task
+
 from memwal_spark_jobs import DEFAULT_ARGUMENTS, JOBS_FOLDER, SPARK_CONNECTION
 
 DOC = """
+### Merge the flushed MemTables of one table into its base table
+
+Writers leave flushed MemTables behind. This DAG brings them into the base table, in the order in which they were
+written, and records how far it came in the same commit as the rows.
+
+| Task | What it does |
+|---|---|
+| `plan` | reads the table and logs a verdict for every region; divides the work into jobs. Changes nothing |
+| `merge` | one Spark job per entry of the plan, one at a time; executors read, the driver commits |
+| `verify` | reads the table anew: the planned progress is recorded, every primary key occurs once |
+
+**When is it safe?** Always. Writers go on writing. Running it twice is a no-op that says so: `merge` and `verify` are
+then *skipped*. Stopping it in the middle loses nothing, what is committed stays, and the next run goes on from there.
+
+**What do failures mean?**
+
+| Exit code of the job | Meaning | What happens |
+|---|---|---|
+| 2 | wrong input | fails at once; correct the parameters |
+| 4 | conflict with another writer of the base table, or storage did not answer | tried again, with growing waits |
+| 5 | a region needs a person: a generation is missing, or the schema changed | fails at once; see `docs/runbooks` |
+
+**Never** delete anything below `_mem_wal/` by hand, and start no second writer to get a region going.
+
+**It needs** the Spark connection `spark_default`, and `memwal_core` where tasks, drivers and executors run. The job
+files are expected in `jobs/` beside the DAG folder; `MAINTENANCE_JOBS_FOLDER` names another place. Credentials of the
+object store belong in the environment of the workers, not into the parameters.
 """
+
+MIB = 1024 * 1024
+
+PARAMS = {
+    "table": Param(
+        type="string", minLength=1, title="Table", description="Path or address, for example s3://bucket/people.lance."
+    ),
+    "dry_run": Param(
+        False,
+        type="boolean",
+        title="Dry run",
+        description="Only plan: the log of the task plan says what would be merged, and nothing is changed.",
+    ),
+    "regions": Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
+        uniqueItems=True,
+        title="Regions",
+        description="Region ids, one per line. Empty: all regions.",
+        section="Bounds",
+    ),
+    "max_bytes": Param(
+        None,
+        type=["null", "integer"],
+        minimum=MIB,
+        maximum=1024 * 1024 * MIB,
+        title="Bytes per commit",
+        description="Arrow bytes of flushed MemTables that one commit, and one Spark job, takes on; the first is "
+        "always taken. Less needs less memory. Empty: MEMWAL_MERGE__MAX_BYTES of the workers, by default 1 GiB.",
+        section="Bounds",
+    ),
+    "storage_options": Param(
+        {},
+        type="object",
+        additionalProperties={"type": "string"},
+        title="Storage options",
+        description="Options of the object store, for example an endpoint. Visible to everyone: no secrets.",
+        section="Storage",
+    ),
+}
+
+
+def as_spark_job(item: dict[str, Any]) -> dict[str, Any]:
+    """Turn an entry of the plan into arguments of the Spark operator."""
+    return {"name": item["label"], "application_args": item["arguments"]}
+
 
 with DAG(
     "memwal_merge",
     description="Merge a table's flushed MemTables into its base table, in order and exactly once.",
     doc_md=DOC,
     schedule=None,
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     tags=["memwal", "merge"],
     default_args=DEFAULT_ARGUMENTS,
-    params={"table": Param(type="string", minLength=1, title="Table"),
-       "dry_run": Param(False, type="boolean")},
-) as dag:
-    @task
-    def plan(params: dict[str, Any] | None = None):
-        from stubcore import plan
-        return plan(params)
+    params=PARAMS,
+):
 
-    def as_spark_job(item: dict[str, Any]) -> dict[str, Any]:
-        return {"name": item["label"], "application_args": item["arguments"]}
+    @task(doc_md="Reads the table, logs a verdict for every region, and divides the work into Spark jobs.")
+    def plan(params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return one entry per Spark job."""
+        from memwal_core.tasks.merge import plan_merge
+
+        return plan_merge(params)
+
+    @task(
+        trigger_rule=TriggerRule.NONE_FAILED,
+        doc_md="Reads the table anew: the planned progress is recorded, and every primary key occurs once.",
+    )
+    def verify(jobs: list[dict[str, Any]], params: dict[str, Any] | None = None) -> str:
+        """Return what was found.
+
+        Raises:
+            AirflowSkipException: There was nothing to do.
+        """
+        from airflow.sdk.exceptions import AirflowSkipException
+
+        from memwal_core.tasks.merge import verify_merge
+
+        if not jobs:
+            raise AirflowSkipException("nothing was merged, so there is nothing to verify; the log of plan says why")
+        return verify_merge(params, jobs)
 
     planned = plan()
     merge = SparkSubmitOperator.partial(
         task_id="merge",
+        doc_md="Merges the regions of one entry of the plan; repeating it is harmless.",
         application=str(JOBS_FOLDER / "merge.py"),
         conn_id=SPARK_CONNECTION,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",
     ).expand_kwargs(planned.map(as_spark_job))
-
-    @task(trigger_rule=TriggerRule.NONE_FAILED)
-    def verify(passes, params=None):
-        from airflow.sdk.exceptions import AirflowSkipException
-        if not passes:
-            raise AirflowSkipException("nothing to do")
-        print("verified", passes)
-
     merge >> verify(planned)

@@ -23,8 +23,10 @@ from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.cli.options import open_admin, parse_storage_options
 from memwal_core.errors import MemwalError
 from memwal_core.ids import parse_region_id
-from memwal_core.maintenance.merge import MergeReport
+from memwal_core.maintenance.merge import MergeOutcome, MergeReport
 from memwal_core.spark.merge import SparkReader
+
+_log = logging.getLogger("memwal.jobs.merge")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     _deliver(report, options.json)
+    if options.ok_when_nothing and report.outcome is MergeOutcome.NOTHING_TO_DO:
+        return 0
     return report.outcome.exit_code
 
 
@@ -47,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--regions", nargs="*", metavar="UUID", help="only these regions")
     parser.add_argument("--max-bytes", type=int, metavar="N", help="Arrow bytes of flushed MemTables per commit")
     parser.add_argument("--dry-run", action="store_true", help="only plan")
+    parser.add_argument(
+        "--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to merge any more"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
     parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
     return parser
@@ -65,6 +72,15 @@ def _merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
 
 
 def _deliver(report: MergeReport, target: str | None) -> None:
+    _log.info(
+        "merge ended [outcome=%s, generations=%d, commits=%d, version_before=%d, version_after=%d, seconds=%.1f]",
+        report.outcome.value,
+        report.generations,
+        len(report.commits),
+        report.version_before,
+        report.version_after,
+        report.seconds,
+    )
     document = json.dumps(report.to_dict(), indent=2)
     if target == "-":
         print(document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from memwal_core.base_table import BaseTable, Sources
@@ -12,14 +12,18 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge import (
     InProcessReader,
+    MergeBatch,
     MergeParts,
     MergeProgress,
+    MergeProof,
     MergeReport,
     NativeCommit,
     Silent,
     Surveyor,
     WinnerReader,
+    batch_regions,
     merge,
+    verify_merge,
 )
 from memwal_core.maintenance.status import TableStatus, table_status
 from memwal_core.manifest import ManifestStore
@@ -44,6 +48,19 @@ class MergeRequest:
     dry_run: bool = False
     reader: WinnerReader | None = None
     progress: MergeProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    """A planned merge.
+
+    Attributes:
+        report: The dry run: every region with its verdict.
+        batches: What each job takes on; empty if there is nothing to merge.
+    """
+
+    report: MergeReport
+    batches: tuple[MergeBatch, ...]
 
 
 class TableAdmin:
@@ -101,6 +118,31 @@ class TableAdmin:
             CorruptionError: A manifest contradicts itself.
         """
         return table_status(self.table, self.table.store, self.manifests, self._settings.storage.concurrency)
+
+    def plan_merge(self, request: MergeRequest) -> MergeWork:
+        """Plan a merge for an orchestrator: what the next pass would do, divided into jobs. Changes nothing.
+
+        Args:
+            request: Which regions, and the bytes of a job and of a commit.
+
+        Raises:
+            InvalidRequestError: The table cannot be merged into, or a selected region does not exist.
+            UnavailableError: Storage failed. Try again.
+        """
+        report = self.merge(replace(request, dry_run=True))
+        return MergeWork(report, batch_regions(report.plan, request.max_bytes or self._settings.merge.max_bytes))
+
+    def verify_merge(self, through: Mapping[RegionId, int]) -> MergeProof:
+        """Read the table anew and check that it is merged at least so far, and that keys are unique.
+
+        Args:
+            through: Region -> generation, as ``MergeBatch`` names it.
+
+        Raises:
+            CorruptionError: It is not so. Merge nothing and delete nothing; follow the runbook.
+            UnavailableError: Storage failed. Try again.
+        """
+        return verify_merge(self.table, through)
 
     def merge(self, request: MergeRequest | None = None) -> MergeReport:
         """Merge flushed MemTables into the base table until none is left that can be merged.

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
 
 ENVIRONMENT_PREFIX = "MEMWAL_"
 MIB = 1024 * 1024
+DAY_S = 24 * 3600.0
 
 
 class _Section(BaseModel):
@@ -98,6 +100,156 @@ class IndexSettings(_Section):
     max_attempts: int = Field(default=20, ge=1, le=1000, description="Times a strict update is tried against rivals.")
 
 
+class GcSettings(_Section):
+    """What the garbage collector keeps although nothing refers to it, and for how long.
+
+    Times are compared with the store's modification times: a clock that runs ahead shortens them.
+    """
+
+    grace_s: float = Field(
+        default=600.0,
+        ge=0,
+        le=7 * DAY_S,
+        description="Seconds between removing a flushed MemTable from the region manifest and deleting its directory. "
+        "Readers that planned before have this long to finish; longer costs storage.",
+    )
+    orphan_age_s: float = Field(
+        default=3 * DAY_S,
+        ge=0,
+        description="Age in seconds at which leftovers of failed flushes and commits are deleted. Below one day it is "
+        "refused without `allow_unsafe_retention`: a flush or commit may still be under way.",
+    )
+    collect_wal: bool = Field(
+        default=False,
+        description="Delete WAL entries that nothing needs. Off, they are only listed. Switch it on when every writer "
+        "of the table verifies its epoch before it acknowledges, or is never stalled for `wal_min_age_s`.",
+    )
+    wal_min_age_s: float = Field(
+        default=7 * DAY_S,
+        ge=0,
+        description="Age in seconds below which no WAL entry is deleted. It must exceed the longest stall of a writer "
+        "that may come back; below one day it is refused without `allow_unsafe_retention`.",
+    )
+    wal_epoch_checks: float = Field(
+        default=6.0,
+        ge=0,
+        description="WAL entries younger than this many times `writer.epoch_check_interval_s` are kept, too, so that a "
+        "stalled writer meets its successor's entry. Below 2 it is refused without `allow_unsafe_retention`.",
+    )
+    manifest_retention: int = Field(
+        default=20,
+        ge=2,
+        description="Versions of a region manifest, or of a lease, kept below the newest. More history for people, "
+        "more objects.",
+    )
+    manifest_min_age_s: float = Field(
+        default=DAY_S,
+        ge=0,
+        description="Seconds for which a superseded version is kept whatever its number; at least `grace_s`, because "
+        "versions tell since when a directory is unrecorded. Below one hour it is refused without "
+        "`allow_unsafe_retention`.",
+    )
+    concurrency: int = Field(default=8, ge=1, le=64, description="Deletions under way at once.")
+    allow_unsafe_retention: bool = Field(
+        default=False,
+        description="Accept retention times that can lose acknowledged rows if a writer or job stalls. For tests and "
+        "for tables that nobody writes.",
+    )
+
+
+class MergeTriggerSettings(_Section):
+    """When a region is due for a merge. Each trigger alone is enough; a merge that is asked for needs none."""
+
+    generations: int = Field(
+        default=8,
+        ge=1,
+        description="Flushed MemTables that wait for their merge. Fewer: reads touch less, and more commits are made.",
+    )
+    max_waiting_bytes: int = Field(
+        default=256 * MIB, ge=1, description="Bytes of flushed MemTables that wait for their merge."
+    )
+    max_age_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="Age in seconds of the oldest flushed MemTable that waits, so that a quiet region is merged, too.",
+    )
+    interval_s: float = Field(
+        default=30.0, ge=1, le=86_400, description="How often, in seconds, a schedule looks whether a merge is due."
+    )
+
+
+class LeaseSettings(_Section):
+    """How background jobs keep each other from doing the same work. Safety never depends on these numbers."""
+
+    ttl_s: float = Field(
+        default=300.0,
+        gt=0,
+        le=86_400,
+        description="Seconds until a lease ends that is not renewed. Longer: a dead job blocks its successor longer.",
+    )
+    renew_after_s: float = Field(
+        default=100.0, gt=0, description="Seconds after the last renewal at which the next is due; below the TTL."
+    )
+    expiry_margin_s: float = Field(
+        default=15.0,
+        ge=0,
+        le=3600,
+        description="Seconds that a lease of somebody else must be over before it is taken: how far clocks may differ.",
+    )
+    stall_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="Seconds without completed work after which a job no longer renews, so that a hung job loses its "
+        "lease although its process lives.",
+    )
+    max_attempts: int = Field(default=20, ge=1, le=1000, description="Times a lease is tried for against rivals.")
+
+    @model_validator(mode="after")
+    def _renewed_in_time(self) -> Self:
+        if self.renew_after_s >= self.ttl_s:
+            raise ValueError("renew_after_s must be below ttl_s")
+        return self
+
+
+class LedgerSettings(_Section):
+    """What is remembered of past runs, and when a failing job pauses."""
+
+    max_runs: int = Field(
+        default=200, ge=10, le=5000, description="Runs remembered per job, and per region where it works per region."
+    )
+    failures_before_cooldown: int = Field(
+        default=3, ge=1, le=100, description="Failures in a row after which a job pauses."
+    )
+    cooldown_s: float = Field(default=600.0, gt=0, description="First pause in seconds; doubles with each failure.")
+    cooldown_max_s: float = Field(default=21_600.0, gt=0, description="Longest pause in seconds.")
+    keep_versions_s: float = Field(
+        default=86_400.0, ge=0, description="Age in seconds at which superseded versions of the ledger may be deleted."
+    )
+
+
+class DoctorSettings(_Section):
+    """How much `memwal doctor` looks at, and what it takes for a problem."""
+
+    sample_keys: int = Field(
+        default=10_000, ge=0, description="Keys per region that are compared with other regions; 0 = none."
+    )
+    sample_rows: int = Field(
+        default=1_000_000, ge=0, description="Rows per region that the keys are drawn from; the newest come first."
+    )
+    history: int = Field(
+        default=20, ge=1, le=1000, description="Versions of the table and of each region that are compared."
+    )
+    wal_tail_age_s: float = Field(
+        default=1800.0, gt=0, description="Age in seconds at which a WAL entry that is not flushed becomes a finding."
+    )
+    orphan_age_s: float = Field(
+        default=86_400.0, ge=0, description="Age in seconds at which an object that nothing records counts as orphan."
+    )
+    orphan_share: float = Field(
+        default=0.1, ge=0, le=1, description="Share of a region's bytes above which orphans need somebody to look."
+    )
+
+
 class Settings(BaseSettings):
     """All settings of the platform."""
 
@@ -109,6 +261,11 @@ class Settings(BaseSettings):
     writer: WriterSettings = Field(default_factory=WriterSettings)
     merge: MergeSettings = Field(default_factory=MergeSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
+    merge_triggers: MergeTriggerSettings = Field(default_factory=MergeTriggerSettings)
+    lease: LeaseSettings = Field(default_factory=LeaseSettings)
+    ledger: LedgerSettings = Field(default_factory=LedgerSettings)
+    doctor: DoctorSettings = Field(default_factory=DoctorSettings)
+    gc: GcSettings = Field(default_factory=GcSettings)
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:

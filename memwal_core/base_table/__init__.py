@@ -5,15 +5,33 @@ calls pylance's commit functions, knows the bytes of table manifests, and turns 
 into those of this package. May import the index, region specs, storage and what lies below.
 """
 
+from memwal_core.base_table.coverage import IndexCoverage, TableCoverage, extend_index, read_coverage, record_catchup
+from memwal_core.base_table.fragments import (
+    CompactionOptions,
+    CompactionResult,
+    FragmentFacts,
+    compact_fragments,
+    list_fragments,
+)
+from memwal_core.base_table.foreign_files import files_of_other_bases
 from memwal_core.base_table.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.keys import PrimaryKey
 from memwal_core.base_table.native_merge import CommitResult, Retries
 from memwal_core.base_table.reading import Sources, TableReader
-from memwal_core.base_table.snapshots import publish_snapshot, read_snapshot
+from memwal_core.base_table.retained import RetainedVersion, retained_versions
+from memwal_core.base_table.snapshots import SnapshotOvertakenError, publish_snapshot, read_snapshot
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.table_manifest import MemWalEntry
 from memwal_core.base_table.translate import StaleMergeError, translated
+from memwal_core.base_table.vector_model import vector_model_digest
+from memwal_core.base_table.versions import (
+    CleanupResult,
+    TableVersion,
+    explain_cleanup,
+    list_versions,
+    remove_versions,
+)
 
 __all__ = [
     "BaseTable",
@@ -21,13 +39,16 @@ __all__ = [
     "IndexFacts",
     "MemWalEntry",
     "PrimaryKey",
+    "RetainedVersion",
     "Retries",
     "Sources",
     "StaleMergeError",
     "TableReader",
     "TableState",
+    "files_of_other_bases",
     "list_indexes",
     "publish_snapshot",
     "read_snapshot",
+    "retained_versions",
     "translated",
 ]

@@ -58,9 +58,14 @@ def vector_columns_without_ivf(
     before MemWAL is enabled; otherwise distances in MemTables and base table do not compare.
     """
     covered = {
-        field_id for index in indexes if index.kind.upper().startswith(_IVF_PREFIX) for field_id in index.field_ids
+        field_id for index in indexes if is_vector_index(index.kind) for field_id in index.field_ids
     }
     return [field.name for field in schema if _is_vector(field.type) and fields[field.name] not in covered]
+
+
+def is_vector_index(kind: str) -> bool:
+    """Return whether indexes of a kind have centroids."""
+    return kind.upper().startswith(_IVF_PREFIX)
 
 
 def _is_vector(data_type: pa.DataType) -> bool:

@@ -22,7 +22,13 @@ from memwal_core.storage.layout import region_snapshot_path
 _log = logging.getLogger(__name__)
 
 
-def publish_snapshot(table: BaseTable, snapshot: pa.Table, *, taken: datetime) -> TableState:
+class SnapshotOvertakenError(ConflictError):
+    """Somebody else published a region snapshot meanwhile, perhaps a newer one. Look again, then decide."""
+
+
+def publish_snapshot(
+    table: BaseTable, snapshot: pa.Table, *, taken: datetime, read: TableState | None = None
+) -> TableState:
     """Store a region snapshot and record it in the MemWAL index, which otherwise stays as it is.
 
     Up to ``settings.index.inline_snapshot_threshold`` regions it goes into the table manifest, above
@@ -33,11 +39,14 @@ def publish_snapshot(table: BaseTable, snapshot: pa.Table, *, taken: datetime) -
         table: The table.
         snapshot: As ``build_snapshot`` returns it, one row per region.
         taken: Before the first region manifest was read, timezone UTC.
+        read: The version whose snapshot is replaced; a snapshot published after it stays. Any
+            snapshot is replaced if None.
 
     Returns:
         The version that has the snapshot.
 
     Raises:
+        SnapshotOvertakenError: The snapshot is not that of ``read`` any more.
         ConflictError: Others were first in every attempt; try later.
         CommitUnknownError: Read the table before trying again.
         LegacyIndexError: The index has the layout of early releases; leave the table alone.
@@ -48,6 +57,13 @@ def publish_snapshot(table: BaseTable, snapshot: pa.Table, *, taken: datetime) -
     index_id = uuid.UUID(bytes=table.ids.commit_id(), version=4)
 
     def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
+        if read is not None and not _has_snapshot_of(details, read.require_details()):
+            raise SnapshotOvertakenError(
+                "somebody else published a region snapshot meanwhile",
+                remedy="read the regions again and compare",
+                table=table.uri,
+                read_version=read.version,
+            )
         return replace(
             details,
             snapshot_ts_millis=unix_millis(taken),
@@ -58,12 +74,20 @@ def publish_snapshot(table: BaseTable, snapshot: pa.Table, *, taken: datetime) -
     if not inline:
         table.store.put_if_absent(region_snapshot_path(index_id), data)
     try:
-        return table.update_details(change, index_id=index_id, message="publish a region snapshot")
+        return table.update_details(change, read=read, index_id=index_id, message="publish a region snapshot")
     except (ConflictError, InvalidRequestError):
         # Certain: no version needs the file. After any other error one may.
         if not inline:
             table.store.delete(region_snapshot_path(index_id))
         raise
+
+
+def _has_snapshot_of(one: MemWalIndexDetails, other: MemWalIndexDetails) -> bool:
+    return (one.snapshot_ts_millis, one.num_regions, one.inline_snapshots) == (
+        other.snapshot_ts_millis,
+        other.num_regions,
+        other.inline_snapshots,
+    )
 
 
 def read_snapshot(table: BaseTable, state: TableState) -> pa.Table | None:

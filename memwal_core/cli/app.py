@@ -8,6 +8,7 @@ import sys
 import typer
 from rich.console import Console
 
+from memwal_core.cli.demo import demo
 from memwal_core.cli.merge import merge
 from memwal_core.cli.status import status
 from memwal_core.errors import MemwalError
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(status)
 app.command()(merge)
+app.command()(demo)
 
 
 @app.callback()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -28,6 +29,21 @@ spark.ui.enabled               false
 
 # Whatever else is set up on this machine must neither be used nor changed.
 _FOREIGN_PREFIXES = ("AIRFLOW", "_AIRFLOW", "SPARK_", "PYSPARK_")
+
+_SPARK_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+_LOG_LINE = re.compile(r"^\S+ \[(?P<level>\w+) *\] (?P<text>.*?) +\[(?P<logger>[\w.]+)\]")
+_TASK_BEGINS = re.compile(r"^\[DAG TEST\] starting task_id=(\S+) map_index=(-?\d+)")
+_JOB_LINE = re.compile(r"^(?:INFO|WARNING|ERROR) memwal[\w.]*: (.*)")
+_RETURNED = "Done. Returned value was: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +135,11 @@ def airflow_environment(
     return {**kept, **own, **({"JAVA_HOME": java_home} if java_home else {})}
 
 
-def write_spark_defaults(directory: DemoDirectory) -> None:
-    """Bound Spark's memory and keep it and its files on this machine and in the directory."""
-    text = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch")
-    (directory.spark / "spark-defaults.conf").write_text(text)
+def configure_spark(directory: DemoDirectory) -> None:
+    """Bound Spark's memory and its talk, and keep it and its files on this machine and in the directory."""
+    defaults = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch")
+    (directory.spark / "spark-defaults.conf").write_text(defaults)
+    (directory.spark / "log4j2.properties").write_text(_SPARK_LOGGING)
 
 
 def prepare_airflow(environment: Mapping[str, str]) -> Command:
@@ -140,3 +157,28 @@ def run_merge_dag(environment: Mapping[str, str], table: str, *, name: str) -> C
     """
     parameters = json.dumps({"table": table})
     return Command(name, ("airflow", "dags", "test", MERGE_DAG, "-c", parameters), environment)
+
+
+def essence(line: str) -> str | None:
+    """Return what people want to see of a line of Airflow's log: tasks, our own messages, errors.
+
+    Args:
+        line: As ``airflow dags test`` prints it.
+
+    Returns:
+        A short text, or None for everything else.
+    """
+    found = _LOG_LINE.match(line)
+    if found is None:
+        return None
+    text, logger = found["text"].rstrip(), found["logger"]
+    if begins := _TASK_BEGINS.match(text):
+        return f"task {begins[1]}" + ("" if begins[2] == "-1" else f" [{begins[2]}]")
+    if job_line := _JOB_LINE.match(text):
+        return job_line[1]
+    if logger.startswith("memwal_core."):
+        # One line for each region is for the complete log.
+        return None if text.startswith("region ") else text
+    if text.startswith(f"{_RETURNED}verified"):
+        return text.removeprefix(_RETURNED)
+    return text if found["level"] in {"error", "critical"} else None

@@ -109,7 +109,7 @@ def own_peak_bytes() -> int:
 def _start(command: Command, logs: Path, clock: Clock, cleanup: ExitStack) -> _Running:
     log = logs / f"{command.name}.log"
     sink = cleanup.enter_context(log.open("wb"))
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: S603 - our own programs, no shell
         command.arguments,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -227,14 +227,16 @@ class ManifestStore:
         """Return the manifest versions that exist, ascending, by listing."""
         return self._register(region_id).versions()
 
-    def delete_versions_before(self, region_id: RegionId, version: int) -> list[int]:
+    def delete_versions_before(
+        self, region_id: RegionId, version: int, *, before_each: Callable[[], None] | None = None
+    ) -> list[int]:
         """Delete old manifest versions; see ``VersionedRegister.delete_before``.
 
         Raises:
             InvalidRequestError: The version does not exist or is the newest. Nothing was deleted.
             UnavailableError: The store does not answer. What was deleted stays deleted; repeat.
         """
-        return self._register(region_id).delete_before(version)
+        return self._register(region_id).delete_before(version, before_each=before_each)
 
     def region_ids(self) -> list[RegionId]:
         """Return the regions that have a directory, sorted, by listing ``_mem_wal/``.

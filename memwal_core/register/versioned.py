@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memwal_core.errors import (
@@ -129,7 +130,7 @@ class VersionedRegister:
                     _log.debug("foreign object ignored [path=%s]", info.path)
         return sorted(found)
 
-    def delete_before(self, version: int) -> list[int]:
+    def delete_before(self, version: int, *, before_each: Callable[[], None] | None = None) -> list[int]:
         """Delete all versions below one that must exist, the oldest first.
 
         The hint is moved to the newest version before, and an interrupted deletion leaves
@@ -138,6 +139,8 @@ class VersionedRegister:
         Args:
             version: The oldest to keep; at least one below the newest, so that a commit under way
                 finds its predecessor.
+            before_each: Called before the hint is moved and before each deletion; what it raises
+                ends the deletion, for example when the caller's right to delete is gone.
 
         Returns:
             The versions deleted, ascending.
@@ -156,9 +159,12 @@ class VersionedRegister:
                 version=version,
                 newest=newest.version if newest else None,
             )
+        may_go_on = before_each if before_each is not None else _always
+        may_go_on()
         self._store.put(version_hint_path(self._directory), _hint_bytes(newest.version))
         obsolete = [number for number in existing if number < version]
         for number in obsolete:
+            may_go_on()
             self._store.delete(self.path(number))
         return obsolete
 
@@ -219,6 +225,10 @@ class VersionedRegister:
         except MemwalError as error:
             # The version is committed; the next reader probes one step further.
             _log.warning("version hint not written [directory=%s, version=%d]: %s", self._directory, version, error)
+
+
+def _always() -> None:
+    """Permit everything."""
 
 
 def _hint_bytes(version: int) -> bytes:

@@ -16,8 +16,9 @@ from memwal_core.ids import RegionId
 
 MEM_WAL_DIRECTORY = "_mem_wal"
 LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
+LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
-RESERVED_NAMES = frozenset({"_leases", "_regions"})
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"
@@ -28,12 +29,15 @@ VERSION_HINT_NAME = "version_hint.json"
 
 INDEX_DIRECTORY = "_indices"
 TABLE_VERSIONS_DIRECTORY = "_versions"
+BRANCHES_DIRECTORY = "tree"
+"""Lance keeps each branch of a table as a table below this directory."""
 TABLE_MANIFEST_SUFFIX = ".manifest"
 
 MAX_UINT64 = 2**64 - 1
 _BITS = 64
 _BIT_NAME = re.compile(r"[01]{64}", re.ASCII)
 _TABLE_VERSION_NAME = re.compile(r"[0-9]{20}", re.ASCII)
+_STAGED_MANIFEST_NAME = re.compile(r"(?P<final>[0-9]{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
 _SAFE_PART = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,254}", re.ASCII)
@@ -240,6 +244,25 @@ def region_reservation_path(region_spec_id: int, region_field_values: Mapping[st
     return f"{RESERVATIONS_DIRECTORY}/{region_spec_id}/{digest.hexdigest()}.json"
 
 
+def job_directory(root: str, job: str, scope: str) -> str:
+    """Return the directory of what a background job keeps about one of its scopes.
+
+    Args:
+        root: ``LEASES_DIRECTORY`` or ``LEDGER_DIRECTORY``.
+        job: Name of the job.
+        scope: What one run works on, for example ``table`` or a region id.
+
+    Raises:
+        InvalidRequestError: A name is not one plain directory name.
+    """
+    for name in (job, scope):
+        if not _SAFE_PART.fullmatch(name):
+            raise InvalidRequestError(
+                "a job and its scope must be plain names", remedy="use letters, digits, '.', '_' and '-'", name=name
+            )
+    return f"{root}/{job}/{scope}"
+
+
 def index_directory(index_uuid: uuid.UUID) -> str:
     """Return the directory of an index of the base table."""
     return f"{INDEX_DIRECTORY}/{index_uuid}"
@@ -284,6 +307,21 @@ def parse_table_manifest_name(name: str) -> int:
     if version < 1:
         raise InvalidRequestError("this is not a table manifest's name", remedy="ignore the object", name=name)
     return version
+
+
+def parse_staged_manifest_name(name: str) -> int:
+    """Return the version that a staged table manifest was meant to become.
+
+    Strict commits, ours and those of version catalogs, stage a manifest under its final name with
+    a random UUID behind it.
+
+    Raises:
+        InvalidRequestError: The name has another form.
+    """
+    found = _STAGED_MANIFEST_NAME.fullmatch(name)
+    if found is None:
+        raise InvalidRequestError("this is not a staged manifest's name", remedy="ignore the object", name=name)
+    return parse_table_manifest_name(found["final"])
 
 
 def _require_wal_suffix(suffix: str) -> None:

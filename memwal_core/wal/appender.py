@@ -98,13 +98,13 @@ class WalAppender:
         """
         late: list[WalEntry] = []
         while True:
-            wal_id = self._last_wal_id + 1
+            wal_id = self._last_wal_id + len(late) + 1
             size = self._put(wal_id, rows, self._ids.commit_id().hex())
             if size is not None:
+                # Not before: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
                 return Appended(wal_id, size, tuple(late))
             late.append(self._occupied(wal_id))
-            self._last_wal_id = wal_id
 
     def _put(self, wal_id: int, rows: pa.Table, attempt: str) -> int | None:
         """Put the entry; its size, or None when the position is taken by other bytes.

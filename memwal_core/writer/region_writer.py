@@ -36,7 +36,7 @@ from memwal_core.memtable import Fragment, MemTable, memtable_schema, with_tombs
 from memwal_core.settings import Settings
 from memwal_core.storage.layout import generation_directory_name
 from memwal_core.wal import LANCE_CODEC, WalAppender, WalCodec, WalEntry, read_tail
-from memwal_core.writer.validate import conform
+from memwal_core.writer.validate import conform, tombstones
 
 _log = logging.getLogger(__name__)
 
@@ -169,19 +169,24 @@ class RegionWriter:
             CommitUnknownError: Storage did not answer; the rows stay pending and may be durable.
                 Put them again, or call ``sync``.
         """
-        batch = with_tombstones(conform(rows, self._base_schema, self._key), self._schema, deleted=False)
-        with self._lock:
-            self._require_open()
-            if batch.num_rows == 0:
-                return PutReceipt(0, self._memtable.generation, None)
-            if self._memtable.num_rows and self._is_full(batch):
-                self._flush()
-            memtable = self._memtable
-            memtable.add(batch)
-            if self._settings.durable_write:
-                self._sync()
-                return PutReceipt(batch.num_rows, memtable.generation, memtable.last_wal_id)
-            return PutReceipt(batch.num_rows, memtable.generation, None)
+        return self._write(with_tombstones(conform(rows, self._base_schema, self._key), self._schema, deleted=False))
+
+    def delete(self, keys: pa.Table | pa.RecordBatch) -> PutReceipt:
+        """Delete rows by key; keys that do not exist are no error.
+
+        Args:
+            keys: The primary key's columns in any order; must not be NULL.
+
+        Returns:
+            Where the tombstones are, as for ``put``.
+
+        Raises:
+            InvalidRequestError: The keys do not fit, or the table has a value column that may not
+                be NULL, so that it cannot hold a tombstone; nothing was written.
+            FencedError: As for ``put``.
+            CommitUnknownError: As for ``put``.
+        """
+        return self._write(tombstones(keys, self._base_schema, self._key, self._schema))
 
     def sync(self) -> int:
         """Make all rows put so far durable.
@@ -236,6 +241,20 @@ class RegionWriter:
         self.close()
 
     # -- how it is done -------------------------------------------------------------------------
+
+    def _write(self, batch: pa.Table) -> PutReceipt:
+        with self._lock:
+            self._require_open()
+            if batch.num_rows == 0:
+                return PutReceipt(0, self._memtable.generation, None)
+            if self._memtable.num_rows and self._is_full(batch):
+                self._flush()
+            memtable = self._memtable
+            memtable.add(batch)
+            if self._settings.durable_write:
+                self._sync()
+                return PutReceipt(batch.num_rows, memtable.generation, memtable.last_wal_id)
+            return PutReceipt(batch.num_rows, memtable.generation, None)
 
     def _claim_and_replay(self, region_id: RegionId) -> None:
         verified_at = self._clock.monotonic()

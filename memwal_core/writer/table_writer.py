@@ -121,19 +121,12 @@ class TableWriter:
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
-        batch = conform(rows, self._schema, self._key)
-        own, left = [], 0
-        for value, part in self._router.route(batch):
-            if self._accept is None or self._accept(value):
-                own.append((self._writer(value), part))
-            else:
-                left += part.num_rows
-        futures = [(writer.region_id, self._pool.submit(writer.put, part)) for writer, part in own]
-        # Every region is waited for, so that no put is still running when an error is raised.
-        errors = [error for _, future in futures if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
-        return TableReceipt({region_id: future.result() for region_id, future in futures}, left)
+        return self._distribute(conform(rows, self._schema, self._key), RegionWriter.put)
+
+    def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
+        """Delete rows by key in their regions; errors as for ``put`` and ``RegionWriter.delete``."""
+        key_schema = pa.schema([field for field in self._schema if field.name in self._key])
+        return self._distribute(conform(keys, key_schema, self._key), RegionWriter.delete)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
         """Flush the MemTables of all claimed regions.
@@ -160,6 +153,20 @@ class TableWriter:
     ) -> None:
         """Close."""
         self.close()
+
+    def _distribute(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> TableReceipt:
+        own, left = [], 0
+        for value, part in self._router.route(batch):
+            if self._accept is None or self._accept(value):
+                own.append((self._writer(value), part))
+            else:
+                left += part.num_rows
+        futures = [(writer.region_id, self._pool.submit(write, writer, part)) for writer, part in own]
+        # Every region is waited for, so that no put is still running when an error is raised.
+        errors = [error for _, future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return TableReceipt({region_id: future.result() for region_id, future in futures}, left)
 
     def _writer(self, value: RegionValue) -> RegionWriter:
         writer = self._writers.get(value)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.memtable import with_tombstones
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
@@ -49,6 +50,34 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
         if column.null_count and (field.name in key_columns or not field.nullable):
             _refuse_null(field.name, column, is_key=field.name in key_columns)
     return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def tombstones(
+    keys: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema
+) -> pa.Table:
+    """Make the rows that delete some keys.
+
+    Args:
+        keys: The primary key's columns, and no others.
+        schema: The base table's schema.
+        key_columns: Its primary key.
+        memtable_schema: Its MemTable schema.
+
+    Raises:
+        InvalidRequestError: The keys do not fit, or a value column may not be NULL.
+    """
+    strict = [field.name for field in schema if field.name not in key_columns and not field.nullable]
+    if strict:
+        raise InvalidRequestError(
+            "rows of this table cannot be deleted: a tombstone leaves its values NULL",
+            remedy="make the columns nullable, or mark rows as deleted in a column of your own",
+            columns_not_nullable=strict,
+        )
+    key_schema = pa.schema([field for field in schema if field.name in key_columns])
+    named = conform(keys, key_schema, key_columns)
+    values = {field.name: pa.nulls(named.num_rows, field.type) for field in schema if field.name not in key_columns}
+    columns = [values[name] if name in values else named.column(name) for name in schema.names]
+    return with_tombstones(pa.Table.from_arrays(columns, names=schema.names), memtable_schema, deleted=True)
 
 
 def _conform_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -5,6 +5,7 @@ no state: progress lives in the MemWAL index of the base table, and only ``commi
 May import base table, manifests, MemTable schema, storage and what lies below.
 """
 
+from memwal_core.maintenance.merge.batches import MergeBatch, batch_regions
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit, NativeCommit
 from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
 from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
@@ -17,17 +18,20 @@ from memwal_core.maintenance.merge.sources import (
     read_region,
 )
 from memwal_core.maintenance.merge.survey import Surveyor
+from memwal_core.maintenance.merge.verify import MergeProof, verify_merge
 
 __all__ = [
     "CommitOutcome",
     "CommitReport",
     "CommitStrategy",
     "InProcessReader",
+    "MergeBatch",
     "MergeCommit",
     "MergeOutcome",
     "MergeParts",
     "MergePlan",
     "MergeProgress",
+    "MergeProof",
     "MergeReport",
     "MergeSurvey",
     "NativeCommit",
@@ -38,7 +42,9 @@ __all__ = [
     "Surveyor",
     "Verdict",
     "WinnerReader",
+    "batch_regions",
     "merge",
     "plan_merge",
     "read_region",
+    "verify_merge",
 ]

@@ -1,7 +1,8 @@
-"""One Spark session for all tests of this folder; mark them ``spark``."""
+"""One JVM for all tests of this folder; mark them ``spark``."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two task slots, its files in a temporary directory."""
+def spark_builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession.Builder]:
+    """How the session is made: two task slots here, its files in a temporary directory."""
     directory: Path = tmp_path_factory.mktemp("spark")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("memwal-tests")
         .config("spark.ui.enabled", "false")
@@ -23,7 +24,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.local.dir", str(directory / "local"))
-        .getOrCreate()
     )
-    yield session
-    session.stop()
+    yield builder
+    last = SparkSession.getActiveSession()
+    if last is not None:
+        last.stop()
+
+
+@pytest.fixture
+def spark(spark_builder: SparkSession.Builder) -> SparkSession:
+    """The session; made anew in the same JVM if the test before ran a job, which stops it."""
+    with warnings.catch_warnings():
+        # Spark forks to start its JVM and replaces the child at once, which does Lance no harm.
+        warnings.filterwarnings("ignore", "lance is not fork-safe")
+        return spark_builder.getOrCreate()

@@ -17,7 +17,8 @@ from memwal_core.spark.merge import SparkReader, ipc_chunks
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 
-pytestmark = pytest.mark.spark
+# The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
 ROOT = Path(__file__).resolve().parents[3]
 
 

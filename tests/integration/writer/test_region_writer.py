@@ -311,6 +311,20 @@ def test_a_wal_write_that_landed_without_reply_is_neither_lost_nor_doubled(table
     assert _flushed_rows(table, region_id, writer.flush()) == {1: "in doubt", 2: "p2"}
 
 
+@pytest.mark.req("WRT-42", "G-07")
+def test_a_late_entry_met_by_a_failing_write_is_still_replayed_by_the_next(table, region_id) -> None:
+    faulty = FaultyStore(table.store)
+    late = _open(table, region_id)
+    writer = _open(reopened(table, faulty, FAST), region_id)
+    late.put(people(1, name="late"))
+    faulty.fail("put_file_if_absent", nth=2)
+    with pytest.raises(CommitUnknownError):
+        writer.put(people(2))
+    writer.put(people(3))
+    assert _ids(writer.memtable.to_table()) == [1, 2, 3]
+    assert _flushed_rows(table, region_id, writer.flush()) == {1: "late", 2: "p2", 3: "p3"}
+
+
 @pytest.mark.req("WRT-46", "WRT-79")
 def test_a_writer_that_slept_through_its_replacement_does_not_acknowledge(table, region_id) -> None:
     clock = ManualClock()
@@ -386,3 +400,33 @@ def test_a_region_of_pylances_own_writer_is_refused(table) -> None:
     assert caught.value.facts["status"] == "ACTIVE"
     assert table.store.head(manifest_path(region_id, 2)) is None
     assert open_store(table.uri).head(manifest_path(region_id, 1)) is not None
+
+
+@pytest.mark.req("G-09", "D-20")
+def test_a_delete_is_a_durable_tombstone_with_null_values(table, region_id) -> None:
+    writer = _open(table, region_id)
+    writer.put(people(1, 2))
+    assert writer.delete(pa.table({"id": [2, 3]})).wal_id == 2
+    record = writer.flush()
+    opened = lance.dataset(table.store.uri_of(generation_path(region_id, record.path))).to_table()
+    assert opened.column("id").to_pylist() == [1, 2, 3]
+    assert opened.column("_tombstone").to_pylist() == [False, True, True]
+    assert opened.column("name").to_pylist() == ["p1", None, None]
+
+
+@pytest.mark.req("G-09")
+def test_a_put_after_a_delete_brings_the_key_back(table, region_id) -> None:
+    writer = _open(table, region_id)
+    writer.delete(pa.table({"id": [1]}))
+    writer.put(people(1))
+    assert _flushed_rows(table, region_id, writer.flush()) == {1: "p1"}
+
+
+@pytest.mark.req("G-09")
+def test_a_table_whose_values_may_not_be_null_refuses_deletes(tmp_path: Path) -> None:
+    strict = PEOPLE.set(1, pa.field("name", pa.string(), nullable=False))
+    table = make_people_table(str(tmp_path / "strict.lance"), rows=strict.empty_table(), settings=FAST)
+    region_id = _create_region(table)
+    with _open(table, region_id) as writer, pytest.raises(InvalidRequestError) as caught:
+        writer.delete(pa.table({"id": [1]}))
+    assert caught.value.facts == {"columns_not_nullable": ["name"]}

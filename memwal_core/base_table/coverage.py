@@ -1,0 +1,154 @@
+"""What the indexes of a base table cover, extending one, and recording how far they have caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import lance
+
+from memwal_core.base_table.inventory import is_vector_index
+from memwal_core.base_table.reading import TableReader
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.table import BaseTable
+from memwal_core.base_table.translate import translated
+from memwal_core.errors import ConflictError
+from memwal_core.ids import RegionId
+from memwal_core.index import MemWalIndexDetails
+
+_INTERNAL_PREFIX = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCoverage:
+    """How much of one table version one index covers.
+
+    Attributes:
+        name: Its name.
+        kind: What Lance calls its type, for example ``BTree`` or ``IVF_PQ``.
+        segments: Parts that queries search one after another.
+        unindexed_fragments: Fragments of the version that no segment covers.
+        unindexed_rows: Their live rows.
+    """
+
+    name: str
+    kind: str
+    segments: int
+    unindexed_fragments: tuple[int, ...]
+    unindexed_rows: int
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it has centroids that must stay as they are."""
+        return is_vector_index(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCoverage:
+    """The indexes of one table version, Lance's own left out.
+
+    Attributes:
+        fragments: Fragment ids of the version.
+        indexes: Ordered by name.
+    """
+
+    fragments: frozenset[int]
+    indexes: tuple[IndexCoverage, ...]
+
+    def named(self, name: str) -> IndexCoverage | None:
+        """Return an index, or None if there is none of the name."""
+        return next((index for index in self.indexes if index.name == name), None)
+
+
+def read_coverage(table: TableReader, version: int) -> TableCoverage:
+    """Return what the indexes of a version cover, from its metadata alone.
+
+    Raises:
+        ObjectNotFoundError: The version does not exist.
+        UnavailableError: Storage failed.
+    """
+    dataset = table.dataset(version)
+    with translated("read index coverage", table.uri, version=version):
+        rows = {fragment.fragment_id: _live_rows(fragment.metadata) for fragment in dataset.get_fragments()}
+        described = [index for index in dataset.describe_indices() if not index.name.startswith(_INTERNAL_PREFIX)]
+        indexes = sorted((_coverage(index, rows) for index in described), key=lambda index: index.name)
+    return TableCoverage(frozenset(rows), tuple(indexes))
+
+
+def _coverage(index: Any, rows: Mapping[int, int]) -> IndexCoverage:  # noqa: ANN401 - pylance ships no types
+    covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
+    unindexed = sorted(rows.keys() - covered)
+    return IndexCoverage(
+        name=index.name,
+        kind=str(index.index_type),
+        segments=len(index.segments),
+        unindexed_fragments=tuple(unindexed),
+        unindexed_rows=sum(rows[fragment] for fragment in unindexed),
+    )
+
+
+def _live_rows(fragment: lance.FragmentMetadata) -> int:
+    deleted = fragment.deletion_file.num_deleted_rows if fragment.deletion_file is not None else 0
+    return max(0, (fragment.physical_rows or 0) - (deleted or 0))
+
+
+def extend_index(table: BaseTable, name: str, *, read_version: int, segments_to_merge: int) -> int:
+    """Let Lance add the unindexed rows of a version to an index, with the parameters the index has.
+
+    How many segments to merge is always said: left to itself, Lance splits and joins the partitions
+    of a vector index while it extends it, which changes the centroids that MemTables inherited.
+
+    Args:
+        table: The table.
+        name: The index.
+        read_version: Rows of this version are added; Lance records catch-up with its merge progress.
+        segments_to_merge: Newest segments to make one with the new rows; 0 adds a segment.
+
+    Returns:
+        A version in which the index has the rows.
+
+    Raises:
+        ConflictError: Somebody else changed the index or rewrote its fragments; look again.
+        CommitUnknownError: Look at the table before trying again.
+        UnavailableError: Storage failed, or a file of the index is missing.
+    """
+    dataset = table.dataset(read_version)
+    with translated("extend an index", table.uri, index=name, read_version=read_version):
+        dataset.optimize.optimize_indices(index_names=[name], num_indices_to_merge=segments_to_merge)
+        return int(dataset.version)
+
+
+def record_catchup(
+    table: BaseTable, read: TableState, caught_up: Mapping[str, Mapping[RegionId, int]]
+) -> TableState:
+    """Record how far indexes have caught up, in exactly the version after the one that was examined.
+
+    Args:
+        table: The table.
+        read: The version in which the indexes were found to cover everything.
+        caught_up: Index -> region -> generation; entries of other indexes stay.
+
+    Returns:
+        The version that records it.
+
+    Raises:
+        ConflictError: The table has moved on; examine the newest version.
+        CommitUnknownError: Read the table before trying again.
+        InvalidRequestError: A value is beyond merge progress or goes back.
+    """
+
+    def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
+        if details is not read.details:
+            # A later version may hold rows that the index lacks, or another index of this name.
+            raise ConflictError(
+                "the table moved on before catch-up could be recorded",
+                remedy="examine the newest version",
+                table=table.uri,
+                version=read.version,
+            )
+        entries = {**details.index_catchup, **{name: MappingProxyType(dict(at)) for name, at in caught_up.items()}}
+        return replace(details, index_catchup=MappingProxyType(entries))
+
+    return table.update_details(change, read=read, message="record index catch-up")

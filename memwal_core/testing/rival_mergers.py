@@ -1,0 +1,108 @@
+"""Merge runs that stop at a chosen place or let a rival go first there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable, CommitResult, Retries, TableState
+from memwal_core.clock import Clock
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge import (
+    InProcessReader,
+    MergeParts,
+    MergeReport,
+    NativeCommit,
+    Silent,
+    Surveyor,
+    merge,
+)
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import MergeSettings
+from memwal_core.testing.clock import ManualClock
+
+
+class WatchedTable(BaseTable):
+    """A base table that notes which versions its user looked at, and can be interrupted.
+
+    Attributes:
+        versions_read: Versions whose state was read, in order.
+        before_upsert: Called right before each upsert pass reaches Lance.
+    """
+
+    versions_read: list[int]
+    before_upsert: Callable[[], None] | None = None
+
+    def state(self, version: int | None = None) -> TableState:
+        """Read a version and note it."""
+        state = super().state(version)
+        self.versions_read.append(state.version)
+        return state
+
+    def merge_upsert(
+        self,
+        rows: pa.Table,
+        marks: Mapping[RegionId, int] | None = None,
+        *,
+        read_version: int | None = None,
+        retries: Retries | None = None,
+    ) -> CommitResult:
+        """Let the interruption happen, then upsert."""
+        if self.before_upsert is not None:
+            self.before_upsert()
+        return super().merge_upsert(rows, marks, read_version=read_version, retries=retries)
+
+
+class UnsplitCommit(NativeCommit):
+    """The native strategy without one of its safety rules, for negative controls."""
+
+    split_deletes = False
+
+
+def watched_table(uri: str) -> WatchedTable:
+    """Open a watched table."""
+    table = WatchedTable.open(uri)
+    table.versions_read = []
+    return table
+
+
+@dataclass(slots=True)
+class Merger:
+    """One merger in a scripted race.
+
+    Attributes:
+        table: Its own view of the base table.
+        settings: Bounds of its passes.
+        reach: Called at the strategy's crash points.
+        strategy_type: Commit strategy.
+        clock: What it waits on; manual, so waits cost nothing.
+    """
+
+    table: WatchedTable
+    settings: MergeSettings = field(default_factory=MergeSettings)
+    reach: Callable[[str], None] = lambda _: None
+    strategy_type: type[NativeCommit] = NativeCommit
+    clock: Clock = field(default_factory=ManualClock)
+
+    def run(self) -> MergeReport:
+        """Merge until nothing is left, or until ``reach`` raises."""
+        table = self.table
+        parts = MergeParts(
+            table=table,
+            surveyor=Surveyor(table, table.store, TableAdmin.open(table.uri).manifests, concurrency=2),
+            reader=InProcessReader(table.storage_options),
+            strategy=self.strategy_type(self.clock, seeded_rng(1), self.settings.max_attempts, self.reach),
+            strategy_reason="test",
+            settings=self.settings,
+            clock=self.clock,
+            progress=Silent(),
+        )
+        return merge(parts)
+
+
+def merge_until(uri: str, reach: Callable[[str], None], *, max_generations: int = 256) -> MergeReport:
+    """Run a merger whose crash points are ``reach``."""
+    return Merger(watched_table(uri), MergeSettings(max_generations=max_generations), reach).run()

@@ -1,0 +1,131 @@
+"""Actors that write: the present writer of a region, and those who do not know that they were replaced."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from memwal_core.errors import CommitUnknownError, FencedError, MemwalError
+from memwal_core.ids import RegionId
+from memwal_core.manifest import ManifestStore
+from memwal_core.region_spec import RegionRouter, RegionValue
+from memwal_core.testing.crash import SimulatedCrash
+from memwal_core.testing.simulation.model import Value
+from memwal_core.testing.simulation.world import KEYS, World
+from memwal_core.testing.tables import people
+from memwal_core.writer import RegionWriter
+from memwal_core.writer.region_directory import RegionDirectory
+
+
+class WriterActor:
+    """A process that writes one region: it opens, writes, flushes, closes, and opens again.
+
+    When it is replaced without being told, the old writer lives on as a zombie.
+
+    Args:
+        world: Where it lives.
+        name: Its name.
+        value: The region value whose region it writes.
+    """
+
+    def __init__(self, world: World, name: str, value: RegionValue) -> None:
+        """Begin without a writer; the region may not exist yet."""
+        self.name = name
+        self._world = world
+        self._value = value
+        self._keys = _keys_of(world, value)
+        self._writer: RegionWriter | None = None
+        self._zombies: list[RegionWriter] = []
+
+    def turn(self) -> str:
+        """Do one thing with the present writer, or with a zombie."""
+        rng = self._world.rng
+        if self._zombies and rng.random() < 0.25:
+            return self._use_zombie(rng.choice(self._zombies))
+        if self._writer is None:
+            return self._open()
+        action = rng.choices(("put", "delete", "flush", "replace", "close", "sleep"), (10, 2, 3, 1, 1, 1))[0]
+        if action == "replace":
+            self._zombies = [*self._zombies[-1:], self._writer]
+            self._writer = None
+            return "is replaced without being told"
+        if action == "sleep":
+            seconds = rng.choice((1.0, 30.0, 7200.0))
+            self._world.clock.advance(seconds)
+            return f"sleeps {seconds:.0f} s"
+        return self._use(self._writer, action)
+
+    def die(self) -> None:
+        """Lose all writers' memory."""
+        self._writer = None
+        self._zombies = []
+
+    def _open(self) -> str:
+        self._writer = RegionWriter.open(
+            self._world.table,
+            self._region(),
+            settings=self._world.settings,
+            clock=self._world.clock,
+            ids=self._world.ids,
+        )
+        return f"opened with epoch {self._writer.writer_epoch}"
+
+    def _region(self) -> RegionId:
+        world = self._world
+        details = world.table.require_writable()
+        manifests = ManifestStore(
+            world.store, world.ids, settings=world.settings.storage, clock=world.clock, rng=world.rng
+        )
+        return RegionDirectory(world.store, details.region_specs[0], manifests, world.ids, 1).ensure(self._value)
+
+    def _use_zombie(self, zombie: RegionWriter) -> str:
+        try:
+            return "zombie " + self._use(zombie, self._world.rng.choice(("put", "put", "flush")))
+        except FencedError:
+            if zombie in self._zombies:
+                self._zombies.remove(zombie)
+            return "zombie was fenced"
+
+    def _use(self, writer: RegionWriter, action: str) -> str:
+        try:
+            if action == "flush":
+                record = writer.flush()
+                return f"flushed generation {record.generation}" if record is not None else "had nothing to flush"
+            if action == "close":
+                writer.close()
+                self._forget(writer)
+                return "closed"
+            return self._write(writer, is_delete=action == "delete")
+        except FencedError:
+            self._forget(writer)
+            raise
+
+    def _forget(self, writer: RegionWriter) -> None:
+        if self._writer is writer:
+            self._writer = None
+
+    def _write(self, writer: RegionWriter, *, is_delete: bool) -> str:
+        rng, model = self._world.rng, self._world.model
+        keys = rng.choices(self._keys, k=rng.randint(1, 4))
+        name = f"v{self._world.ids.directory_prefix()}"
+        writes: dict[int, Value] = dict.fromkeys(keys, None if is_delete else name)
+        since = model.begin()
+        try:
+            if is_delete:
+                receipt = writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
+            else:
+                receipt = writer.put(people(*keys, name=name))
+        except (MemwalError, SimulatedCrash) as error:
+            # Whatever the error says, the rows may be in the WAL, or follow with the next write.
+            model.in_doubt(writes)
+            if isinstance(error, CommitUnknownError):
+                return f"does not know whether {writes} happened"
+            raise
+        model.acknowledged(since, writes)
+        return f"wrote {writes} as entry {receipt.wal_id} under epoch {writer.writer_epoch}"
+
+
+def _keys_of(world: World, value: RegionValue) -> list[int]:
+    state = world.plain.state()
+    router = RegionRouter(world.plain.require_writable(state).region_specs[0], state.field_ids)
+    routed = {part.value: part.rows.column("id").to_pylist() for part in router.route(people(*range(KEYS)))}
+    return list(routed.get(value, []))

@@ -1,0 +1,93 @@
+"""The commands on a real table: what they print, and with which code they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from memwal_core.cli.app import app
+from memwal_core.errors import InvalidRequestError
+from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+from memwal_core.testing.tables import make_people_table, people
+
+REGION = native_region_id(1)
+MEMWAL = [sys.executable, "-c", "from memwal_core.cli import main; main()"]
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    address = str(tmp_path / "t")
+    make_people_table(address, rows=people(1, 2))
+    write_native_generations(address, REGION, [[Put(people(1, 3, name="g1"))], [Put(people(4, name="g2"))]])
+    return address
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def test_status_shows_regions_and_lag(uri):
+    result = run("status", uri)
+    assert result.exit_code == 0
+    assert str(REGION) in result.stdout
+    assert "1-2 FLUSHED" in result.stdout
+    assert "waiting for a merge: 2 generations" in result.stdout
+
+
+def test_status_json_is_one_document(uri):
+    document = json.loads(run("status", uri, "--json").stdout)
+    assert document["merge_lag_generations"] == 2
+    assert document["regions"][0]["region_id"] == str(REGION)
+
+
+def test_dry_run_then_merge_then_nothing_to_do(uri):
+    planned = run("merge", uri, "--dry-run")
+    assert (planned.exit_code, "would merge 2 generations" in planned.stdout) == (0, True)
+    done = run("merge", uri)
+    assert done.exit_code == 0
+    assert "done: 2 generations in 1 commits, 3 rows written" in done.stdout
+    assert "0 -> 2" in done.stdout
+    again = run("merge", uri)
+    assert (again.exit_code, "nothing to do" in again.stdout) == (3, True)
+
+
+def test_merge_json_of_one_region_in_small_passes(uri):
+    result = run("merge", uri, "--json", "--region", str(REGION), "--max-bytes", "1")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (document["outcome"], document["passes"], document["generations"]) == ("done", 2, 2)
+    assert document["regions"] == [
+        {
+            "region_id": str(REGION),
+            "merged_before": 0,
+            "merged_after": 2,
+            "merged_here": 2,
+            "waiting": 0,
+            "verdict": "complete",
+            "evidence": "",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--region", "not-a-uuid"], ["--region", str(native_region_id(9))], ["--storage-option", "no-equals-sign"]],
+)
+def test_bad_input_is_refused(uri, arguments):
+    result = run("merge", uri, *arguments)
+    assert isinstance(result.exception, InvalidRequestError)
+
+
+def test_process_ends_with_the_code_of_the_error_and_explains_it_on_stderr(tmp_path):
+    result = subprocess.run(
+        [*MEMWAL, "status", str(tmp_path / "nowhere"), "--json"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "next:" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,15 @@
+"""A merge process for the kill tests: says when it is ready, merges when told, may die at any time."""
+
+from __future__ import annotations
+
+import sys
+
+from memwal_core.admin import TableAdmin
+from memwal_core.settings import MergeSettings, Settings
+
+if __name__ == "__main__":
+    settings = Settings(merge=MergeSettings(max_generations=int(sys.argv[2]), max_attempts=50))
+    admin = TableAdmin.open(sys.argv[1], settings=settings)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(admin.merge().outcome.value, flush=True)

@@ -1,0 +1,171 @@
+"""Merges that die: at each named place, and by SIGKILL at any moment."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.testing.crash import CrashPoints, SimulatedCrash
+from memwal_core.testing.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
+from memwal_core.testing.rival_mergers import merge_until
+from memwal_core.testing.tables import PEOPLE, make_people_table, people
+
+WORKER = Path(__file__).with_name("merge_worker.py")
+REGIONS = [native_region_id(number) for number in (1, 2)]
+KILLS = 20
+
+
+def keys(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids)}, schema=pa.schema([PEOPLE.field("id")]))
+
+
+def make_table(uri: str, generations: int) -> None:
+    """Two regions (odd and even keys) whose generations insert, update, delete and bring back."""
+    make_people_table(uri, rows=people(*range(40)))
+    for remainder, region in enumerate(REGIONS):
+        history = []
+        for number in range(generations):
+            first = 2 * (3 * number % 30) + remainder
+            fresh = 1000 + 10 * number + remainder
+            writes: list[Put | Delete] = [Put(people(first, fresh, fresh + 2, name=f"g{number}"))]
+            if number % 3:
+                writes.append(Delete(keys(fresh - 10, first + 2)))
+            history.append(writes)
+        write_native_generations(uri, region, history)
+
+
+def visible(uri: str) -> dict[str, list[object]]:
+    """What a reader sees: the base table under the generations above its progress."""
+    admin = TableAdmin.open(uri)
+    manifests = admin.manifests.load_many(admin.manifests.region_ids())
+    merged = admin.table.state().require_details()
+    unmerged = [
+        replace(
+            manifest,
+            flushed_generations=tuple(
+                flushed
+                for flushed in manifest.flushed_generations
+                if flushed.generation > merged.merged_generation(manifest.region_id)
+            ),
+        )
+        for manifest in manifests
+    ]
+    return native_scan(uri, unmerged, PEOPLE.names, "id").to_pydict()
+
+
+def base(uri: str) -> dict[str, list[object]]:
+    return lance.dataset(uri).to_table().select(PEOPLE.names).sort_by("id").to_pydict()
+
+
+@pytest.mark.req("MRG-06", "MRG-18", "MRG-27")
+@pytest.mark.parametrize("place", ["merge.commit", "merge.deleted", "merge.committed"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_crash_at_each_place_changes_nothing_that_a_reader_sees_and_a_repeat_finishes(tmp_path, place, nth):
+    uri = str(tmp_path / "t")
+    make_table(uri, 4)
+    expected = visible(uri)
+    crash = CrashPoints()
+    crash.arm(place, nth=nth)
+
+    with pytest.raises(SimulatedCrash):
+        merge_until(uri, crash.reach)
+
+    assert visible(uri) == expected
+    merge_until(uri, lambda _: None)
+    assert base(uri) == expected
+    details = TableAdmin.open(uri).table.state().require_details()
+    assert {details.merged_generation(region) for region in REGIONS} == {4}
+
+
+def start(uri: Path, max_generations: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(WORKER), str(uri), str(max_generations)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until_ready(worker: subprocess.Popen[str]) -> None:
+    assert worker.stdout.readline() == "ready\n"
+
+
+def let_go(worker: subprocess.Popen[str]) -> None:
+    worker.stdin.write("go\n")
+    worker.stdin.flush()
+
+
+def end(worker: subprocess.Popen[str]) -> None:
+    worker.wait(timeout=60)
+    worker.stdin.close()
+    worker.stdout.close()
+
+
+@pytest.mark.slow
+@pytest.mark.req("MRG-06", "MRG-18")
+def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path):
+    pristine = tmp_path / "pristine"
+    make_table(str(pristine), 25)
+    expected = visible(str(pristine))
+    rng = random.Random(20)
+    table = tmp_path / "t"
+    shutil.copytree(pristine, table)
+    killed_halfway = 0
+    following = start(table, 1)
+    for _ in range(KILLS):
+        worker, following = following, start(table, 1)
+        wait_until_ready(worker)
+        let_go(worker)
+        # Not a wait for a condition: the moment of death is what varies.
+        threading.Event().wait(rng.uniform(0, 0.25))
+        worker.send_signal(signal.SIGKILL)
+        end(worker)
+        assert visible(str(table)) == expected
+        details = TableAdmin.open(str(table)).table.state().require_details()
+        merged = sum(details.merged_generation(region) for region in REGIONS)
+        killed_halfway += 0 < merged < 50
+        if merged == 50:
+            wait_until_ready(following)
+            let_go(following)
+            end(following)
+            shutil.rmtree(table)
+            shutil.copytree(pristine, table)
+            following = start(table, 1)
+    wait_until_ready(following)
+    let_go(following)
+    end(following)
+    assert base(str(table)) == expected
+    assert killed_halfway >= 5
+
+
+@pytest.mark.req("MRG-14", "MRG-15")
+def test_four_processes_at_once_end_like_one(tmp_path):
+    table, alone = tmp_path / "t", tmp_path / "alone"
+    make_table(str(table), 10)
+    shutil.copytree(table, alone)
+    TableAdmin.open(str(alone)).merge()
+
+    workers = [start(table, each) for each in (1, 1, 2, 3)]
+    for worker in workers:
+        wait_until_ready(worker)
+    for worker in workers:
+        let_go(worker)
+    outcomes = [worker.stdout.readline().strip() for worker in workers]
+    for worker in workers:
+        end(worker)
+
+    assert set(outcomes) <= {"done", "nothing_to_do"}
+    assert base(str(table)) == base(str(alone))
+    details = TableAdmin.open(str(table)).table.state().require_details()
+    assert {details.merged_generation(region) for region in REGIONS} == {10}

@@ -89,6 +89,35 @@ class MergeSettings(_Section):
     lance_memory_pool_bytes: int = Field(
         default=2048 * MIB, ge=16 * MIB, description="Memory that Lance's query engine may use for one merge."
     )
+    strategy: Literal["auto", "native", "single_commit"] = Field(
+        default="auto",
+        description="How a pass commits. `native`: Lance's merge-insert in one process, with tombstones in two "
+        "commits. `single_commit`: fragments and deletion vectors prepared by any number of processes, then one "
+        "commit. `auto`: native for small passes without tombstones in one process.",
+    )
+    native_max_bytes: int = Field(
+        default=256 * MIB,
+        ge=0,
+        description="Arrow bytes up to which `auto` merges natively, which holds all rows in memory.",
+    )
+    batch_bytes: int = Field(
+        default=16 * MIB,
+        ge=64 * 1024,
+        description="Arrow bytes of rows that `single_commit` reads and writes at once. Smaller takes less memory, "
+        "larger fewer requests.",
+    )
+    unit_bytes: int = Field(
+        default=256 * MIB,
+        ge=1,
+        description="Arrow bytes of regions that are written together as one unit of work, at least one region. "
+        "Larger makes fewer and larger fragments, and more to repeat when a rival merges one of the regions.",
+    )
+    key_bytes: int = Field(
+        default=128 * MIB,
+        ge=MIB,
+        description="Arrow bytes of keys that a process searches the base table for at once. Smaller takes less "
+        "memory and more scans of the base table's key columns.",
+    )
 
 
 class IndexSettings(_Section):
@@ -98,6 +127,65 @@ class IndexSettings(_Section):
         default=100, ge=0, description="Regions up to which the snapshot is stored inside the table manifest."
     )
     max_attempts: int = Field(default=20, ge=1, le=1000, description="Times a strict update is tried against rivals.")
+    snapshot_interval_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="A region snapshot younger than this many seconds is left as it is. Smaller means that readers see "
+        "new flushed MemTables sooner, and more versions of the table.",
+    )
+
+
+class CatchupSettings(_Section):
+    """How base table indexes are extended over merged rows."""
+
+    max_segments: int = Field(
+        default=8,
+        ge=1,
+        le=1000,
+        description="Segments of an index from which its next extension makes one of them all. More means cheaper "
+        "extensions and slower queries.",
+    )
+    max_attempts: int = Field(
+        default=5, ge=1, le=100, description="Times an index is extended again after a conflict with somebody else."
+    )
+
+
+class CompactSettings(_Section):
+    """When and how small or half deleted fragments of the base table are rewritten, and how long versions stay."""
+
+    min_fragments: int = Field(
+        default=16,
+        ge=2,
+        description="Neighbouring fragments worth rewriting, below which none is. Smaller means fewer small fragments "
+        "and more rewriting of the same rows.",
+    )
+    target_rows: int = Field(default=1_048_576, ge=1, description="Rows of a rewritten fragment.")
+    max_file_bytes: int = Field(
+        default=1024 * MIB, ge=MIB, description="Size at which a rewritten file is ended before it has that many rows."
+    )
+    deletion_threshold: float = Field(
+        default=0.1, gt=0, le=1, description="Share of deleted rows from which a fragment is rewritten in any case."
+    )
+    max_source_fragments: int = Field(
+        default=32,
+        ge=2,
+        description="Fragments rewritten in one commit. More means fewer commits, and more lost work after a conflict.",
+    )
+    batch_rows: int = Field(default=8192, ge=1, description="Rows read at once. More is faster and takes more memory.")
+    threads: int = Field(
+        default=1, ge=1, le=64, description="Groups of fragments rewritten at once; each has its memory."
+    )
+    max_passes: int = Field(default=10, ge=1, le=1000, description="Commits of one run.")
+    max_attempts: int = Field(
+        default=5, ge=1, le=100, description="Times a pass plans anew after losing the commit to somebody else."
+    )
+    retention_s: float = Field(
+        default=14 * 86_400.0,
+        ge=3600,
+        description="Versions younger than this many seconds are kept. Must exceed the longest query and the longest "
+        "job: both lose the files they read when their version goes.",
+    )
+    keep_versions: int = Field(default=10, ge=1, description="Newest versions that are kept whatever their age.")
 
 
 class GcSettings(_Section):
@@ -242,11 +330,11 @@ class DoctorSettings(_Section):
     wal_tail_age_s: float = Field(
         default=1800.0, gt=0, description="Age in seconds at which a WAL entry that is not flushed becomes a finding."
     )
-    orphan_age_s: float = Field(
-        default=86_400.0, ge=0, description="Age in seconds at which an object that nothing records counts as orphan."
-    )
     orphan_share: float = Field(
-        default=0.1, ge=0, le=1, description="Share of a region's bytes above which orphans need somebody to look."
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of the bytes of a region above which orphans (see `gc.orphan_age_s`) need somebody to look.",
     )
 
 
@@ -261,6 +349,8 @@ class Settings(BaseSettings):
     writer: WriterSettings = Field(default_factory=WriterSettings)
     merge: MergeSettings = Field(default_factory=MergeSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
+    catchup: CatchupSettings = Field(default_factory=CatchupSettings)
+    compact: CompactSettings = Field(default_factory=CompactSettings)
     merge_triggers: MergeTriggerSettings = Field(default_factory=MergeTriggerSettings)
     lease: LeaseSettings = Field(default_factory=LeaseSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)

@@ -6,6 +6,7 @@ into those of this package. May import the index, region specs, storage and what
 """
 
 from memwal_core.base_table.coverage import IndexCoverage, TableCoverage, extend_index, read_coverage, record_catchup
+from memwal_core.base_table.foreign_files import files_of_other_bases
 from memwal_core.base_table.fragments import (
     CompactionOptions,
     CompactionResult,
@@ -13,7 +14,6 @@ from memwal_core.base_table.fragments import (
     compact_fragments,
     list_fragments,
 )
-from memwal_core.base_table.foreign_files import files_of_other_bases
 from memwal_core.base_table.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.keys import PrimaryKey
 from memwal_core.base_table.native_merge import CommitResult, Retries
@@ -35,20 +35,37 @@ from memwal_core.base_table.versions import (
 
 __all__ = [
     "BaseTable",
+    "CleanupResult",
     "CommitResult",
+    "CompactionOptions",
+    "CompactionResult",
+    "FragmentFacts",
+    "IndexCoverage",
     "IndexFacts",
     "MemWalEntry",
     "PrimaryKey",
     "RetainedVersion",
     "Retries",
+    "SnapshotOvertakenError",
     "Sources",
     "StaleMergeError",
+    "TableCoverage",
     "TableReader",
     "TableState",
+    "TableVersion",
+    "compact_fragments",
+    "explain_cleanup",
+    "extend_index",
     "files_of_other_bases",
+    "list_fragments",
     "list_indexes",
+    "list_versions",
     "publish_snapshot",
+    "read_coverage",
     "read_snapshot",
+    "record_catchup",
+    "remove_versions",
     "retained_versions",
     "translated",
+    "vector_model_digest",
 ]

@@ -120,9 +120,7 @@ def extend_index(table: BaseTable, name: str, *, read_version: int, segments_to_
         return int(dataset.version)
 
 
-def record_catchup(
-    table: BaseTable, read: TableState, caught_up: Mapping[str, Mapping[RegionId, int]]
-) -> TableState:
+def record_catchup(table: BaseTable, read: TableState, caught_up: Mapping[str, Mapping[RegionId, int]]) -> TableState:
     """Record how far indexes have caught up, in exactly the version after the one that was examined.
 
     Args:

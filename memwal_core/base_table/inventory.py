@@ -57,9 +57,7 @@ def vector_columns_without_ivf(
     MemTables take centroids and quantization from the base table's index, so it should exist
     before MemWAL is enabled; otherwise distances in MemTables and base table do not compare.
     """
-    covered = {
-        field_id for index in indexes if is_vector_index(index.kind) for field_id in index.field_ids
-    }
+    covered = {field_id for index in indexes if is_vector_index(index.kind) for field_id in index.field_ids}
     return [field.name for field in schema if _is_vector(field.type) and fields[field.name] not in covered]
 
 

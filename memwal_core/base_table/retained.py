@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.table_manifest import MemWalEntry, read_manifest
@@ -132,7 +131,7 @@ def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVe
 def _tags(table: TableReader) -> dict[tuple[str | None, int], list[str]]:
     dataset = table.dataset()
     with translated("list tags", table.uri):
-        listed: dict[str, dict[str, Any]] = dict(dataset.tags.list())
+        listed = dataset.tags.list()
     found: dict[tuple[str | None, int], list[str]] = {}
     for name, tag in listed.items():
         found.setdefault((tag.get("branch"), tag["version"]), []).append(name)

@@ -37,12 +37,17 @@ _CONFLICT = re.compile(
     r"Too many concurrent writers|[Rr]etryable commit conflict|Incompatible transaction|Commit conflict|"
     r"preempted by concurrent transaction"
 )
+_REFUSED = re.compile(
+    r"NoSuchBucket|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"
+)
+_UNREACHABLE = re.compile(r"Generic \w+ error|HTTP error|error sending request|operation timed out")
 _NOT_FOUND = re.compile(r"was not found|Not found: |does not exist: ")
 _INVALID = re.compile(
     r"Invalid user input|Append with different schema|Ambiguous merge inserts|Schema error|unsupported type"
 )
 # Lance appends where in its sources an error arose, which says nothing to the reader of ours.
-_SOURCE_PLACE = re.compile(r",? (?:location: )?/[^ ]*\.rs:\d+:\d+")
+_SOURCE_PLACE = re.compile(r",? ?(?:location: )?[^ ,]*\.rs:\d+:\d+")
+_QUERY = re.compile(r"\?[^\s\"')]*")
 _MAX_REASON_LENGTH = 400
 
 
@@ -62,7 +67,8 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
         yield
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         translation = classified(error, {"operation": operation, "table": table, **facts})
-        raise translation from error
+        # The text of the library's error may hold a signed query; then it must not travel along.
+        raise translation from None if _QUERY.search(str(error)) else error
 
 
 def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
@@ -78,7 +84,7 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
             proposed=int(stale.group(2)),
             recorded=int(stale.group(3)),
         )
-    facts = {**facts, "reason": _SOURCE_PLACE.sub("", text)[:_MAX_REASON_LENGTH]}
+    facts = {**facts, "reason": _QUERY.sub("", _SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
     if _UNKNOWN.search(text):
         return CommitUnknownError(
             "it is not known whether the commit landed", remedy="read the table's progress before trying again", **facts
@@ -87,6 +93,12 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
         return ConflictError(
             "somebody else changed the table first", remedy="read the table again and repeat the work", **facts
         )
+    if _REFUSED.search(text):
+        return InvalidRequestError(
+            "the store refused the request", remedy="check bucket, credentials and storage options", **facts
+        )
+    if _UNREACHABLE.search(text):
+        return UnavailableError("the store did not answer", remedy="back off and retry", **facts)
     if _NOT_FOUND.search(text):
         return ObjectNotFoundError("this does not exist", remedy="check address and version", **facts)
     if _INVALID.search(text) or isinstance(error, ValueError):

@@ -37,7 +37,9 @@ MAX_UINT64 = 2**64 - 1
 _BITS = 64
 _BIT_NAME = re.compile(r"[01]{64}", re.ASCII)
 _TABLE_VERSION_NAME = re.compile(r"[0-9]{20}", re.ASCII)
-_STAGED_MANIFEST_NAME = re.compile(r"(?P<final>[0-9]{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_STAGED_MANIFEST_NAME = re.compile(
+    r"(?P<final>[0-9]{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII
+)
 _PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
 _SAFE_PART = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,254}", re.ASCII)

@@ -1,14 +1,14 @@
 """Mapping a flushed MemTable's columns to the base table's, by field id.
 
-Names may change after a flush, ids do not. The tombstone column takes part by its name only: its
-id is one above the base table's highest at the time of the flush, so a column added to the base
-table later may have the same one.
+Names may change after a flush, ids do not (decision 0012). The tombstone column takes part by its
+name only: its id is one above the base table's highest at the time of the flush, so a column added
+to the base table later may have the same one.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,13 @@ class MergeTarget:
     field_ids: Mapping[str, int]
     key: tuple[str, ...]
 
+    def without(self, columns: Collection[str]) -> MergeTarget:
+        """Return the target without some columns, for generations that do not have them."""
+        if not columns:
+            return self
+        kept = [field for field in self.schema if field.name not in columns]
+        return MergeTarget(pa.schema(kept, self.schema.metadata), self.field_ids, self.key)
+
     def to_dict(self) -> dict[str, object]:
         """Return the target as JSON-able values."""
         return {
@@ -70,11 +77,16 @@ class ColumnMapping:
     """How to read a generation.
 
     Attributes:
-        sources: Base column -> the generation's column with the same field id, in base order.
+        sources: Base column -> the generation's column with the same field id, in base order;
+            only columns that the generation has.
+        missing: Base columns that were added after the flush: the generation says nothing of them.
+        renamed: Field id -> name in the generation, where the base table has another name.
         has_tombstones: Whether the generation has the tombstone column.
     """
 
     sources: Mapping[str, str]
+    missing: tuple[str, ...]
+    renamed: Mapping[int, str]
     has_tombstones: bool
 
 
@@ -92,6 +104,9 @@ class SchemaMismatch:
 def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Schema) -> ColumnMapping | SchemaMismatch:
     """Match a generation's columns with the base table's.
 
+    A column that the base table no longer has is left out. A renamed one is taken, but its id may
+    also have been given to another column after the first one was dropped: the caller makes sure.
+
     Args:
         target: The base table's side.
         fields: The generation's top-level fields.
@@ -101,21 +116,24 @@ def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Sc
     mismatch = "; ".join(_mismatches(target, by_id, schema))
     if mismatch:
         return SchemaMismatch(mismatch)
-    sources = {name: by_id[target.field_ids[name]] for name in target.schema.names}
-    return ColumnMapping(sources, TOMBSTONE_COLUMN in schema.names)
+    ids = {name: target.field_ids[name] for name in target.schema.names}
+    sources = {name: by_id[number] for name, number in ids.items() if number in by_id}
+    return ColumnMapping(
+        sources=sources,
+        missing=tuple(name for name in ids if name not in sources),
+        renamed={ids[name]: source for name, source in sources.items() if name != source},
+        has_tombstones=TOMBSTONE_COLUMN in schema.names,
+    )
 
 
 def _mismatches(target: MergeTarget, by_id: Mapping[int, str], schema: pa.Schema) -> Iterator[str]:
     for field in target.schema:
         source = by_id.get(target.field_ids[field.name])
         if source is None:
-            yield f"the base table's column {field.name!r} was added after the flush"
+            if not field.nullable:
+                yield f"the base table's NOT NULL column {field.name!r} was added after the flush"
         elif not _castable(schema.field(source).type, field.type):
             yield f"column {field.name!r} is {field.type} in the base table and {schema.field(source).type} here"
-    known = set(target.field_ids.values())
-    for field_id, name in by_id.items():
-        if field_id not in known:
-            yield f"column {name!r} is no longer in the base table"
 
 
 _LARGE_FORMS = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}

@@ -14,6 +14,7 @@ from memwal_core.base_table import BaseTable, CommitResult, TableState
 from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance.lease.held import Guard, unguarded
 from memwal_core.maintenance.merge.sources import RegionWinners
 from memwal_core.rng import Rng
 
@@ -94,14 +95,24 @@ class NativeCommit:
         max_attempts: Tries against rivals before giving up.
         reach: Called at ``merge.commit``, ``merge.deleted`` and ``merge.committed``; crash tests
             end the process there.
+        guard: Called before each attempt, so that a merger that lost its lease between two attempts
+            does not win the second.
     """
 
     name = "native"
     split_deletes = True
 
-    def __init__(self, clock: Clock, rng: Rng, max_attempts: int, reach: Callable[[str], None] = _nowhere) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Rng,
+        max_attempts: int,
+        reach: Callable[[str], None] = _nowhere,
+        guard: Guard = unguarded,
+    ) -> None:
         """Keep the parts."""
         self._reach = reach
+        self._guard = guard
         self._clock = clock
         self._rng = rng
         self._max_attempts = max_attempts
@@ -118,6 +129,7 @@ class NativeCommit:
         for attempt in range(1, self._max_attempts + 1):
             if not batch.follows(state):
                 return MergeCommit(CommitOutcome.OVERTAKEN, state.version, attempt)
+            self._guard()
             result = self._attempt(table, state, batch)
             if result is not None:
                 return MergeCommit(CommitOutcome.COMMITTED, result.version, attempt, settled=result.settled)

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge.choice import PassSize, StrategyChoice, choose_strategy
 from memwal_core.settings import MergeSettings
 
 
@@ -48,6 +49,8 @@ class SurveyedGeneration:
         rows: Physical rows, older duplicates of a key included.
         defect: What is wrong with it; None if it can be merged.
         evidence: The facts behind ``defect``.
+        tombstones: Rows that delete their key.
+        missing: Base columns that it lacks because they were added after the flush.
     """
 
     generation: int
@@ -56,6 +59,8 @@ class SurveyedGeneration:
     rows: int
     defect: Defect | None = None
     evidence: str = ""
+    tombstones: int = 0
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +119,30 @@ class RegionPlan:
     verdict: Verdict
     evidence: str = ""
 
+    @property
+    def size_bytes(self) -> int:
+        """Arrow bytes taken on."""
+        return sum(each.size_bytes for each in self.take)
+
+    @property
+    def rows(self) -> int:
+        """Physical rows taken on."""
+        return sum(each.rows for each in self.take)
+
     def to_dict(self) -> dict[str, object]:
         """Return the share as JSON-able values."""
         return {
             "region_id": str(self.region_id),
             "merged": self.merged,
             "take": [
-                {"generation": each.generation, "uri": each.uri, "bytes": each.size_bytes, "rows": each.rows}
+                {
+                    "generation": each.generation,
+                    "uri": each.uri,
+                    "bytes": each.size_bytes,
+                    "rows": each.rows,
+                    "tombstones": each.tombstones,
+                    "missing": list(each.missing),
+                }
                 for each in self.take
             ],
             "waiting": self.waiting,
@@ -138,11 +160,13 @@ class MergePlan:
         table_uri: The base table.
         version: The base version it was planned on.
         regions: One entry per region, ordered by region id.
+        strategy: How the pass commits, and why.
     """
 
     table_uri: str
     version: int
     regions: tuple[RegionPlan, ...]
+    strategy: StrategyChoice
 
     @property
     def marks(self) -> Mapping[RegionId, int]:
@@ -152,7 +176,12 @@ class MergePlan:
     @property
     def size_bytes(self) -> int:
         """Arrow bytes taken on."""
-        return sum(taken.size_bytes for region in self.regions for taken in region.take)
+        return sum(region.size_bytes for region in self.regions)
+
+    @property
+    def tombstones(self) -> int:
+        """Rows taken on that delete their key."""
+        return sum(taken.tombstones for region in self.regions for taken in region.take)
 
     @property
     def generations(self) -> int:
@@ -171,24 +200,33 @@ class MergePlan:
             "version": self.version,
             "generations": self.generations,
             "bytes": self.size_bytes,
+            "tombstones": self.tombstones,
+            "strategy": self.strategy.name,
+            "strategy_reason": self.strategy.reason,
             "marks": {str(region): generation for region, generation in self.marks.items()},
             "regions": [region.to_dict() for region in self.regions],
         }
 
 
 def plan_merge(
-    survey: MergeSurvey, settings: MergeSettings, *, regions: Collection[RegionId] | None = None
+    survey: MergeSurvey,
+    settings: MergeSettings,
+    *,
+    regions: Collection[RegionId] | None = None,
+    executors: int | None = None,
 ) -> MergePlan:
     """Choose the generations of the next commit.
 
     Each region contributes the generations that follow its progress without a hole. Within the
     bounds, regions take turns, the one that lags most first, so that one busy region cannot keep
-    the others waiting. The first generation is taken whatever its size.
+    the others waiting. The first generation is taken whatever its size. A generation that lacks a
+    column is taken alone, for what it leaves open is answered by what was merged before it.
 
     Args:
         survey: The state to decide on.
         settings: ``max_bytes`` and ``max_generations`` bound the commit.
         regions: Only these regions; all by default.
+        executors: Processes that can write fragments; None if only Lance's merge is at hand.
 
     Raises:
         InvalidRequestError: A selected region does not exist. Correct the selection.
@@ -196,8 +234,15 @@ def plan_merge(
     _refuse_unknown(survey, regions)
     prospects = [_prospect(region, regions) for region in survey.regions]
     taken = _share_out(prospects, settings)
-    plans = (_region_plan(prospect, taken[prospect.region.region_id]) for prospect in prospects)
-    return MergePlan(survey.table_uri, survey.version, tuple(sorted(plans, key=lambda plan: plan.region_id)))
+    plans = [_region_plan(prospect, taken[prospect.region.region_id]) for prospect in prospects]
+    tombstones = sum(generation.tombstones for plan in plans for generation in plan.take)
+    size = PassSize(sum(plan.size_bytes for plan in plans), tombstones)
+    return MergePlan(
+        table_uri=survey.table_uri,
+        version=survey.version,
+        regions=tuple(sorted(plans, key=lambda plan: plan.region_id)),
+        strategy=choose_strategy(size, settings, executors),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +309,11 @@ def _share_out(prospects: list[_Prospect], settings: MergeSettings) -> dict[Regi
         if used_generations and used_bytes + generation.size_bytes > settings.max_bytes:
             closed.add(region_id)
             continue
+        if taken[region_id] and generation.missing:
+            closed.add(region_id)
+            continue
+        if generation.missing:
+            closed.add(region_id)
         used_bytes += generation.size_bytes
         used_generations += 1
         taken[region_id] += 1

@@ -15,6 +15,7 @@ from memwal_core.base_table import BaseTable, TableState
 from memwal_core.clock import Clock
 from memwal_core.errors import ConflictError, CorruptionError, ObjectNotFoundError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance.lease.held import Guard, unguarded
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit
 from memwal_core.maintenance.merge.plan import MergePlan, Verdict, plan_merge
 from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
@@ -67,6 +68,7 @@ class MergeParts:
         settings: Bounds of a pass.
         clock: Measures and waits.
         progress: Is told how far the merge is.
+        guard: Called before each commit; raises if this merge must not act any more.
     """
 
     table: BaseTable
@@ -77,6 +79,7 @@ class MergeParts:
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
+    guard: Guard = unguarded
 
 
 def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -98,6 +101,7 @@ def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry
         InvalidRequestError: The table cannot be merged into, or a selected region does not exist.
         UnavailableError: Storage failed. Run again; commits so far stand.
         CorruptionError: A recorded generation contradicts itself. See the runbook.
+        FencedError: The guard found the lease lost. Stop; commits so far stand.
     """
     run = _Run(parts, regions)
     if dry_run:
@@ -176,6 +180,7 @@ class _Run:
         tasks = region_tasks(plan, merge_target(state), split_deletes=parts.strategy.split_deletes)
         began = parts.clock.monotonic()
         for winners in _rounds(self._watched(parts.reader(tasks))):
+            parts.guard()
             done = parts.strategy.commit(parts.table, state, winners)
             self._version_after = max(self._version_after, done.version)
             if done.outcome is CommitOutcome.OVERTAKEN:

@@ -11,23 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import lance
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from memwal_core.base_table import translated
-from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId, parse_region_id
-from memwal_core.maintenance.merge.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.maintenance.merge.columns import MergeTarget
 from memwal_core.maintenance.merge.generations import open_generation
+from memwal_core.maintenance.merge.keyed import KeyedGeneration, read_keys
 from memwal_core.maintenance.merge.plan import MergePlan
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.newest import last_row_per_key, rows_without_key
-
-_SPARSE = 16
-"""Below one winner in this many rows, fetching rows one by one beats scanning all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +33,8 @@ class RegionTask:
         generations: (generation, address), ascending from ``merged + 1`` without holes.
         target: The base table's side.
         split_deletes: See ``read_region``.
+        missing: Base columns that the generations lack; if there are any, there is one generation.
+        row_bytes: About the Arrow size of a row, to bound batches by.
     """
 
     region_id: RegionId
@@ -47,6 +42,13 @@ class RegionTask:
     generations: tuple[tuple[int, str], ...]
     target: MergeTarget
     split_deletes: bool
+    missing: tuple[str, ...] = ()
+    row_bytes: int = 256
+
+    @property
+    def rows(self) -> MergeTarget:
+        """What the generations have of the base table's columns."""
+        return self.target.without(self.missing)
 
     def to_json(self) -> str:
         """Return the task as JSON."""
@@ -56,6 +58,8 @@ class RegionTask:
             "generations": [list(each) for each in self.generations],
             "target": self.target.to_dict(),
             "split_deletes": self.split_deletes,
+            "missing": list(self.missing),
+            "row_bytes": self.row_bytes,
         }
         return json.dumps(values, sort_keys=True)
 
@@ -69,6 +73,8 @@ class RegionTask:
             tuple((number, uri) for number, uri in values["generations"]),
             MergeTarget.from_dict(values["target"]),
             values["split_deletes"],
+            tuple(values["missing"]),
+            values["row_bytes"],
         )
 
 
@@ -80,7 +86,7 @@ class RegionWinners:
         region_id: The region.
         merged: Progress from which these rows may be applied.
         through: Highest generation contained.
-        upserts: Rows in the base schema, keys unique.
+        upserts: Rows in the base schema, keys unique; without the columns that the generations lack.
         tombstones: Keys to delete, unique, none of them in ``upserts``.
         rows_read: Rows of the generations, older duplicates included.
     """
@@ -91,6 +97,18 @@ class RegionWinners:
     upserts: pa.Table
     tombstones: pa.Table
     rows_read: int
+
+    @property
+    def share(self) -> RegionShare:
+        """The same in numbers."""
+        return RegionShare(
+            self.region_id,
+            self.merged,
+            self.through,
+            self.rows_read,
+            self.upserts.num_rows,
+            self.tombstones.num_rows,
+        )
 
 
 class WinnerReader(Protocol):
@@ -110,6 +128,8 @@ def region_tasks(plan: MergePlan, target: MergeTarget, *, split_deletes: bool) -
             generations=tuple((taken.generation, taken.uri) for taken in region.take),
             target=target,
             split_deletes=split_deletes,
+            missing=region.take[0].missing,
+            row_bytes=max(1, region.size_bytes // max(1, region.rows)),
         )
         for region in plan.regions
         if region.take
@@ -166,26 +186,10 @@ def read_region(task: RegionTask, storage_options: Mapping[str, str]) -> Iterato
         merged = winners.through
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyed:
-    """A generation with its keys in write order."""
-
-    generation: int
-    uri: str
-    dataset: lance.LanceDataset
-    mapping: ColumnMapping
-    keys: pa.Table
-    deleted: npt.NDArray[np.bool_]
-    offsets: npt.NDArray[np.int64]  # row number in write order -> row number in scan order
-
-    def select(self, mask: npt.NDArray[np.bool_]) -> pa.Table:
-        return self.keys.filter(pa.array(mask))
-
-
-def _segments(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[list[_Keyed]]:
-    segment: list[_Keyed] = []
+def _segments(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[list[KeyedGeneration]]:
+    segment: list[KeyedGeneration] = []
     for generation, uri in task.generations:
-        keyed = _read_keys(generation, uri, open_generation(uri, storage_options), task.target)
+        keyed = read_keys(generation, uri, open_generation(uri, storage_options), task.target, task.missing)
         if task.split_deletes and _deletes_earlier_rows(keyed, segment, task.target.key):
             yield segment
             segment = []
@@ -193,7 +197,7 @@ def _segments(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[
     yield segment
 
 
-def _deletes_earlier_rows(newer: _Keyed, segment: Sequence[_Keyed], key: Sequence[str]) -> bool:
+def _deletes_earlier_rows(newer: KeyedGeneration, segment: Sequence[KeyedGeneration], key: Sequence[str]) -> bool:
     if not newer.deleted.any():
         return False
     deleted = newer.select(newer.deleted)
@@ -203,93 +207,22 @@ def _deletes_earlier_rows(newer: _Keyed, segment: Sequence[_Keyed], key: Sequenc
     return bool(untouched.num_rows < deleted.num_rows)
 
 
-def _read_keys(generation: int, uri: str, dataset: lance.LanceDataset, target: MergeTarget) -> _Keyed:
-    mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
-    if isinstance(mapping, SchemaMismatch):
-        raise CorruptionError(
-            "a flushed MemTable changed its schema after the plan was made",
-            remedy="merge again; the plan then parks the region with this reason",
-            uri=uri,
-            reason=mapping.reason,
-        )
-    columns = [mapping.sources[name] for name in target.key]
-    wanted = [*columns, TOMBSTONE_COLUMN] if mapping.has_tombstones else columns
-    with translated("read the keys of a flushed MemTable", uri):
-        rows = dataset.to_table(columns=wanted, with_row_address=True)
-    addresses = rows.column("_rowaddr").to_numpy()
-    order = np.argsort(addresses, kind="stable").astype(np.int64, copy=False)
-    if not bool(np.all(addresses[1:] >= addresses[:-1])):
-        rows = rows.take(pa.array(order))
-    deleted = np.zeros(rows.num_rows, dtype=bool)
-    if mapping.has_tombstones:
-        deleted = rows.column(TOMBSTONE_COLUMN).fill_null(False).to_numpy()
-    keys = _as_keys(rows.select(columns), target, uri)
-    return _Keyed(generation, uri, dataset, mapping, keys, deleted, order)
-
-
-def _as_keys(rows: pa.Table, target: MergeTarget, uri: str) -> pa.Table:
-    for column in rows.columns:
-        if column.null_count:
-            raise CorruptionError("a flushed MemTable holds a row without a key", remedy="run `memwal doctor`", uri=uri)
-    return rows.rename_columns(list(target.key)).cast(pa.schema([target.schema.field(name) for name in target.key]))
-
-
-def _segment_winners(task: RegionTask, merged: int, segment: Sequence[_Keyed]) -> RegionWinners:
-    target = task.target
+def _segment_winners(task: RegionTask, merged: int, segment: Sequence[KeyedGeneration]) -> RegionWinners:
+    target = task.rows
     keys = pa.concat_tables([keyed.keys for keyed in segment])
     last = last_row_per_key(keys, target.key)
     deleted = np.concatenate([keyed.deleted for keyed in segment])[last]
     starts = np.cumsum([0, *(keyed.keys.num_rows for keyed in segment)])
     live = last[~deleted]
-    parts = [target.schema.empty_table()]
+    batches: list[pa.RecordBatch] = []
     for keyed, start, end in zip(segment, starts[:-1], starts[1:], strict=True):
         wanted = live[np.searchsorted(live, start) : np.searchsorted(live, end)] - start
-        if len(wanted):
-            parts.append(_rows(keyed, np.sort(keyed.offsets[wanted]), target))
+        batches.extend(keyed.batches(wanted, target))
     return RegionWinners(
         region_id=task.region_id,
         merged=merged,
         through=segment[-1].generation,
-        upserts=pa.concat_tables(parts),
+        upserts=pa.Table.from_batches(batches, schema=target.schema),
         tombstones=keys.take(pa.array(last[deleted])),
         rows_read=keys.num_rows,
     )
-
-
-def _rows(keyed: _Keyed, offsets: npt.NDArray[np.int64], target: MergeTarget) -> pa.Table:
-    """Return the rows at these numbers in scan order, in the base schema."""
-    columns = [keyed.mapping.sources[name] for name in target.schema.names]
-    total = keyed.keys.num_rows
-    dataset = keyed.dataset
-    with translated("read the rows of a flushed MemTable", keyed.uri):
-        if len(offsets) * _SPARSE < total:
-            rows = dataset.take(offsets.tolist(), columns=columns)
-        else:
-            mask = np.zeros(total, dtype=bool)
-            mask[offsets] = True
-            rows = _filtered(dataset.scanner(columns=columns, scan_in_order=True).to_batches(), mask)
-    return _as_base_rows(rows, target, keyed)
-
-
-def _filtered(batches: Iterable[pa.RecordBatch], mask: npt.NDArray[np.bool_]) -> pa.Table:
-    kept: list[pa.RecordBatch] = []
-    start = 0
-    for batch in batches:
-        part = mask[start : start + batch.num_rows]
-        start += batch.num_rows
-        kept.append(batch if part.all() else batch.filter(pa.array(part)))
-    return pa.Table.from_batches(kept)
-
-
-def _as_base_rows(rows: pa.Table, target: MergeTarget, keyed: _Keyed) -> pa.Table:
-    named = rows.rename_columns(target.schema.names)
-    for field in target.schema:
-        if not field.nullable and named.column(field.name).null_count:
-            raise CorruptionError(
-                "a flushed MemTable holds NULL in a column that the base table declares NOT NULL",
-                remedy="make the base table's column nullable, or correct the writer",
-                uri=keyed.uri,
-                column=field.name,
-                rows=int(pc.sum(named.column(field.name).is_null()).as_py()),
-            )
-    return named.cast(target.schema)

@@ -1,0 +1,100 @@
+"""Finding which rows of a table have one of many given keys, without a loop over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ROW = "__row"
+_POSITION = "__position"
+_DENSE_FACTOR = 16
+_DENSE_FLOOR = 1 << 20
+
+
+class KeySearch:
+    """A set of primary keys to look rows up in.
+
+    Integers are found by table or binary search, other single columns by hashing, composite keys
+    by a semi join.
+
+    Args:
+        keys: The key columns; values are not NULL, each key once.
+        key: Their names, in any order.
+    """
+
+    def __init__(self, keys: pa.Table, key: Sequence[str]) -> None:
+        """Prepare the search."""
+        self._key = list(key)
+        self._keys = keys.select(self._key)
+        self._integers: _Integers | None = None
+        if len(self._key) == 1 and pa.types.is_integer(keys.schema.field(self._key[0]).type):
+            self._integers = _Integers(self._keys.column(0).to_numpy())
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return int(self._keys.num_rows)
+
+    def found(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Tell for each row whether its key is in the set.
+
+        Args:
+            rows: At least the key columns, of the same types as the keys.
+        """
+        if not rows.num_rows or not self._keys.num_rows:
+            return np.zeros(rows.num_rows, dtype=bool)
+        if self._integers is not None:
+            return self._integers.found(rows.column(self._key[0]).to_numpy())
+        if len(self._key) == 1:
+            values = self._keys.column(0).combine_chunks()
+            hits = pc.is_in(rows.column(self._key[0]), value_set=values)
+            return np.asarray(hits.to_numpy(), dtype=bool)
+        numbered = rows.select(self._key).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+        matched = numbered.join(self._keys, keys=self._key, join_type="left semi").column(_ROW).to_numpy()
+        mask = np.zeros(rows.num_rows, dtype=bool)
+        mask[matched] = True
+        return mask
+
+
+class _Integers:
+    """Integer keys, as a table of flags if they lie close together."""
+
+    def __init__(self, values: npt.NDArray[np.integer]) -> None:
+        self._sorted = np.sort(values)
+        self._flags: npt.NDArray[np.bool_] | None = None
+        if len(values):
+            low, high = int(self._sorted[0]), int(self._sorted[-1])
+            if high - low < max(_DENSE_FACTOR * len(values), _DENSE_FLOOR):
+                self._flags = np.zeros(high - low + 1, dtype=bool)
+                self._flags[self._sorted - self._sorted[0]] = True
+
+    def found(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        low, high = self._sorted[0], self._sorted[-1]
+        inside = (values >= low) & (values <= high)
+        hits = np.zeros(len(values), dtype=bool)
+        wanted = values[inside]
+        if not len(wanted):
+            return hits
+        if self._flags is not None:
+            hits[inside] = self._flags[wanted - low]
+        else:
+            hits[inside] = self._sorted[np.searchsorted(self._sorted, wanted)] == wanted
+        return hits
+
+
+def positions(rows: pa.Table, among: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return for each row the number of the row among others that has its key, or NULL.
+
+    Args:
+        rows: At least the key columns.
+        among: At least the key columns, each key once.
+        key: The primary key.
+    """
+    names = list(key)
+    left = rows.select(names).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    right = among.select(names).append_column(_POSITION, pa.array(np.arange(among.num_rows, dtype=np.int64)))
+    joined = left.join(right, keys=names, join_type="left outer").select([_ROW, _POSITION])
+    return joined.sort_by(_ROW).column(_POSITION).combine_chunks()

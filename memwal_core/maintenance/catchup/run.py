@@ -1,0 +1,198 @@
+"""Running index catch-up: extend every index that lacks rows, then record what Lance did not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from memwal_core.base_table import TableState, read_coverage, record_catchup
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.catchup.extend import RETRYABLE, CatchupParts, extend
+from memwal_core.maintenance.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
+from memwal_core.maintenance.catchup.report import CatchupReport, IndexReport, IndexResult
+from memwal_core.maintenance.outcome import JobOutcome
+
+_log = logging.getLogger(__name__)
+
+
+def survey_indexes(parts: CatchupParts) -> tuple[CatchupSurvey, TableState]:
+    """Read one version's merge progress, catch-up and index coverage, from metadata alone.
+
+    Raises:
+        InvalidRequestError: The table has no MemWAL index.
+        UnavailableError: Storage failed.
+    """
+    state = parts.table.state()
+    details = parts.table.require_mem_wal(state)
+    coverage = read_coverage(parts.table, state.version)
+    survey = CatchupSurvey(
+        table_uri=parts.table.uri,
+        version=state.version,
+        merged=details.merged_generations,
+        recorded=details.index_catchup,
+        maintained=details.maintained_indexes,
+        fragments=len(coverage.fragments),
+        indexes=coverage.indexes,
+    )
+    return survey, state
+
+
+def catch_up(
+    parts: CatchupParts,
+    *,
+    indexes: Collection[str] | None = None,
+    merge_segments: bool = False,
+    dry_run: bool = False,
+) -> CatchupReport:
+    """Bring the indexes of the base table up to its merged rows, and record how far they are.
+
+    Each index is on its own: one that fails stays behind, its rows keep being served from flushed
+    MemTables, and the others go on. Nothing is trained anew. A crash leaves an index that covers
+    more than is recorded; the next run records it. Recording moves no entry back and none beyond
+    the merge progress of the version that was examined.
+
+    Args:
+        parts: What to work with.
+        indexes: Only these; all by default.
+        merge_segments: Make one segment of each index, as a compaction needs it.
+        dry_run: Only plan.
+
+    Raises:
+        InvalidRequestError: The table has no MemWAL index, or a selected index does not exist.
+        FencedError: Somebody else has the lease.
+        UnavailableError: Storage failed before anything was done. Run again.
+    """
+    return _Run(parts, indexes, merge_segments=merge_segments).run(dry_run=dry_run)
+
+
+class _Run:
+    """One run's results."""
+
+    def __init__(self, parts: CatchupParts, indexes: Collection[str] | None, *, merge_segments: bool) -> None:
+        self._parts = parts
+        self._indexes = indexes
+        self._merge_segments = merge_segments
+        self._began = parts.clock.monotonic()
+        self._reports: dict[str, IndexReport] = {}
+
+    def run(self, *, dry_run: bool) -> CatchupReport:
+        survey, plan = self._look()
+        self._reports = {index.name: _untouched(index) for index in plan.indexes}
+        if not dry_run:
+            for index in plan.to_extend:
+                self._extend(index)
+        reason = "" if dry_run else self._record()
+        return self._report(plan, survey, reason, dry_run=dry_run)
+
+    def _look(self) -> tuple[CatchupSurvey, CatchupPlan]:
+        survey, _ = survey_indexes(self._parts)
+        return survey, self._plan(survey)
+
+    def _plan(self, survey: CatchupSurvey) -> CatchupPlan:
+        settings = self._parts.settings
+        return plan_catchup(survey, settings, indexes=self._indexes, merge_segments=self._merge_segments)
+
+    def _extend(self, index: IndexPlan) -> None:
+        began = self._parts.clock.monotonic()
+        report = self._reports[index.name]
+        try:
+            done = extend(self._parts, index.name, self._look)
+        except FencedError:
+            raise
+        except MemwalError as error:
+            _log.warning("index stays behind, the others go on [index=%s]: %s", index.name, error)
+            result = IndexResult.CONFLICT if isinstance(error, RETRYABLE) else IndexResult.FAILED
+            report = replace(report, result=result, reason=str(error))
+        else:
+            result = IndexResult.EXTENDED if done.attempts else IndexResult.NONE
+            report = replace(report, result=result, rows_indexed=done.rows_indexed, attempts=done.attempts)
+        self._reports[index.name] = replace(report, seconds=self._parts.clock.monotonic() - began)
+
+    def _record(self) -> str:
+        """Record what the indexes cover beyond what is recorded.
+
+        Returns:
+            Why it could not be recorded; empty if it could.
+        """
+        parts = self._parts
+        for attempt in range(1, parts.settings.max_attempts + 1):
+            survey, state = survey_indexes(parts)
+            names = [name for name in self._plan(survey).to_record if not self._has_failed(name)]
+            if not names:
+                return ""
+            parts.check_lease()
+            try:
+                record_catchup(parts.table, state, dict.fromkeys(names, survey.merged))
+            except (ConflictError, CommitUnknownError) as error:
+                _log.info("catch-up not recorded, looking again [attempt=%d, error=%s]", attempt, error)
+                reason = str(error)
+                parts.back_off(attempt)
+                continue
+            parts.reach("catchup.recorded")
+            for name in names:
+                if self._reports[name].result is IndexResult.NONE:
+                    self._reports[name] = replace(self._reports[name], result=IndexResult.RECORDED)
+            return ""
+        return reason
+
+    def _has_failed(self, name: str) -> bool:
+        return name not in self._reports or self._reports[name].result is IndexResult.FAILED
+
+    def _report(self, plan: CatchupPlan, survey: CatchupSurvey, reason: str, *, dry_run: bool) -> CatchupReport:
+        after = survey if dry_run else survey_indexes(self._parts)[0]
+        planned = plan_catchup(after, self._parts.settings)
+        reports = tuple(
+            _finished(report, planned.named(name), after.recorded.get(name, {}))
+            for name, report in sorted(self._reports.items())
+        )
+        return CatchupReport(
+            table_uri=plan.table_uri,
+            outcome=_planned_outcome(plan) if dry_run else _outcome(reports, reason),
+            version_before=plan.version,
+            version_after=after.version,
+            indexes=reports,
+            plan=plan,
+            seconds=self._parts.clock.monotonic() - self._began,
+            reason=reason,
+        )
+
+
+def _untouched(index: IndexPlan) -> IndexReport:
+    return IndexReport(
+        name=index.name,
+        kind=index.kind,
+        verdict=index.verdict,
+        result=IndexResult.NONE,
+        rows_indexed=0,
+        caught_up_through={},
+        regions_behind=index.regions_behind,
+        segments=index.segments,
+        attempts=0,
+        seconds=0.0,
+    )
+
+
+def _finished(report: IndexReport, now: IndexPlan | None, recorded: Mapping[RegionId, int]) -> IndexReport:
+    return replace(
+        report,
+        caught_up_through={str(region_id): generation for region_id, generation in sorted(recorded.items())},
+        regions_behind=now.regions_behind if now is not None else report.regions_behind,
+        segments=now.segments if now is not None else 0,
+    )
+
+
+def _planned_outcome(plan: CatchupPlan) -> JobOutcome:
+    if any(index.verdict.needs_human for index in plan.indexes):
+        return JobOutcome.BLOCKED
+    return JobOutcome.PLANNED if plan.is_due else JobOutcome.NOTHING_TO_DO
+
+
+def _outcome(reports: Collection[IndexReport], reason: str) -> JobOutcome:
+    results = {report.result for report in reports}
+    if IndexResult.FAILED in results or any(report.verdict.needs_human for report in reports):
+        return JobOutcome.BLOCKED
+    if reason or IndexResult.CONFLICT in results:
+        return JobOutcome.CONFLICT
+    return JobOutcome.DONE if results & {IndexResult.EXTENDED, IndexResult.RECORDED} else JobOutcome.NOTHING_TO_DO

@@ -1,0 +1,99 @@
+"""Deciding which fragments are worth rewriting: a pure function of the fragments and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memwal_core.base_table import FragmentFacts
+from memwal_core.settings import CompactSettings
+
+
+class CompactVerdict(StrEnum):
+    """Why fragments are rewritten, or why not."""
+
+    MANY_SMALL = "enough small neighbours"
+    DELETIONS = "too many deleted rows"
+    FORCED = "asked for although there are few"
+    TOO_FEW = "too few small neighbours"
+    NONE = "no fragment is small or half deleted"
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether fragments are rewritten."""
+        return self in {CompactVerdict.MANY_SMALL, CompactVerdict.DELETIONS, CompactVerdict.FORCED}
+
+
+@dataclass(frozen=True, slots=True)
+class CompactPlan:
+    """What one pass rewrites.
+
+    Attributes:
+        table_uri: The base table.
+        version: The version that was looked at.
+        verdict: Why.
+        fragments: Fragments of the version.
+        candidates: Fragments worth rewriting; ``take`` has the first of them.
+        take: Ids of fragments to rewrite in this pass, in the table's order; empty if it rewrites none.
+        rows: Their live rows.
+        size_bytes: Size of their files, as far as it is known.
+    """
+
+    table_uri: str
+    version: int
+    verdict: CompactVerdict
+    fragments: int
+    candidates: int
+    take: tuple[int, ...]
+    rows: int
+    size_bytes: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "version": self.version,
+            "verdict": self.verdict.value,
+            "fragments": self.fragments,
+            "candidates": self.candidates,
+            "take": list(self.take),
+            "rows": self.rows,
+            "bytes": self.size_bytes,
+        }
+
+
+def plan_compaction(
+    table_uri: str,
+    version: int,
+    fragments: Sequence[FragmentFacts],
+    settings: CompactSettings,
+    *,
+    force: bool = False,
+) -> CompactPlan:
+    """Decide which fragments the next pass rewrites.
+
+    Lance keeps rows in their order, so only neighbours can become one fragment: a small fragment
+    between large ones stays. One with many deleted rows is rewritten alone.
+
+    Args:
+        table_uri: The base table.
+        version: The version that the fragments belong to.
+        fragments: In the table's order.
+        settings: Thresholds and bounds.
+        force: Rewrite small neighbours however few they are.
+    """
+    candidates = [fragment for run in _runs(fragments, settings) for fragment in run]
+    deletions = any(_is_half_deleted(fragment, settings) for fragment in candidates)
+    verdict = _verdict(len(candidates), settings, deletions=deletions, force=force)
+    bounded = [run for run in _runs(candidates[: settings.max_source_fragments], settings, all_of=fragments)]
+    take = [fragment for run in bounded for fragment in run] if verdict.rewrites else []
+    return CompactPlan(
+        table_uri=table_uri,
+        version=version,
+        verdict=verdict,
+        fragments=len(fragments),
+        candidates=len(candidates),
+        take=tuple(fragment.fragment_id for fragment in take),
+        rows=sum(fragment.live_rows for fragment in take),
+        size_bytes=sum(fragment.size_bytes or 0 for fragment in take),
+    )

@@ -1,0 +1,85 @@
+"""Old versions of region manifests and of leases: superseded, and far enough below the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.gc.deleter import Deleter
+from memwal_core.maintenance.gc.items import Gate, Item, Kind, Rule
+from memwal_core.maintenance.gc.policy import Policy
+from memwal_core.maintenance.gc.state import GcState, NumberedObject
+
+
+class ManifestVersions:
+    """Deletes old manifest versions of regions, oldest first, after moving the hint to the newest."""
+
+    def plan(self, state: GcState, policy: Policy) -> list[Item]:
+        """Return every manifest version."""
+        return [
+            item
+            for region in state.regions
+            for item in plan_versions(Kind.MANIFEST_VERSION, region.versions, region.region_id, policy)
+        ]
+
+    def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
+        """Delete, region by region."""
+        by_region: dict[RegionId, list[Item]] = {}
+        for item in items:
+            if item.region_id is not None:
+                by_region.setdefault(item.region_id, []).append(item)
+        deleter.each(list(by_region.items()), lambda pair: deleter.delete_manifest_versions(*pair))
+
+
+class LeaseVersions:
+    """Deletes old versions of job leases; the newest, which carries the fencing token, stays."""
+
+    def plan(self, state: GcState, policy: Policy) -> list[Item]:
+        """Return every lease version."""
+        return [
+            item
+            for register in state.leases
+            for item in plan_versions(Kind.LEASE_VERSION, register.versions, None, policy)
+        ]
+
+    def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
+        """Delete, lease by lease."""
+        by_directory: dict[str, list[Item]] = {}
+        for item in items:
+            by_directory.setdefault(item.path.rpartition("/")[0], []).append(item)
+        deleter.each(list(by_directory.values()), deleter.delete_register_versions)
+
+
+def plan_versions(
+    kind: Kind, versions: Sequence[NumberedObject], region_id: RegionId | None, policy: Policy
+) -> list[Item]:
+    """Return the versions of one document, ascending.
+
+    A version is free if it lies below the retained ones and was superseded long ago. The free ones
+    are a prefix: readers rely on the rest being consecutive.
+
+    Args:
+        kind: Of the items.
+        versions: Ascending.
+        region_id: Whose they are; None for leases.
+        policy: ``manifest_retention`` and ``manifest_min_age_s`` count.
+    """
+    if not versions:
+        return []
+    keep_from = versions[-1].number - policy.gc.manifest_retention
+    items = []
+    held = False
+    for version, successor in pairwise([*versions, versions[-1]]):
+        item = Item(
+            kind, version.info.path, version.number, region_id, 1, version.info.size_bytes, None, Gate.RETENTION
+        )
+        since = policy.age_s(successor.info.modified)
+        if version.number >= keep_from:
+            items.append(item.held(Gate.RETENTION, f"versions from {keep_from} are kept" if keep_from > 1 else ""))
+        elif held or since < policy.gc.manifest_min_age_s:
+            held = True
+            items.append(item.held(Gate.YOUNG, f"superseded {since:.0f} s ago"))
+        else:
+            items.append(item.freed(Rule.SUPERSEDED, f"superseded {since:.0f} s ago"))
+    return items

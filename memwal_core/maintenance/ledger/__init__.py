@@ -1,0 +1,27 @@
+"""What background jobs did: every run with its outcome, and the pauses of jobs that keep failing.
+
+Owns ``_mem_wal/_ledger/``. Nothing but pauses depends on it: a job runs as well without its past.
+May import the register, storage and what lies below.
+"""
+
+from memwal_core.maintenance.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_table
+from memwal_core.maintenance.ledger.cooldown import RunVerdict, judge
+from memwal_core.maintenance.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.maintenance.ledger.store import Ledger, LedgerPruning, RunInProgress
+
+__all__ = [
+    "RUNS_SCHEMA",
+    "History",
+    "Ledger",
+    "LedgerPruning",
+    "RunEnd",
+    "RunInProgress",
+    "RunOutcome",
+    "RunRecord",
+    "RunVerdict",
+    "begin_run",
+    "end_run",
+    "judge",
+    "run_to_dict",
+    "runs_table",
+]

@@ -1,0 +1,264 @@
+"""The ledgers of one table: recording runs, and reading them back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+import pyarrow as pa
+
+from memwal_core.clock import Clock
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    MemwalError,
+)
+from memwal_core.ids import IdSource
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.ledger.codec import decode_history, encode_history, runs_table
+from memwal_core.maintenance.ledger.cooldown import RunVerdict, judge
+from memwal_core.maintenance.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.register import FIRST_VERSION, VersionedRegister
+from memwal_core.settings import LedgerSettings
+from memwal_core.storage.layout import LEDGER_DIRECTORY, VERSION_HINT_NAME, job_directory, parse_numbered_name
+from memwal_core.storage.protocol import ObjectStore
+
+LEDGER_SUFFIX = ".json"
+_APPEND_ATTEMPTS = 20
+_KEPT_VERSIONS = 2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class RunInProgress:
+    """What a run reports about itself; recorded when it ends.
+
+    Attributes:
+        outcome: How it ends; ``done`` unless set otherwise.
+        facts: JSON-able values for the record.
+        verdict: One sentence: why it did or did not act.
+    """
+
+    outcome: RunOutcome = RunOutcome.DONE
+    facts: dict[str, object] = field(default_factory=dict)
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPruning:
+    """Superseded versions of one history that may go.
+
+    Attributes:
+        key: Whose history.
+        before: Versions below this one.
+    """
+
+    key: JobKey
+    before: int
+
+
+class Ledger:
+    """The histories of all jobs of one table, as versioned registers below ``_mem_wal/_ledger/``.
+
+    Each version holds all remembered runs, so reading a history is one request however long it is,
+    and the number of remembered runs is bounded (``LedgerSettings.max_runs``).
+
+    Args:
+        store: The table's store.
+        ids: Source of commit ids.
+        settings: Bounds and pauses.
+        clock: Time.
+    """
+
+    def __init__(self, store: ObjectStore, ids: IdSource, *, settings: LedgerSettings, clock: Clock) -> None:
+        """Keep the parts; nothing is read."""
+        self._store = store
+        self._ids = ids
+        self._settings = settings
+        self._clock = clock
+
+    @contextmanager
+    def run(self, run: RunRecord) -> Iterator[RunInProgress]:
+        """Record a run around a block of work: its beginning, and its end whatever it is.
+
+        A ledger that cannot be written is logged and never keeps a job from working.
+
+        Args:
+            run: The run as it begins.
+
+        Raises:
+            MemwalError: What the block raised, after it was recorded.
+        """
+        self._tolerate(lambda: self.begin(run))
+        progress = RunInProgress()
+        try:
+            yield progress
+        except MemwalError as error:
+            outcome = _outcome_of(error)
+            self._finish(run, progress, outcome, type(error).__name__, error.what)
+            raise
+        except Exception as error:
+            self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, str(error))
+            raise
+        self._finish(run, progress, progress.outcome, "", progress.verdict)
+
+    def begin(self, run: RunRecord) -> History:
+        """Record that a run begins; repeating it changes nothing.
+
+        Raises:
+            ConflictError: Others recorded runs of the same key each time.
+            UnavailableError: The store does not answer.
+            CorruptionError: The stored history cannot be read.
+        """
+        return self._append(run.key, lambda history: begin_run(history, run, self._settings.max_runs))
+
+    def end(self, run: RunRecord, end: RunEnd) -> History:
+        """Record that a run ended; only the first report counts.
+
+        Raises:
+            ConflictError: Others recorded runs of the same key each time.
+            UnavailableError: The store does not answer.
+            CorruptionError: The stored history cannot be read.
+        """
+        return self._append(run.key, lambda history: end_run(history, run, end, self._settings.max_runs))
+
+    def history(self, key: JobKey) -> History:
+        """Return the remembered runs of a key.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            CorruptionError: The stored history cannot be read.
+        """
+        return self._load(key)[0]
+
+    def keys(self) -> list[JobKey]:
+        """Return every key that has a history, sorted.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        return [
+            JobKey(job, scope)
+            for job in self._store.list_directories(LEDGER_DIRECTORY)
+            for scope in self._store.list_directories(f"{LEDGER_DIRECTORY}/{job}")
+        ]
+
+    def runs(self, job: str | None = None) -> list[RunRecord]:
+        """Return the remembered runs of one job or of all, the newest last.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            CorruptionError: A stored history cannot be read.
+        """
+        keys = [key for key in self.keys() if job is None or key.job == job]
+        found = [run for key in keys for run in self.history(key).runs]
+        return sorted(found, key=lambda run: (run.started, run.key))
+
+    def table(self, job: str | None = None) -> pa.Table:
+        """Return the remembered runs as an Arrow table (``RUNS_SCHEMA``), the newest last.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            CorruptionError: A stored history cannot be read.
+        """
+        return runs_table(self._store.uri, self.runs(job))
+
+    def may_run(self, key: JobKey) -> RunVerdict:
+        """Decide whether a job may run now, or pauses because it keeps failing.
+
+        A history that cannot be read allows it: the ledger must never stop what is healthy.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        try:
+            history = self.history(key)
+        except CorruptionError as error:
+            _log.warning("history ignored: %s", error)
+            return RunVerdict(True, "its history cannot be read")
+        return judge(history, self._clock.now(), self._settings)
+
+    def plan_pruning(self) -> list[LedgerPruning]:
+        """Return the superseded versions that are old enough to go; a pure matter of storage.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        oldest = self._clock.now() - timedelta(seconds=self._settings.keep_versions_s)
+        plan = []
+        for key in self.keys():
+            versions = self._versions(key)
+            old = list(takewhile(lambda each: each[1] < oldest, versions[:-_KEPT_VERSIONS]))
+            if old:
+                plan.append(LedgerPruning(key, old[-1][0] + 1))
+        return plan
+
+    def prune(self, plan: Iterable[LedgerPruning]) -> int:
+        """Delete what a plan names.
+
+        Returns:
+            Versions deleted.
+
+        Raises:
+            InvalidRequestError: A version named is not there any more. Plan anew.
+            UnavailableError: The store does not answer. What was deleted stays deleted; repeat.
+        """
+        return sum(len(self._register(each.key).delete_before(each.before)) for each in plan)
+
+    def _append(self, key: JobKey, change: Callable[[History], History | None]) -> History:
+        register = self._register(key)
+        for _ in range(_APPEND_ATTEMPTS):
+            history, version = self._load(key)
+            changed = change(history)
+            if changed is None:
+                return history
+            try:
+                register.create(version + 1, encode_history(changed, self._ids.commit_id()))
+            except (ConflictError, CommitUnknownError):
+                continue
+            return changed
+        raise ConflictError("others recorded runs of this job each time", remedy="record it again later", key=str(key))
+
+    def _load(self, key: JobKey) -> tuple[History, int]:
+        register = self._register(key)
+        entry = register.latest()
+        if entry is None:
+            return History(key), FIRST_VERSION - 1
+        return decode_history(entry.data, key, register.path(entry.version)), entry.version
+
+    def _finish(self, run: RunRecord, progress: RunInProgress, outcome: RunOutcome, error: str, verdict: str) -> None:
+        end = RunEnd(self._clock.now(), outcome, dict(progress.facts), error, verdict)
+        self._tolerate(lambda: self.end(run, end))
+
+    def _tolerate(self, record: Callable[[], object]) -> None:
+        try:
+            record()
+        except MemwalError as error:
+            _log.warning("run not recorded: %s", error)
+
+    def _versions(self, key: JobKey) -> list[tuple[int, datetime]]:
+        """Return the versions of a history with the time each was written, ascending."""
+        found = []
+        for info in self._store.list_objects(job_directory(LEDGER_DIRECTORY, key.job, key.scope)):
+            name = info.path.rpartition("/")[2]
+            if name != VERSION_HINT_NAME and name.endswith(LEDGER_SUFFIX):
+                found.append((parse_numbered_name(name, LEDGER_SUFFIX), info.modified))
+        return sorted(found)
+
+    def _register(self, key: JobKey) -> VersionedRegister:
+        return VersionedRegister(self._store, job_directory(LEDGER_DIRECTORY, key.job, key.scope), LEDGER_SUFFIX)
+
+
+def _outcome_of(error: MemwalError) -> RunOutcome:
+    if isinstance(error, FencedError):
+        return RunOutcome.FENCED
+    if isinstance(error, ConflictError):
+        return RunOutcome.CONFLICT
+    return RunOutcome.BLOCKED if isinstance(error, CorruptionError) else RunOutcome.FAILED

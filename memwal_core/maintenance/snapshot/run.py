@@ -1,0 +1,175 @@
+"""Running the MemWAL index builder: read the regions, raise their hints, publish a snapshot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memwal_core.base_table import BaseTable, SnapshotOvertakenError, TableState, publish_snapshot
+from memwal_core.clock import Clock
+from memwal_core.errors import ConflictError, MemwalError
+from memwal_core.ids import RegionId
+from memwal_core.index.snapshot import build_snapshot
+from memwal_core.maintenance.outcome import CheckLease, JobOutcome, Reach, no_lease, nowhere
+from memwal_core.maintenance.snapshot.plan import (
+    SnapshotPlan,
+    SnapshotReason,
+    SnapshotSurvey,
+    is_same_snapshot,
+    plan_snapshot,
+)
+from memwal_core.maintenance.snapshot.report import SnapshotReport
+from memwal_core.maintenance.snapshot.survey import survey_regions
+from memwal_core.manifest import ManifestStore, RegionManifest, raise_wal_hint
+from memwal_core.settings import Settings
+from memwal_core.storage.concurrent import map_concurrently
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotParts:
+    """What a build works with.
+
+    Attributes:
+        table: The base table.
+        manifests: Its region manifests.
+        settings: Concurrency, threshold, interval, attempts.
+        clock: Dates the snapshot and measures.
+        check_lease: Called before each write.
+        reach: Called at ``snapshot.surveyed``, ``snapshot.built`` and ``snapshot.published``; crash
+            tests end the process there.
+    """
+
+    table: BaseTable
+    manifests: ManifestStore
+    settings: Settings
+    clock: Clock
+    check_lease: CheckLease = no_lease
+    reach: Reach = nowhere
+
+
+def build_region_snapshot(parts: SnapshotParts, *, force: bool = False, dry_run: bool = False) -> SnapshotReport:
+    """Publish a snapshot of all regions if there is anything new in it.
+
+    Only the snapshot's own fields of the MemWAL index change, and only by a strict commit, which
+    derives everything else from the version it replaces: a merge that commits meanwhile keeps its
+    progress. Snapshot files of other versions are left alone; they go with those versions.
+
+    Args:
+        parts: What to work with.
+        force: Publish even if nothing has changed.
+        dry_run: Only plan.
+
+    Raises:
+        CorruptionError: A region cannot be read. The present snapshot stays.
+        FencedError: Somebody else has the lease; nothing was published.
+        CommitUnknownError: Build again; a snapshot that landed makes that a matter of reading.
+        UnavailableError: Storage failed. Build again.
+        InvalidRequestError: The table has no MemWAL index.
+    """
+    return _Build(parts, force=force).run(dry_run=dry_run)
+
+
+class _Build:
+    """One build's plans and results."""
+
+    def __init__(self, parts: SnapshotParts, *, force: bool) -> None:
+        self._parts = parts
+        self._force = force
+        self._began = parts.clock.monotonic()
+        self._version_before = 0
+        self._overtaken = 0
+        self._raised_hints: dict[RegionId, int] = {}
+        self._failed: set[RegionId] = set()
+
+    def run(self, *, dry_run: bool) -> SnapshotReport:
+        attempts = self._parts.settings.index.max_attempts
+        while True:
+            survey, state, plan = self._plan()
+            if dry_run:
+                outcome = JobOutcome.PLANNED if plan.is_due else JobOutcome.NOTHING_TO_DO
+                return self._report(plan, outcome, state.version)
+            if not plan.is_due:
+                return self._report(plan, JobOutcome.NOTHING_TO_DO, state.version)
+            try:
+                return self._carry_out(survey, state, plan)
+            except SnapshotOvertakenError as error:
+                self._overtaken += 1
+                _log.info("another builder was first, looking again [table=%s]", plan.table_uri)
+                if self._overtaken >= attempts:
+                    return self._report(plan, JobOutcome.CONFLICT, state.version, str(error))
+            except ConflictError as error:
+                return self._report(plan, JobOutcome.CONFLICT, state.version, str(error))
+
+    def _plan(self) -> tuple[SnapshotSurvey, TableState, SnapshotPlan]:
+        parts = self._parts
+        concurrency = parts.settings.storage.concurrency
+        survey, state = survey_regions(parts.table, parts.manifests, parts.clock, concurrency)
+        plan = plan_snapshot(survey, parts.settings.index, force=self._force)
+        self._version_before = self._version_before or state.version
+        parts.reach("snapshot.surveyed")
+        return survey, state, plan
+
+    def _carry_out(self, survey: SnapshotSurvey, state: TableState, plan: SnapshotPlan) -> SnapshotReport:
+        manifests = self._raise_hints(survey, plan)
+        snapshot = build_snapshot(manifests, survey.specs)
+        hints_only = plan.reason is SnapshotReason.CHANGED and not plan.changed
+        if hints_only and is_same_snapshot(snapshot, survey.stored):
+            # All that was new were WAL entries, and no manifest could be told of them.
+            return self._report(plan, JobOutcome.NOTHING_TO_DO, state.version)
+        self._parts.reach("snapshot.built")
+        self._parts.check_lease()
+        published = publish_snapshot(self._parts.table, snapshot, taken=survey.taken, read=state)
+        self._parts.reach("snapshot.published")
+        _log.info(
+            "region snapshot published [table=%s, version=%d, regions=%d, inline=%s]",
+            plan.table_uri,
+            published.version,
+            len(manifests),
+            plan.is_inline,
+        )
+        return self._report(plan, JobOutcome.DONE, published.version)
+
+    def _raise_hints(self, survey: SnapshotSurvey, plan: SnapshotPlan) -> Sequence[RegionManifest]:
+        """Return the manifests as they are after their hints were raised, as far as that went well."""
+        if plan.hints:
+            self._parts.check_lease()
+        before = [region.manifest for region in survey.regions]
+        after = map_concurrently(
+            lambda manifest: self._raised(manifest, plan.hints.get(manifest.region_id)),
+            before,
+            self._parts.settings.storage.concurrency,
+        )
+        for manifest in after:
+            wal_id = plan.hints.get(manifest.region_id)
+            if wal_id is not None and manifest.wal_id_last_seen >= wal_id:
+                self._raised_hints[manifest.region_id] = manifest.wal_id_last_seen
+            elif wal_id is not None:
+                self._failed.add(manifest.region_id)
+        return after
+
+    def _raised(self, manifest: RegionManifest, wal_id: int | None) -> RegionManifest:
+        if wal_id is None:
+            return manifest
+        try:
+            return self._parts.manifests.update(manifest.region_id, lambda stored: raise_wal_hint(stored, wal_id))
+        except MemwalError as error:
+            # A hint saves readers some requests; whoever needs the truth looks for it.
+            _log.warning("WAL hint not raised [region_id=%s, wal_id=%d]: %s", manifest.region_id, wal_id, error)
+            return manifest
+
+    def _report(self, plan: SnapshotPlan, outcome: JobOutcome, version: int, reason: str = "") -> SnapshotReport:
+        return SnapshotReport(
+            table_uri=plan.table_uri,
+            outcome=outcome,
+            version_before=self._version_before,
+            version_after=version,
+            hints_raised=dict(self._raised_hints),
+            hints_failed=tuple(sorted(self._failed - self._raised_hints.keys())),
+            overtaken=self._overtaken,
+            plan=plan,
+            seconds=self._parts.clock.monotonic() - self._began,
+            reason=reason,
+        )

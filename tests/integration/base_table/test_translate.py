@@ -1,0 +1,172 @@
+"""Each error that pylance really raises becomes the class that tells the caller what to do."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace import LanceNamespace
+
+from memwal_core.base_table import BaseTable, StaleMergeError, translated
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InternalError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+from memwal_core.testing.s3_server import S3Server
+from memwal_core.testing.tables import make_people_table, people
+
+REGION = "0a000000-0000-4000-8000-000000000001"
+
+
+def _upsert(dataset: lance.LanceDataset) -> Any:
+    builder = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    return builder.use_index(False).conflict_retries(0)
+
+
+def _marked(dataset: lance.LanceDataset, *generations: int) -> None:
+    marks = [lance.mem_wal.CompactedSsTable(REGION, generation) for generation in generations]
+    _upsert(dataset).mark_sstables_as_compacted(marks).execute(people(1))
+
+
+def _stale(table: BaseTable) -> None:
+    _marked(table.dataset(), 3)
+    _marked(table.dataset(), 3)
+
+
+def _pinned(table: BaseTable) -> None:
+    late = table.dataset()
+    _upsert(table.dataset()).execute(people(1))
+    _upsert(late).execute(people(1))
+
+
+def _preempted(table: BaseTable) -> None:
+    late = table.dataset()
+    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    late.create_scalar_index("name", "BTREE", name="name_idx")
+
+
+class _Silent(LanceNamespace):
+    """A catalog that takes no version and knows of none."""
+
+    def namespace_id(self) -> str:
+        return str(uuid.uuid4())
+
+
+def _unanswered(table: BaseTable) -> None:
+    operation = lance.LanceOperation.UpdateConfig(config_updates=lance.LanceOperation.UpdateMap({"a": "b"}, False))
+    lance.LanceDataset.commit(
+        table.uri,
+        operation,
+        read_version=table.state().version,
+        max_retries=0,
+        namespace_client=_Silent(),
+        table_id=["t"],
+        namespace_client_managed_versioning=True,
+    )
+
+
+def _rows_gone(table: BaseTable) -> None:
+    for info in list(table.store.list_objects("data")):
+        table.store.delete(info.path)
+    table.dataset().to_table()
+
+
+def _broken_file(table: BaseTable) -> None:
+    for info in list(table.store.list_objects("data")):
+        Path(table.uri, info.path).write_bytes(b"x" * 100)
+    table.dataset().to_table()
+
+
+def _nobody_listens(_: BaseTable) -> None:
+    options = {"aws_endpoint": "http://127.0.0.1:9", "allow_http": "true", "client_max_retries": "0"}
+    lance.dataset("s3://bucket/t", storage_options={**options, "aws_region": "us-east-1"})
+
+
+CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
+    "generation merged before": (_stale, StaleMergeError),
+    "row changed since the pinned version": (_pinned, ConflictError),
+    "index built twice": (_preempted, ConflictError),
+    "catalog that does not answer": (_unanswered, MemwalError),
+    "no table": (lambda table: lance.dataset(table.uri + "-other"), ObjectNotFoundError),
+    "no version": (lambda table: lance.dataset(table.uri, version=99), ObjectNotFoundError),
+    "data file gone": (_rows_gone, ObjectNotFoundError),
+    "data file broken": (_broken_file, MemwalError),
+    "store unreachable": (_nobody_listens, UnavailableError),
+    "region marked twice": (lambda table: _marked(table.dataset(), 1, 2), InvalidRequestError),
+    "key matched twice": (lambda table: _upsert(table.dataset()).execute(people(1, 1)), InvalidRequestError),
+    "unknown key column": (lambda table: table.dataset().merge_insert("absent"), InvalidRequestError),
+    "other columns": (
+        lambda table: _upsert(table.dataset()).execute(people(1).append_column("w", pa.array([1]))),
+        InvalidRequestError,
+    ),
+    "second initialisation": (lambda table: table.dataset().initialize_mem_wal(unsharded=True), InvalidRequestError),
+    "unknown column in a filter": (lambda table: table.dataset().to_table(filter="absent = 1"), InvalidRequestError),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_error_that_pylance_raises_is_translated(tmp_path: Path, case: str) -> None:
+    provoke, expected = CASES[case]
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+
+    with pytest.raises(expected) as caught, translated("do it", table.uri, extra=7):
+        provoke(table)
+
+    assert type(caught.value) is expected or expected is MemwalError
+    assert caught.value.__cause__ is not None or case == "store unreachable"
+    assert (caught.value.facts["operation"], caught.value.facts["extra"]) == ("do it", 7)
+    assert ".rs:" not in str(caught.value)
+    assert "?" not in str(caught.value)
+
+
+@pytest.mark.s3
+def test_missing_bucket_is_a_mistake_of_the_caller_and_missing_table_not_found(s3: S3Server) -> None:
+    with pytest.raises(InvalidRequestError, match="refused"):
+        BaseTable.open("s3://absent-bucket/t", storage_options=s3.storage_options)
+    with pytest.raises(ObjectNotFoundError):
+        BaseTable.open(s3.uri("bucket/absent"), storage_options=s3.storage_options)
+
+
+def test_signed_query_in_an_error_does_not_travel_along() -> None:
+    text = "LanceError(IO): Generic MicrosoftAzure error: GET https://x/y?sig=SECRET failed"
+
+    with pytest.raises(UnavailableError) as caught, translated("do it", "t"):
+        raise OSError(text)
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_commit_of_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
+    text = (
+        "Wrapped error: Commit result for version 4 is unknown: the commit may or may not have been applied; "
+        "check the table state before retrying: it was not found, /build/rust/lance/src/io/commit.rs:1990:36"
+    )
+
+    with pytest.raises(CommitUnknownError, match="not known") as caught, translated("commit", "t"):
+        raise OSError(text)
+    assert ".rs" not in str(caught.value)
+
+
+def test_unforeseen_failure_is_an_internal_error() -> None:
+    with pytest.raises(InternalError), translated("do it", "t"):
+        raise RuntimeError("something new")
+
+
+def test_errors_of_this_package_and_programming_errors_pass_unchanged() -> None:
+    own = ConflictError("mine", remedy="none")
+    with pytest.raises(ConflictError) as caught, translated("do it", "t"):
+        raise own
+    assert caught.value is own
+    with pytest.raises(TypeError), translated("do it", "t"):
+        raise TypeError("a mistake")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 JOBS_FOLDER = Path(os.environ.get("MAINTENANCE_JOBS_FOLDER") or Path(__file__).resolve().parent.parent / "jobs")
 """The Spark applications; beside the DAG folder unless the environment says otherwise."""
 
+RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
+"""Further attempts of each task; 0 where somebody watches, as in the demonstration."""
+
 SPARK_CONNECTION = "spark_default"
 
 # The same numbers as MemwalError.exit_code, which must not be imported here; a test compares them.
@@ -68,7 +71,7 @@ def exit_code_of(exception: BaseException) -> int | None:
 
 DEFAULT_ARGUMENTS: dict[str, Any] = {
     "owner": "data-platform",
-    "retries": 4,
+    "retries": RETRIES,
     "retry_delay": timedelta(seconds=20),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=10),

@@ -10,6 +10,9 @@ from memwal_core.base_table import BaseTable, Sources
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance import gc
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.lease import LeaseStore
 from memwal_core.maintenance.merge import (
     InProcessReader,
     MergeBatch,
@@ -25,6 +28,7 @@ from memwal_core.maintenance.merge import (
     merge,
     verify_merge,
 )
+from memwal_core.maintenance.outcome import CheckLease, no_lease
 from memwal_core.maintenance.status import TableStatus, table_status
 from memwal_core.manifest import ManifestStore
 from memwal_core.rng import Rng, system_rng
@@ -61,6 +65,23 @@ class MergeWork:
 
     report: MergeReport
     batches: tuple[MergeBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GcRequest:
+    """How to run a garbage collection.
+
+    Attributes:
+        regions: Only these regions; None = all.
+        dry_run: Only plan. Nothing is deleted unless it is asked for.
+        wait: Wait for the grace period of what the run drains, and delete it, too.
+        holder: Who takes the lease; unique per run. One is made up if None.
+    """
+
+    regions: Collection[RegionId] | None = None
+    dry_run: bool = True
+    wait: bool = False
+    holder: str | None = None
 
 
 class TableAdmin:
@@ -172,6 +193,41 @@ class TableAdmin:
             progress=request.progress if request.progress is not None else Silent(),
         )
         return merge(parts, regions=request.regions, dry_run=request.dry_run)
+
+    def collect_garbage(self, request: GcRequest | None = None) -> gc.GcReport:
+        """Delete what nobody needs any more, or show what that would be.
+
+        A run that deletes holds the lease of the job, which is checked before every commit and
+        every deletion.
+
+        Args:
+            request: How; a dry run if None.
+
+        Raises:
+            InvalidRequestError: The retention is unsafe, or a selected region does not exist.
+            ConflictError: Another garbage collection of the table is under way.
+            FencedError: The lease was lost on the way. What was done so far stands.
+            UnavailableError: Storage failed before anything could be planned. Run again.
+        """
+        request = request if request is not None else GcRequest()
+        if request.dry_run:
+            return gc.collect_garbage(self._gc_parts(no_lease), regions=request.regions, dry_run=True)
+        gc.check_retention(self._settings.gc)
+        leases = LeaseStore(
+            self.table.store, self.table.ids, settings=self._settings.lease, clock=self._clock, rng=self._rng
+        )
+        holder = request.holder if request.holder is not None else self.table.ids.commit_id().hex()
+        with leases.acquire(JobKey("gc"), holder) as lease:
+            return gc.collect_garbage(self._gc_parts(lease.check), regions=request.regions, wait=request.wait)
+
+    def _gc_parts(self, check_lease: CheckLease) -> gc.GcParts:
+        surveyor = gc.Surveyor(
+            self.table,
+            self.manifests,
+            self._settings.storage.concurrency,
+            with_references=self._settings.gc.collect_wal,
+        )
+        return gc.GcParts(surveyor, self._settings, self._clock, check_lease)
 
 
 def _require_positive(max_bytes: int) -> None:

@@ -38,7 +38,7 @@ class RetainedVersion:
     tags: tuple[str, ...] = ()
     enabled: bool = True
     legacy: bool = False
-    merged: Mapping[RegionId, int] = field(default=_NOTHING, repr=False)
+    merged: Mapping[RegionId, int] = field(default_factory=lambda: _NOTHING, repr=False)
 
     @property
     def label(self) -> str:

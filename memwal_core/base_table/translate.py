@@ -32,18 +32,51 @@ _STALE = re.compile(
     r"Stale SSTable compaction for shard ([0-9a-f-]{36}): proposed generation (\d+) is not greater than "
     r"the recorded generation (\d+)"
 )
-_UNKNOWN = re.compile(r"Commit result for version \d+ is unknown")
-_CONFLICT = re.compile(
-    r"Too many concurrent writers|[Rr]etryable commit conflict|Incompatible transaction|Commit conflict|"
-    r"preempted by concurrent transaction"
-)
-_REFUSED = re.compile(
-    r"NoSuchBucket|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"
-)
-_UNREACHABLE = re.compile(r"Generic \w+ error|HTTP error|error sending request|operation timed out")
-_NOT_FOUND = re.compile(r"was not found|Not found: |does not exist: ")
-_INVALID = re.compile(
-    r"Invalid user input|Append with different schema|Ambiguous merge inserts|Schema error|unsupported type"
+# First match wins: what must not be mistaken for anything else comes first.
+_KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
+    (
+        re.compile(r"Commit result for version \d+ is unknown"),
+        CommitUnknownError,
+        "it is not known whether the commit landed",
+        "read the table's progress before trying again",
+    ),
+    (
+        re.compile(
+            r"Too many concurrent writers|[Rr]etryable commit conflict|Incompatible transaction|Commit conflict|"
+            r"preempted by concurrent transaction"
+        ),
+        ConflictError,
+        "somebody else changed the table first",
+        "read the table again and repeat the work",
+    ),
+    (
+        re.compile(
+            r"NoSuchBucket|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403 Forbidden|401 Unauthorized"
+        ),
+        InvalidRequestError,
+        "the store refused the request",
+        "check bucket, credentials and storage options",
+    ),
+    (
+        re.compile(r"Generic \w+ error|HTTP error|error sending request|operation timed out"),
+        UnavailableError,
+        "the store did not answer",
+        "back off and retry",
+    ),
+    (
+        re.compile(r"was not found|Not found: |does not exist: "),
+        ObjectNotFoundError,
+        "this does not exist",
+        "check address and version",
+    ),
+    (
+        re.compile(
+            r"Invalid user input|Append with different schema|Ambiguous merge inserts|Schema error|unsupported type"
+        ),
+        InvalidRequestError,
+        "Lance refused the request",
+        "correct what the reason names",
+    ),
 )
 # Lance appends where in its sources an error arose, which says nothing to the reader of ours.
 _SOURCE_PLACE = re.compile(r",? ?(?:location: )?[^ ,]*\.rs:\d+:\d+")
@@ -85,23 +118,10 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
             recorded=int(stale.group(3)),
         )
     facts = {**facts, "reason": _QUERY.sub("", _SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
-    if _UNKNOWN.search(text):
-        return CommitUnknownError(
-            "it is not known whether the commit landed", remedy="read the table's progress before trying again", **facts
-        )
-    if _CONFLICT.search(text):
-        return ConflictError(
-            "somebody else changed the table first", remedy="read the table again and repeat the work", **facts
-        )
-    if _REFUSED.search(text):
-        return InvalidRequestError(
-            "the store refused the request", remedy="check bucket, credentials and storage options", **facts
-        )
-    if _UNREACHABLE.search(text):
-        return UnavailableError("the store did not answer", remedy="back off and retry", **facts)
-    if _NOT_FOUND.search(text):
-        return ObjectNotFoundError("this does not exist", remedy="check address and version", **facts)
-    if _INVALID.search(text) or isinstance(error, ValueError):
+    for pattern, kind, what, remedy in _KINDS:
+        if pattern.search(text):
+            return kind(what, remedy=remedy, **facts)
+    if isinstance(error, ValueError):
         return InvalidRequestError("Lance refused the request", remedy="correct what the reason names", **facts)
     if isinstance(error, OSError):
         return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.cli.demo import demo
+from memwal_core.cli.gc import gc
 from memwal_core.cli.merge import merge
 from memwal_core.cli.status import status
 from memwal_core.errors import MemwalError
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(status)
 app.command()(merge)
+app.command()(gc)
 app.command()(demo)
 
 

@@ -127,6 +127,7 @@ def airflow_environment(
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
             {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
         ),
+        "MAINTENANCE_RETRIES": "0",
         "SPARK_CONF_DIR": str(directory.spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

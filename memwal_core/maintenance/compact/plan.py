@@ -10,6 +10,9 @@ from memwal_core.base_table import FragmentFacts
 from memwal_core.settings import CompactSettings
 
 
+_FULL_FILE_SHARE = 0.75
+
+
 class CompactVerdict(StrEnum):
     """Why fragments are rewritten, or why not."""
 
@@ -82,11 +85,10 @@ def plan_compaction(
         settings: Thresholds and bounds.
         force: Rewrite small neighbours however few they are.
     """
-    candidates = [fragment for run in _runs(fragments, settings) for fragment in run]
-    deletions = any(_is_half_deleted(fragment, settings) for fragment in candidates)
-    verdict = _verdict(len(candidates), settings, deletions=deletions, force=force)
-    bounded = [run for run in _runs(candidates[: settings.max_source_fragments], settings, all_of=fragments)]
-    take = [fragment for run in bounded for fragment in run] if verdict.rewrites else []
+    runs = _runs(fragments, settings)
+    candidates = [fragment for run in runs for fragment in run]
+    verdict = _verdict(candidates, settings, force=force)
+    take = _first(runs, settings) if verdict.rewrites else []
     return CompactPlan(
         table_uri=table_uri,
         version=version,
@@ -97,3 +99,48 @@ def plan_compaction(
         rows=sum(fragment.live_rows for fragment in take),
         size_bytes=sum(fragment.size_bytes or 0 for fragment in take),
     )
+
+
+def _runs(fragments: Sequence[FragmentFacts], settings: CompactSettings) -> list[list[FragmentFacts]]:
+    """Return the stretches of neighbours that are worth rewriting together."""
+    stretches: list[list[FragmentFacts]] = [[]]
+    for fragment in fragments:
+        if _is_small(fragment, settings) or _is_half_deleted(fragment, settings):
+            stretches[-1].append(fragment)
+        elif stretches[-1]:
+            stretches.append([])
+    return [stretch for stretch in stretches if _is_worth_it(stretch, settings)]
+
+
+def _first(runs: Sequence[Sequence[FragmentFacts]], settings: CompactSettings) -> list[FragmentFacts]:
+    """Return the first fragments of all runs, as many as one commit may rewrite."""
+    taken: list[FragmentFacts] = []
+    for run in runs:
+        part = run[: settings.max_source_fragments - len(taken)]
+        if _is_worth_it(part, settings):
+            taken += part
+    return taken
+
+
+def _is_worth_it(neighbours: Sequence[FragmentFacts], settings: CompactSettings) -> bool:
+    return len(neighbours) > 1 or any(_is_half_deleted(fragment, settings) for fragment in neighbours)
+
+
+def _is_small(fragment: FragmentFacts, settings: CompactSettings) -> bool:
+    # A file that was ended for its size is as large as it gets, however few its rows.
+    is_full = (fragment.size_bytes or 0) >= settings.max_file_bytes * _FULL_FILE_SHARE
+    return fragment.live_rows < settings.target_rows and not is_full
+
+
+def _is_half_deleted(fragment: FragmentFacts, settings: CompactSettings) -> bool:
+    return fragment.deleted_rows > settings.deletion_threshold * fragment.physical_rows
+
+
+def _verdict(candidates: Sequence[FragmentFacts], settings: CompactSettings, *, force: bool) -> CompactVerdict:
+    if not candidates:
+        return CompactVerdict.NONE
+    if any(_is_half_deleted(fragment, settings) for fragment in candidates):
+        return CompactVerdict.DELETIONS
+    if len(candidates) >= settings.min_fragments:
+        return CompactVerdict.MANY_SMALL
+    return CompactVerdict.FORCED if force else CompactVerdict.TOO_FEW

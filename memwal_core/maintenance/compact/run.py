@@ -1,0 +1,223 @@
+"""Running a compaction: catch up, rewrite fragments, check that nothing was lost, catch up again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from memwal_core.base_table import CompactionOptions, CompactionResult, compact_fragments, list_fragments
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError
+from memwal_core.maintenance.catchup import CatchupParts, CatchupReport, IndexResult, catch_up
+from memwal_core.maintenance.compact.cleanup import CleanupReport, clean_up
+from memwal_core.maintenance.compact.plan import CompactPlan, plan_compaction
+from memwal_core.maintenance.compact.report import CompactReport, RewriteReport
+from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.settings import CompactSettings
+
+_log = logging.getLogger(__name__)
+
+_UNFINISHED = {IndexResult.CONFLICT, IndexResult.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class CompactParts:
+    """What a compaction works with.
+
+    Attributes:
+        catchup: The parts of the catch-up before and after; table, clock, lease and crash places
+            are shared. Crash tests end the process at ``compact.optimised``, ``compact.rewritten``
+            and ``compact.checked``.
+        settings: Thresholds, bounds and retention.
+    """
+
+    catchup: CatchupParts
+    settings: CompactSettings
+
+
+def compact(
+    parts: CompactParts, *, force: bool = False, dry_run: bool = False, remove_versions: bool = False
+) -> CompactReport:
+    """Rewrite small and half deleted fragments, with the indexes caught up before and after.
+
+    Before, because Lance rewrites only fragments together that the same index segments cover.
+    After, because moving indexes to new row addresses makes Lance forget how far they had caught
+    up; until it is recorded again, garbage collection keeps what those indexes might need.
+
+    Args:
+        parts: What to work with.
+        force: Rewrite small neighbours however few they are.
+        dry_run: Only plan.
+        remove_versions: Then remove old versions, too.
+
+    Raises:
+        CorruptionError: A rewrite lost rows or merge progress. Stop all jobs of the table.
+        InvalidRequestError: The table has no MemWAL index.
+        FencedError: Somebody else has the lease.
+        UnavailableError: Storage failed. Run again; what was rewritten stands.
+    """
+    run = _Run(parts, force=force)
+    if dry_run:
+        return run.report(run.planned(), cleanup=run.clean_up(dry_run=True) if remove_versions else None)
+    outcome = run.to_the_end()
+    finished = outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
+    cleanup = run.clean_up(dry_run=False) if remove_versions and finished else None
+    if outcome is JobOutcome.NOTHING_TO_DO and cleanup is not None:
+        outcome = cleanup.outcome
+    return run.report(outcome, cleanup=cleanup)
+
+
+class _Run:
+    """One run's plans and results."""
+
+    def __init__(self, parts: CompactParts, *, force: bool) -> None:
+        self._parts = parts
+        self._force = force
+        self._table = parts.catchup.table
+        self._clock = parts.catchup.clock
+        self._began = self._clock.monotonic()
+        self._rewrites: list[RewriteReport] = []
+        self._before: CatchupReport | None = None
+        self._after: CatchupReport | None = None
+        self._reason = ""
+        self._first = self._plan()
+        self._last = self._first
+
+    def planned(self) -> JobOutcome:
+        return JobOutcome.PLANNED if self._first.take else JobOutcome.NOTHING_TO_DO
+
+    def to_the_end(self) -> JobOutcome:
+        if not self._first.take:
+            return JobOutcome.NOTHING_TO_DO
+        self._before = catch_up(self._parts.catchup, merge_segments=True)
+        self._parts.catchup.reach("compact.optimised")
+        if self._gave_up(self._before):
+            return self._before.outcome
+        outcome = self._rewrite()
+        if self._rewrites:
+            self._after = catch_up(self._parts.catchup)
+            if self._gave_up(self._after):
+                return self._after.outcome
+        self._last = self._plan()
+        return outcome
+
+    def clean_up(self, *, dry_run: bool) -> CleanupReport:
+        parts = self._parts
+        check_lease = parts.catchup.check_lease
+        return clean_up(self._table, parts.settings, self._clock, dry_run=dry_run, check_lease=check_lease)
+
+    def _gave_up(self, report: CatchupReport) -> bool:
+        """Note which indexes could not be brought up; a maintained one that is missing is no obstacle."""
+        names = [index.name for index in report.indexes if index.result in _UNFINISHED]
+        if names or report.reason:
+            self._reason = report.reason or f"indexes stayed behind: {', '.join(names)}"
+        return bool(names or report.reason)
+
+    def _plan(self) -> CompactPlan:
+        state = self._table.state()
+        self._table.require_mem_wal(state)
+        fragments = list_fragments(self._table, state.version)
+        return plan_compaction(self._table.uri, state.version, fragments, self._parts.settings, force=self._force)
+
+    def _rewrite(self) -> JobOutcome:
+        for _ in range(self._parts.settings.max_passes):
+            try:
+                progressed = self._pass()
+            except (ConflictError, CommitUnknownError) as error:
+                self._reason = str(error)
+                return JobOutcome.CONFLICT
+            if not progressed:
+                break
+        return JobOutcome.DONE if self._rewrites else JobOutcome.NOTHING_TO_DO
+
+    def _pass(self) -> bool:
+        """Rewrite the fragments of one plan.
+
+        Returns:
+            Whether another pass may find more.
+
+        Raises:
+            ConflictError: Others were first in every attempt.
+            CommitUnknownError: It remained unknown whether the rewrite was committed.
+        """
+        began = self._clock.monotonic()
+        attempt = 0
+        while True:
+            plan = self._plan()
+            if not plan.take:
+                return False
+            attempt += 1
+            self._parts.catchup.check_lease()
+            try:
+                result = self._compact(plan)
+            except (ConflictError, CommitUnknownError) as error:
+                _log.info("fragments not rewritten, looking again [table=%s, error=%s]", plan.table_uri, error)
+                if attempt >= self._parts.settings.max_attempts:
+                    raise
+                self._parts.catchup.back_off(attempt)
+                continue
+            break
+        if not result.fragments_removed:
+            return False
+        self._parts.catchup.reach("compact.rewritten")
+        rows = self._require_nothing_lost(result)
+        self._parts.catchup.reach("compact.checked")
+        seconds = self._clock.monotonic() - began
+        self._rewrites.append(
+            RewriteReport(result.version, result.fragments_removed, result.fragments_added, rows, attempt, seconds)
+        )
+        return result.fragments_added < result.fragments_removed
+
+    def _compact(self, plan: CompactPlan) -> CompactionResult:
+        settings = self._parts.settings
+        taken = set(plan.take)
+        fragments = list_fragments(self._table, plan.version)
+        return compact_fragments(
+            self._table,
+            read_version=plan.version,
+            keep=[each.fragment_id for each in fragments if each.fragment_id not in taken],
+            options=CompactionOptions(
+                target_rows=settings.target_rows,
+                max_file_bytes=settings.max_file_bytes,
+                deletion_threshold=settings.deletion_threshold,
+                batch_rows=settings.batch_rows,
+                threads=settings.threads,
+            ),
+        )
+
+    def _require_nothing_lost(self, result: CompactionResult) -> int:
+        """Return the live rows after a rewrite, which are those before it.
+
+        Raises:
+            CorruptionError: Rows or merge progress differ from the version before.
+        """
+        before, after = self._table.state(result.version - 1), self._table.state(result.version)
+        progress = before.require_details().merged_generations
+        if after.num_rows == before.num_rows and after.require_details().merged_generations == progress:
+            _log.info("fragments rewritten [table=%s, version=%d]", self._table.uri, result.version)
+            return after.num_rows
+        raise CorruptionError(
+            "rewriting fragments changed the rows or the merge progress of the table",
+            remedy="stop all jobs of this table, tag the version before, and follow docs/runbooks/progress-lost.md",
+            table=self._table.uri,
+            version=result.version,
+            rows_before=before.num_rows,
+            rows_after=after.num_rows,
+            progress_kept=after.require_details().merged_generations == progress,
+        )
+
+    def report(self, outcome: JobOutcome, *, cleanup: CleanupReport | None) -> CompactReport:
+        return CompactReport(
+            table_uri=self._first.table_uri,
+            outcome=outcome,
+            version_before=self._first.version,
+            version_after=self._last.version,
+            fragments_before=self._first.fragments,
+            fragments_after=self._last.fragments,
+            rewrites=tuple(self._rewrites),
+            catchup_before=self._before,
+            catchup_after=self._after,
+            cleanup=cleanup,
+            plan=self._first,
+            seconds=self._clock.monotonic() - self._began,
+            reason=self._reason,
+        )

@@ -11,17 +11,24 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance import gc
+from memwal_core.maintenance.catchup import CatchupParts, CatchupReport, catch_up
+from memwal_core.maintenance.compact import CompactParts, CompactReport, compact
+from memwal_core.maintenance.insight import TableInsight
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.lease import LeaseStore
+from memwal_core.maintenance.lease import Lease, LeaseStore
 from memwal_core.maintenance.merge import (
     InProcessReader,
+    InProcessWorkers,
     MergeBatch,
     MergeParts,
     MergeProgress,
     MergeProof,
     MergeReport,
+    MergeWorkers,
     NativeCommit,
     Silent,
+    SingleCommit,
+    SingleCommitParts,
     Surveyor,
     WinnerReader,
     batch_regions,
@@ -29,6 +36,7 @@ from memwal_core.maintenance.merge import (
     verify_merge,
 )
 from memwal_core.maintenance.outcome import CheckLease, no_lease
+from memwal_core.maintenance.snapshot import SnapshotParts, SnapshotReport, build_region_snapshot
 from memwal_core.maintenance.status import TableStatus, table_status
 from memwal_core.manifest import ManifestStore
 from memwal_core.rng import Rng, system_rng
@@ -43,7 +51,8 @@ class MergeRequest:
         regions: Only these regions; None = all.
         max_bytes: Arrow bytes per commit instead of the configured bound.
         dry_run: Only plan.
-        reader: Who reads the winning rows; this process by default.
+        reader: Who reads the winning rows of native passes; this process by default.
+        workers: Who writes winners and finds what they supersede; this process by default.
         progress: Is told how far the merge is.
     """
 
@@ -51,6 +60,7 @@ class MergeRequest:
     max_bytes: int | None = None
     dry_run: bool = False
     reader: WinnerReader | None = None
+    workers: MergeWorkers | None = None
     progress: MergeProgress | None = None
 
 
@@ -84,6 +94,55 @@ class GcRequest:
     holder: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """How to build a region snapshot.
+
+    Attributes:
+        force: Publish even if nothing has changed.
+        dry_run: Only plan.
+        holder: Who takes the lease; unique per run. One is made up if None.
+    """
+
+    force: bool = False
+    dry_run: bool = False
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatchupRequest:
+    """How to bring indexes up to the merged rows.
+
+    Attributes:
+        indexes: Only these indexes; None = all.
+        merge_segments: Make one segment of each index.
+        dry_run: Only plan.
+        holder: Who takes the lease; unique per run. One is made up if None.
+    """
+
+    indexes: Collection[str] | None = None
+    merge_segments: bool = False
+    dry_run: bool = False
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactRequest:
+    """How to rewrite fragments of the base table.
+
+    Attributes:
+        force: Rewrite small neighbours however few they are.
+        remove_versions: Then remove old versions, too.
+        dry_run: Only plan.
+        holder: Who takes the lease; unique per run. One is made up if None.
+    """
+
+    force: bool = False
+    remove_versions: bool = False
+    dry_run: bool = False
+    holder: str | None = None
+
+
 class TableAdmin:
     """The jobs of one table, each a method that plans, runs and reports.
 
@@ -101,6 +160,7 @@ class TableAdmin:
         self._clock = clock
         self._rng = rng
         self.manifests = ManifestStore(table.store, table.ids, settings=settings.storage, clock=clock, rng=rng)
+        self.insight = TableInsight(table, self.manifests, settings, clock)
 
     @classmethod
     def open(
@@ -187,12 +247,95 @@ class TableAdmin:
             surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
             reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
             strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts),
-            strategy_reason="default",
             settings=bounds,
             clock=self._clock,
             progress=request.progress if request.progress is not None else Silent(),
+            single_commit=SingleCommit(
+                SingleCommitParts(
+                    table=self.table,
+                    workers=request.workers if request.workers is not None else InProcessWorkers(self.table),
+                    settings=bounds,
+                    clock=self._clock,
+                    rng=self._rng,
+                )
+            ),
         )
         return merge(parts, regions=request.regions, dry_run=request.dry_run)
+
+    def build_snapshot(self, request: SnapshotRequest | None = None) -> SnapshotReport:
+        """Publish a snapshot of all regions for readers, and raise their WAL hints.
+
+        Args:
+            request: How; only if something has changed, if None.
+
+        Raises:
+            CorruptionError: A region cannot be read. The present snapshot stays.
+            ConflictError: Another build is under way.
+            FencedError: The lease was lost on the way; nothing was published.
+            CommitUnknownError: Build again.
+            UnavailableError: Storage failed. Build again.
+            InvalidRequestError: The table has no MemWAL index.
+        """
+        request = request if request is not None else SnapshotRequest()
+        parts = SnapshotParts(self.table, self.manifests, self._settings, self._clock)
+        if request.dry_run:
+            return build_region_snapshot(parts, force=request.force, dry_run=True)
+        with self._lease(JobKey("snapshot"), request.holder) as lease:
+            return build_region_snapshot(replace(parts, check_lease=lease.check), force=request.force)
+
+    def catch_up(self, request: CatchupRequest | None = None) -> CatchupReport:
+        """Extend base table indexes over merged rows, and record how far they are.
+
+        A run for one index holds that index's lease, so that several may run side by side.
+
+        Args:
+            request: How; all indexes if None.
+
+        Raises:
+            InvalidRequestError: The table has no MemWAL index, or a selected index does not exist.
+            ConflictError: Another run has the lease.
+            FencedError: The lease was lost on the way. What was extended so far stands.
+            UnavailableError: Storage failed before anything was done. Run again.
+        """
+        request = request if request is not None else CatchupRequest()
+        parts, indexes = self._catchup_parts(no_lease), request.indexes
+        if request.dry_run:
+            return catch_up(parts, indexes=indexes, merge_segments=request.merge_segments, dry_run=True)
+        one = next(iter(indexes)) if indexes is not None and len(indexes) == 1 else None
+        key = JobKey("catchup") if one is None else JobKey.of_index("catchup", one)
+        with self._lease(key, request.holder) as lease:
+            return catch_up(self._catchup_parts(lease.check), indexes=indexes, merge_segments=request.merge_segments)
+
+    def compact(self, request: CompactRequest | None = None) -> CompactReport:
+        """Rewrite small and half deleted fragments, with the indexes caught up before and after.
+
+        Args:
+            request: How; where the thresholds are reached, if None.
+
+        Raises:
+            CorruptionError: A rewrite lost rows or merge progress. Stop all jobs of the table.
+            InvalidRequestError: The table has no MemWAL index.
+            ConflictError: Another run has the lease.
+            FencedError: The lease was lost on the way. What was rewritten so far stands.
+            UnavailableError: Storage failed. Run again; what was rewritten stands.
+        """
+        request = request if request is not None else CompactRequest()
+        settings, force, remove = self._settings.compact, request.force, request.remove_versions
+        if request.dry_run:
+            parts = CompactParts(self._catchup_parts(no_lease), settings)
+            return compact(parts, force=force, dry_run=True, remove_versions=remove)
+        with self._lease(JobKey("compact"), request.holder) as lease:
+            parts = CompactParts(self._catchup_parts(lease.check), settings)
+            return compact(parts, force=force, remove_versions=remove)
+
+    def _lease(self, key: JobKey, holder: str | None) -> Lease:
+        leases = LeaseStore(
+            self.table.store, self.table.ids, settings=self._settings.lease, clock=self._clock, rng=self._rng
+        )
+        return leases.acquire(key, holder if holder is not None else self.table.ids.commit_id().hex())
+
+    def _catchup_parts(self, check_lease: CheckLease) -> CatchupParts:
+        return CatchupParts(self.table, self._settings.catchup, self._clock, self._rng, check_lease)
 
     def collect_garbage(self, request: GcRequest | None = None) -> gc.GcReport:
         """Delete what nobody needs any more, or show what that would be.

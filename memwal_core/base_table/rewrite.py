@@ -261,18 +261,18 @@ def update_operation(dataset: lance.LanceDataset, changes: Iterable[FragmentChan
     )
 
 
-def references(dataset: lance.LanceDataset, documents: Iterable[str], deletion_paths: Iterable[str]) -> bool:
-    """Tell whether a version names any of these files; two commits never share one."""
-    own_data = {path for document in documents for path in data_paths(document)}
-    own_deletions = set(deletion_paths)
-    return any(_names(fragment.metadata, own_data, own_deletions) for fragment in dataset.get_fragments())
+def named_files(dataset: lance.LanceDataset) -> set[str]:
+    """Return the data files and deletion vectors that a version names, relative to the table.
 
-
-def _names(metadata: FragmentMetadata, data: set[str], deletions: set[str]) -> bool:
-    deletion = metadata.deletion_file
-    if deletion is not None and deletion.path(metadata.id) in deletions:
-        return True
-    return any(f"data/{each.path}" in data for each in metadata.files)
+    Two attempts at a change never share a file, so one file tells whether a version contains it.
+    """
+    named: set[str] = set()
+    for fragment in dataset.get_fragments():
+        metadata = fragment.metadata
+        named.update(f"data/{each.path}" for each in metadata.files)
+        if metadata.deletion_file is not None:
+            named.add(metadata.deletion_file.path(metadata.id))
+    return named
 
 
 def balanced(fragments: Sequence[BaseFragment], groups: int) -> Iterator[tuple[BaseFragment, ...]]:

@@ -23,8 +23,13 @@ from memwal_core.index import MemWalIndexDetails
 from memwal_core.index.codec import encode_details
 from memwal_core.index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.region_spec import RegionSpec
+from memwal_core.storage import StoreKind
+from memwal_core.storage.layout import MEM_WAL_DIRECTORY
+from memwal_core.storage.probe import probe_conditional_put
 
 _log = logging.getLogger(__name__)
+
+_STORES_KNOWN_TO_BE_CONDITIONAL = (StoreKind.LOCAL, StoreKind.MEMORY)
 
 DetailsChange = Callable[[MemWalIndexDetails], MemWalIndexDetails]
 
@@ -51,10 +56,13 @@ class BaseTable(TableReader):
 
         Raises:
             InvalidRequestError: The table has a MemWAL index or regions already, no usable primary
-                key, or the arguments do not fit it; nothing was written.
+                key, the arguments do not fit it, or its store has no conditional writes; nothing
+                was written.
             ConflictError: Others kept changing the table; try again.
             CommitUnknownError: Read the table before trying again.
         """
+        if self.store.kind not in _STORES_KNOWN_TO_BE_CONDITIONAL:
+            probe_conditional_put(self.store, f"{MEM_WAL_DIRECTORY}/_probe", self.rng)
         for attempt in range(self.settings.index.max_attempts):
             state = self.state()
             self.require_no_regions(state)

@@ -8,10 +8,16 @@ import sys
 import typer
 from rich.console import Console
 
+from memwal_core.cli.catchup import catchup
+from memwal_core.cli.compact import compact
 from memwal_core.cli.demo import demo
+from memwal_core.cli.doctor import doctor
 from memwal_core.cli.gc import gc
+from memwal_core.cli.history import history
 from memwal_core.cli.merge import merge
+from memwal_core.cli.snapshot import snapshot
 from memwal_core.cli.status import status
+from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
 
 app = typer.Typer(
@@ -19,7 +25,13 @@ app = typer.Typer(
 )
 app.command()(status)
 app.command()(merge)
+app.command()(snapshot)
+app.command()(catchup)
+app.command()(compact)
 app.command()(gc)
+app.command()(doctor)
+app.command()(why)
+app.command()(history)
 app.command()(demo)
 
 

@@ -67,11 +67,11 @@ class _Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._end_bars()
 
     def step(self, title: str) -> None:
         """Print the title; bars of the step before stay as they are."""
-        self._progress.stop()
+        self._end_bars()
         self._number += 1
         self._console.print(f"\n{self._number}. {title}", style="bold", markup=False)
 
@@ -106,6 +106,10 @@ class _Screen:
             f"version {status.version}: {status.num_rows:,} rows in the base table, "
             f"{status.merge_lag_generations} generations wait for a merge ({show_bytes(status.merge_lag_bytes)})"
         )
+
+    def _end_bars(self) -> None:
+        if self._bars:
+            self._progress.stop()
 
 
 def _summarise(console: Console, plan: DemoPlan, report: DemoReport) -> None:

@@ -26,7 +26,6 @@ def gc(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the grace period of what this run removes from manifests.")
     ] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="List every object, also those that stay.")] = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -41,11 +40,11 @@ def gc(
     if json:
         print_json(report.to_dict())
     else:
-        _show(report, planned=not delete, limit=None if show_all else _SHOWN)
+        _show(report, planned=not delete)
     sys.exit(report.outcome.exit_code)
 
 
-def _show(report: GcReport, *, planned: bool, limit: int | None) -> None:
+def _show(report: GcReport, *, planned: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     did = "would drain or delete" if planned else "drained or deleted"
     tallies = report.plan.free_by_kind() if planned else report.done
@@ -60,19 +59,17 @@ def _show(report: GcReport, *, planned: bool, limit: int | None) -> None:
         items, size = (str(tally.items), show_bytes(tally.size_bytes)) if tally is not None else ("0", "")
         table.add_row(kind.value.replace("_", " "), items, size, gates)
     console.print(table)
-    listed = list(report.plan.items if limit is None else report.plan.free[:limit])
-    for item in listed:
+    for item in report.plan.free[:_SHOWN]:
         console.print(_line(item), markup=False)
-    if limit is not None and len(report.plan.free) > limit:
-        console.print(f"and {len(report.plan.free) - limit} more; --all lists them", markup=False)
+    if len(report.plan.free) > _SHOWN:
+        console.print(f"and {len(report.plan.free) - _SHOWN} more; --json lists every object", markup=False)
     for note in _notes(report):
         console.print(note, markup=False)
 
 
 def _line(item: Item) -> str:
-    action = item.action.value if item.action is not None else "keep"
     evidence = f" ({item.evidence})" if item.evidence else ""
-    return f"{action} {item.path}: {item.reason.value}{evidence}"
+    return f"{item.action} {item.path}: {item.reason.value}{evidence}"
 
 
 def _notes(report: GcReport) -> list[str]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from memwal_core.admin import MergeRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
 from memwal_core.ids import parse_region_id
-from memwal_core.maintenance.merge import CommitReport, MergeOutcome, MergePlan, MergeReport, RegionWinners
+from memwal_core.maintenance.merge import CommitReport, MergeOutcome, MergePlan, MergeReport, RegionShare
 
 
 def merge(
@@ -68,9 +68,9 @@ class _Watcher:
         for task in (self._read, self._committed):
             self._bar.update(task, completed=self._done, total=self._done + waiting)
 
-    def read(self, winners: RegionWinners) -> None:
+    def read(self, share: RegionShare) -> None:
         """Advance by what was read."""
-        self._bar.advance(self._read, winners.through - winners.merged)
+        self._bar.advance(self._read, share.through - share.merged)
 
     def committed(self, commit: CommitReport) -> None:
         """Advance by what was committed."""

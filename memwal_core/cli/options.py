@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,6 +12,7 @@ import typer
 from memwal_core.admin import TableAdmin
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings import load_settings
+from memwal_core.vocabulary import Vocabulary
 
 TableUri = Annotated[str, typer.Argument(help="Path or address of the table.", metavar="URI", show_default=False)]
 StorageOptions = Annotated[
@@ -21,6 +22,10 @@ StorageOptions = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+
+OutputVocabulary = Annotated[
+    Vocabulary, typer.Option("--vocabulary", help="Print our words, or those that say shard; files stay as they are.")
+]
 
 _MIB = 1024 * 1024
 
@@ -56,7 +61,7 @@ def open_admin(uri: str, storage_options: Sequence[str] | None) -> TableAdmin:
     return TableAdmin.open(uri, storage_options=options or None, settings=settings)
 
 
-def print_json(document: Mapping[str, object]) -> None:
+def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
     typer.echo(json.dumps(document, indent=2, sort_keys=False))
 

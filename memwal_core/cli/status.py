@@ -5,30 +5,44 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
+from memwal_core.cli.options import (
+    AsJson,
+    OutputVocabulary,
+    StorageOptions,
+    TableUri,
+    open_admin,
+    print_json,
+    show_bytes,
+)
 from memwal_core.maintenance.lifecycle import GenerationSpan
 from memwal_core.maintenance.status import RegionStanding, TableStatus
+from memwal_core.vocabulary import Vocabulary, renamed, word
 
 
-def status(uri: TableUri, storage_option: StorageOptions = None, json: AsJson = False) -> None:
+def status(
+    uri: TableUri,
+    storage_option: StorageOptions = None,
+    vocabulary: OutputVocabulary = Vocabulary.REGION,
+    json: AsJson = False,
+) -> None:
     """Show regions, WAL lag, generations by state and merge lag."""
     found = open_admin(uri, storage_option).status()
     if json:
-        print_json(found.to_dict())
+        print_json(renamed(found.to_dict(), vocabulary))
     else:
-        _show(found)
+        _show(found, vocabulary)
 
 
-def _show(found: TableStatus) -> None:
+def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     console = Console(highlight=False)
     console.print(
         f"{found.table_uri}  version {found.version}, {found.num_rows:,} rows, "
-        f"key ({', '.join(found.primary_key)}), {len(found.regions)} regions",
+        f"key ({', '.join(found.primary_key)}), {len(found.regions)} {word('regions', vocabulary)}",
         markup=False,
         soft_wrap=True,
     )
     table = Table()
-    table.add_column("region", no_wrap=True)
+    table.add_column(word("region", vocabulary), no_wrap=True)
     for name in ("value", "codec", "epoch", "WAL lag", "generations", "merge lag"):
         table.add_column(name, overflow="fold")
     for region in found.regions:

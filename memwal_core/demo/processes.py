@@ -16,8 +16,8 @@ from typing import BinaryIO
 
 from memwal_core.clock import Clock
 
-_GRACE_S = 10.0
-"""How long interrupted children may take to end by themselves."""
+GRACE_S = 10.0
+"""How long interrupted programs may take to end by themselves."""
 
 _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 _CHUNK_BYTES = 64 * 1024
@@ -70,7 +70,12 @@ class _Running:
 
 
 def run_all(
-    commands: Sequence[Command], logs: Path, clock: Clock, on_line: Callable[[Command, str], None]
+    commands: Sequence[Command],
+    logs: Path,
+    clock: Clock,
+    on_line: Callable[[Command, str], None],
+    *,
+    grace_s: float = GRACE_S,
 ) -> list[Finished]:
     """Run programs at the same time until all have ended.
 
@@ -82,6 +87,7 @@ def run_all(
         logs: Directory for one log file each, standard output and error together.
         clock: Measures, and waits for interrupted programs.
         on_line: Called with each line of output, without its end.
+        grace_s: Seconds that interrupted programs have to end by themselves before they are killed.
 
     Returns:
         How each ended, in the order of ``commands``.
@@ -90,7 +96,8 @@ def run_all(
         selector = cleanup.enter_context(selectors.DefaultSelector())
         running = []
         for command in commands:
-            running.append(each := _start(command, logs, clock, cleanup))
+            running.append(each := _start(command, logs, clock))
+            cleanup.callback(_end, each, clock, grace_s)
             assert each.process.stdout is not None  # noqa: S101 - it was asked for
             selector.register(each.process.stdout, selectors.EVENT_READ, each)
         while selector.get_map():
@@ -106,9 +113,9 @@ def own_peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES
 
 
-def _start(command: Command, logs: Path, clock: Clock, cleanup: ExitStack) -> _Running:
+def _start(command: Command, logs: Path, clock: Clock) -> _Running:
     log = logs / f"{command.name}.log"
-    sink = cleanup.enter_context(log.open("wb"))
+    sink = log.open("wb")
     process = subprocess.Popen(  # noqa: S603 - our own programs, no shell
         command.arguments,
         stdin=subprocess.DEVNULL,
@@ -117,9 +124,7 @@ def _start(command: Command, logs: Path, clock: Clock, cleanup: ExitStack) -> _R
         env=dict(command.environment),
         start_new_session=True,
     )
-    started = _Running(command, process, log, sink, clock.monotonic())
-    cleanup.callback(_end, started, clock)
-    return started
+    return _Running(command, process, log, sink, clock.monotonic())
 
 
 def _read(running: _Running, on_line: Callable[[Command, str], None]) -> bool:
@@ -145,8 +150,9 @@ def _reap(running: _Running, clock: Clock) -> Finished:
     return Finished(running.command.name, running.process.returncode, seconds, peak, running.log)
 
 
-def _end(running: _Running, clock: Clock) -> None:
+def _end(running: _Running, clock: Clock, grace_s: float) -> None:
     """End what is left of a program's process group, if it did not end by itself."""
+    running.sink.close()
     if running.process.stdout is not None:
         running.process.stdout.close()
     if running.finished is not None:
@@ -155,7 +161,7 @@ def _end(running: _Running, clock: Clock) -> None:
     # macOS refuses to signal a group in which only ended processes are left.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
-        until = clock.monotonic() + _GRACE_S
+        until = clock.monotonic() + grace_s
         while clock.monotonic() < until:
             running.process.poll()
             os.killpg(group, 0)

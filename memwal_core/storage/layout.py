@@ -18,7 +18,8 @@ MEM_WAL_DIRECTORY = "_mem_wal"
 LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
 LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
-RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions"})
+STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"
@@ -263,6 +264,15 @@ def job_directory(root: str, job: str, scope: str) -> str:
                 "a job and its scope must be plain names", remedy="use letters, digits, '.', '_' and '-'", name=name
             )
     return f"{root}/{job}/{scope}"
+
+
+def merge_staging_directory(attempt: str) -> str:
+    """Return where the processes of one merge pass leave what the others must see.
+
+    Args:
+        attempt: Hexadecimal digits drawn for the pass.
+    """
+    return f"{STAGING_DIRECTORY}/merge/{attempt}"
 
 
 def index_directory(index_uuid: uuid.UUID) -> str:

@@ -95,7 +95,6 @@ class Merger:
             surveyor=Surveyor(table, table.store, TableAdmin.open(table.uri).manifests, concurrency=2),
             reader=InProcessReader(table.storage_options),
             strategy=self.strategy_type(self.clock, seeded_rng(1), self.settings.max_attempts, self.reach),
-            strategy_reason="test",
             settings=self.settings,
             clock=self.clock,
             progress=Silent(),

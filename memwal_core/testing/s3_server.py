@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import boto3
 from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
 _REGION = "us-east-1"
+
+_Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,26 @@ class S3Server:
         }
 
 
+class _OneConditionAtATime:
+    """Makes conditional writes atomic, as S3 does; moto alone lets two racing ones both win.
+
+    Args:
+        application: The server's WSGI application.
+    """
+
+    def __init__(self, application: _Application) -> None:
+        """Keep the application."""
+        self._application = application
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        if not {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"} & environ.keys():
+            return self._application(environ, start_response)
+        with self._lock:
+            return list(self._application(environ, start_response))
+
+
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """Run an S3 server with one bucket (``bucket``) in this process until the block ends.
@@ -54,6 +81,9 @@ def s3_server() -> Iterator[S3Server]:
     request_log.setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    running = server._server  # noqa: SLF001 - moto offers no other way to its application
+    assert running is not None  # noqa: S101 - ``start`` returns when it runs
+    running.app = _OneConditionAtATime(running.app)
     try:
         host, port = server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
@@ -77,3 +107,30 @@ def s3_server() -> Iterator[S3Server]:
     finally:
         server.stop()
         request_log.setLevel(level)
+
+
+_CHILD = """
+import json, sys
+from memwal_core.testing.s3_server import s3_server
+with s3_server() as running:
+    print(json.dumps([running.endpoint, dict(running.storage_options)]), flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def s3_server_process() -> Iterator[S3Server]:
+    """Run the server in a process of its own until the block ends.
+
+    Needed wherever pylance talks to it: some of its calls wait for the reply without letting go of
+    the interpreter's lock, so that a server in the same process could never answer.
+    """
+    command = [sys.executable, "-c", _CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
+        assert child.stdin is not None  # noqa: S101 - asked for above
+        assert child.stdout is not None  # noqa: S101 - asked for above
+        endpoint, options = json.loads(child.stdout.readline())
+        try:
+            yield S3Server(endpoint, options)
+        finally:
+            child.stdin.close()

@@ -45,10 +45,14 @@ class CleanupPlan:
     remove: tuple[int, ...]
     keep: dict[int, Kept]
 
+    def counts(self) -> dict[str, int]:
+        """Return how many versions stay, by reason."""
+        reasons = Counter(self.keep.values())
+        return {kept.value: reasons[kept] for kept in Kept if reasons[kept]}
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
-        reasons = Counter(self.keep.values())
-        return {"remove": list(self.remove), "keep": {kept.value: reasons[kept] for kept in Kept if reasons[kept]}}
+        return {"remove": list(self.remove), "keep": self.counts()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from enum import StrEnum
 from memwal_core.base_table import FragmentFacts
 from memwal_core.settings import CompactSettings
 
-
 _FULL_FILE_SHARE = 0.75
 
 

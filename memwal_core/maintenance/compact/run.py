@@ -88,6 +88,11 @@ class _Run:
     def to_the_end(self) -> JobOutcome:
         if not self._first.take:
             return JobOutcome.NOTHING_TO_DO
+        outcome = self._in_order()
+        self._last = self._plan()
+        return outcome
+
+    def _in_order(self) -> JobOutcome:
         self._before = catch_up(self._parts.catchup, merge_segments=True)
         self._parts.catchup.reach("compact.optimised")
         if self._gave_up(self._before):
@@ -97,7 +102,6 @@ class _Run:
             self._after = catch_up(self._parts.catchup)
             if self._gave_up(self._after):
                 return self._after.outcome
-        self._last = self._plan()
         return outcome
 
     def clean_up(self, *, dry_run: bool) -> CleanupReport:
@@ -127,7 +131,8 @@ class _Run:
                 return JobOutcome.CONFLICT
             if not progressed:
                 break
-        return JobOutcome.DONE if self._rewrites else JobOutcome.NOTHING_TO_DO
+        caught_up = self._before is not None and self._before.outcome is JobOutcome.DONE
+        return JobOutcome.DONE if self._rewrites or caught_up else JobOutcome.NOTHING_TO_DO
 
     def _pass(self) -> bool:
         """Rewrite the fragments of one plan.

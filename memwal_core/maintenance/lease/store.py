@@ -138,7 +138,7 @@ class LeaseStore:
             return None
         return StoredLease(key, entry.version, decode_lease(entry.data, register.path(entry.version)))
 
-    def keys(self) -> list[JobKey]:
+    def known_keys(self) -> list[JobKey]:
         """Return everything that was ever leased, sorted.
 
         Raises:

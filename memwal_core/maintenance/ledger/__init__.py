@@ -7,6 +7,7 @@ May import the register, storage and what lies below.
 from memwal_core.maintenance.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_table
 from memwal_core.maintenance.ledger.cooldown import RunVerdict, judge
 from memwal_core.maintenance.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.maintenance.ledger.progress import progress_fact, recorded_progress
 from memwal_core.maintenance.ledger.store import Ledger, LedgerPruning, RunInProgress
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "begin_run",
     "end_run",
     "judge",
+    "progress_fact",
+    "recorded_progress",
     "run_to_dict",
     "runs_table",
 ]

@@ -138,7 +138,7 @@ class Ledger:
         """
         return self._load(key)[0]
 
-    def keys(self) -> list[JobKey]:
+    def known_keys(self) -> list[JobKey]:
         """Return every key that has a history, sorted.
 
         Raises:
@@ -157,7 +157,7 @@ class Ledger:
             UnavailableError: The store does not answer.
             CorruptionError: A stored history cannot be read.
         """
-        keys = [key for key in self.keys() if job is None or key.job == job]
+        keys = [key for key in self.known_keys() if job is None or key.job == job]
         found = [run for key in keys for run in self.history(key).runs]
         return sorted(found, key=lambda run: (run.started, run.key))
 
@@ -193,7 +193,7 @@ class Ledger:
         """
         oldest = self._clock.now() - timedelta(seconds=self._settings.keep_versions_s)
         plan = []
-        for key in self.keys():
+        for key in self.known_keys():
             versions = self._versions(key)
             old = list(takewhile(lambda each: each[1] < oldest, versions[:-_KEPT_VERSIONS]))
             if old:

@@ -10,6 +10,8 @@ from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, 
 from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
 from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
 from memwal_core.maintenance.merge.run import MergeParts, MergeProgress, Silent, merge
+from memwal_core.maintenance.merge.share import RegionShare
+from memwal_core.maintenance.merge.single_commit import SingleCommit, SingleCommitParts
 from memwal_core.maintenance.merge.sources import (
     InProcessReader,
     RegionTask,
@@ -18,6 +20,7 @@ from memwal_core.maintenance.merge.sources import (
     read_region,
 )
 from memwal_core.maintenance.merge.survey import Surveyor
+from memwal_core.maintenance.merge.workers import InProcessWorkers, MergeWorkers
 from memwal_core.maintenance.merge.verify import MergeProof, verify_merge
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "CommitReport",
     "CommitStrategy",
     "InProcessReader",
+    "InProcessWorkers",
     "MergeBatch",
     "MergeCommit",
     "MergeOutcome",
@@ -34,11 +38,15 @@ __all__ = [
     "MergeProof",
     "MergeReport",
     "MergeSurvey",
+    "MergeWorkers",
     "NativeCommit",
     "RegionReport",
+    "RegionShare",
     "RegionTask",
     "RegionWinners",
     "Silent",
+    "SingleCommit",
+    "SingleCommitParts",
     "Surveyor",
     "Verdict",
     "WinnerReader",

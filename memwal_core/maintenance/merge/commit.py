@@ -77,6 +77,11 @@ class CommitStrategy(Protocol):
         ...
 
 
+def back_off(clock: Clock, rng: Rng, attempt: int) -> None:
+    """Wait a random time that grows with the attempts, so that rivals do not meet again."""
+    clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * rng.random())
+
+
 def _nowhere(place: str) -> None:
     """Pass a place where tests may let the process die."""
 
@@ -136,7 +141,7 @@ class NativeCommit:
             # The newest version tells why: progress in it decides between giving way and trying again.
             state = table.state()
             if attempt < self._max_attempts and batch.follows(state):
-                self._clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * self._rng.random())
+                back_off(self._clock, self._rng, attempt)
                 state = table.state()
         if not batch.follows(state):
             return MergeCommit(CommitOutcome.OVERTAKEN, state.version, self._max_attempts)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import lance
 
 from memwal_core.base_table import translated
 from memwal_core.errors import ObjectNotFoundError
-from memwal_core.maintenance.merge.columns import MergeTarget, SchemaMismatch, map_columns
+from memwal_core.maintenance.merge.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.maintenance.merge.plan import Defect, SurveyedGeneration
 from memwal_core.manifest.model import FlushedGeneration
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 
 def open_generation(uri: str, storage_options: Mapping[str, str]) -> lance.LanceDataset:
@@ -26,15 +27,21 @@ def open_generation(uri: str, storage_options: Mapping[str, str]) -> lance.Lance
 
 
 def inspect_generation(
-    recorded: FlushedGeneration, uri: str, target: MergeTarget, storage_options: Mapping[str, str]
+    recorded: FlushedGeneration,
+    uri: str,
+    target: MergeTarget,
+    storage_options: Mapping[str, str],
+    was_renamed: Callable[[int, str], bool],
 ) -> SurveyedGeneration:
-    """Find out a generation's size and whether it can be merged; reads metadata only.
+    """Find out a generation's size and whether it can be merged; reads metadata and tombstone marks only.
 
     Args:
         recorded: Its entry in the region manifest.
         uri: Its address.
         target: The base table it would be merged into.
         storage_options: For pylance.
+        was_renamed: Tells whether the base table's column with an id was once called so and is
+            still the same column.
 
     Raises:
         UnavailableError: Storage failed.
@@ -53,11 +60,31 @@ def inspect_generation(
     rows, file_bytes = _measure(dataset)
     size_bytes = recorded.in_memory_bytes if recorded.in_memory_bytes is not None else file_bytes
     mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
-    if isinstance(mapping, SchemaMismatch):
-        return SurveyedGeneration(
-            recorded.generation, uri, size_bytes, rows, defect=Defect.SCHEMA, evidence=mapping.reason
-        )
-    return SurveyedGeneration(recorded.generation, uri, size_bytes, rows)
+    reason = mapping.reason if isinstance(mapping, SchemaMismatch) else _unproven(mapping, was_renamed)
+    if isinstance(mapping, SchemaMismatch) or reason:
+        return SurveyedGeneration(recorded.generation, uri, size_bytes, rows, defect=Defect.SCHEMA, evidence=reason)
+    tombstones = _count_tombstones(dataset, uri) if mapping.has_tombstones else 0
+    return SurveyedGeneration(
+        recorded.generation, uri, size_bytes, rows, tombstones=tombstones, missing=mapping.missing
+    )
+
+
+def _count_tombstones(dataset: lance.LanceDataset, uri: str) -> int:
+    try:
+        with translated("count tombstones", uri):
+            return int(dataset.count_rows(TOMBSTONE_COLUMN))
+    except ObjectNotFoundError:
+        return 0  # A data file is lost; reading the rows will say so.
+
+
+def _unproven(mapping: ColumnMapping, was_renamed: Callable[[int, str], bool]) -> str:
+    doubtful = [name for field_id, name in mapping.renamed.items() if not was_renamed(field_id, name)]
+    if not doubtful:
+        return ""
+    return (
+        f"columns {doubtful} have other names in the base table, and no retained version proves that they were "
+        "renamed and not dropped and made anew under the same field ids"
+    )
 
 
 def _measure(dataset: lance.LanceDataset) -> tuple[int, int]:

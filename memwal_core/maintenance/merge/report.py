@@ -39,6 +39,7 @@ class CommitReport:
 
     Attributes:
         version: Table version it made.
+        strategy: How it was made.
         marks: Region -> progress it recorded.
         rows_read: Rows of the generations, older duplicates included.
         upserts: Rows written.
@@ -49,6 +50,7 @@ class CommitReport:
     """
 
     version: int
+    strategy: str
     marks: dict[RegionId, int]
     rows_read: int
     upserts: int
@@ -61,6 +63,7 @@ class CommitReport:
         """Return JSON-able values."""
         return {
             "version": self.version,
+            "strategy": self.strategy,
             "marks": {str(region): generation for region, generation in self.marks.items()},
             "rows_read": self.rows_read,
             "upserts": self.upserts,
@@ -113,7 +116,7 @@ class MergeReport:
     Attributes:
         table_uri: The base table.
         outcome: How it ended.
-        strategy: Commit strategy.
+        strategy: Commit strategy of the last pass that was carried out, else of the plan.
         strategy_reason: Why this one.
         version_before: Base version of the first plan.
         version_after: Newest base version seen.
@@ -125,6 +128,8 @@ class MergeReport:
         plan: The last plan; of a dry run, the one that a run would execute first.
         seconds: The whole run.
         reason: Why a conflict ended the run; empty otherwise.
+        leftovers: Files, relative to the table, that this run wrote and could not remove. No version
+            needs them, unless ``reason`` says that it is not known whether a commit landed.
     """
 
     table_uri: str
@@ -141,6 +146,7 @@ class MergeReport:
     plan: MergePlan
     seconds: float
     reason: str = ""
+    leftovers: tuple[str, ...] = ()
 
     @property
     def generations(self) -> int:
@@ -160,6 +166,7 @@ class MergeReport:
             "version_after": self.version_after,
             "passes": self.passes,
             "overtaken": self.overtaken,
+            "leftovers": list(self.leftovers),
             "generations": self.generations,
             "bytes_planned": self.bytes_planned,
             "rows_read": sum(commit.rows_read for commit in self.commits),

@@ -6,21 +6,23 @@ Nothing is ever deleted here: what is merged becomes garbage, and collecting it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Protocol
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.clock import Clock
-from memwal_core.errors import ConflictError, CorruptionError, ObjectNotFoundError
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.lease.held import Guard, unguarded
-from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit
-from memwal_core.maintenance.merge.plan import MergePlan, Verdict, plan_merge
+from memwal_core.maintenance.merge.choice import SINGLE_COMMIT, StrategyChoice
+from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy
+from memwal_core.maintenance.merge.passes import NativePass, PassCommit, PassStrategy
+from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
 from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
-from memwal_core.maintenance.merge.sources import RegionWinners, WinnerReader, region_tasks
-from memwal_core.maintenance.merge.survey import Surveyor, merge_target
+from memwal_core.maintenance.merge.share import RegionShare
+from memwal_core.maintenance.merge.sources import WinnerReader
+from memwal_core.maintenance.merge.survey import Surveyor
 from memwal_core.settings import MergeSettings
 
 _log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class MergeProgress(Protocol):
         """A pass begins."""
         ...
 
-    def read(self, winners: RegionWinners) -> None:
+    def read(self, share: RegionShare) -> None:
         """Consecutive generations of a region were read and de-duplicated."""
         ...
 
@@ -48,7 +50,7 @@ class Silent:
     def planned(self, plan: MergePlan) -> None:
         """Ignore it."""
 
-    def read(self, winners: RegionWinners) -> None:
+    def read(self, share: RegionShare) -> None:
         """Ignore it."""
 
     def committed(self, commit: CommitReport) -> None:
@@ -62,24 +64,24 @@ class MergeParts:
     Attributes:
         table: The base table.
         surveyor: Reads the state to plan on.
-        reader: Reads the winning rows, here or on executors.
-        strategy: Commits them.
-        strategy_reason: Why this strategy, for the report.
+        reader: Reads the winning rows of passes that ``strategy`` commits, here or on executors.
+        strategy: Commits rows that are in memory.
         settings: Bounds of a pass.
         clock: Measures and waits.
         progress: Is told how far the merge is.
         guard: Called before each commit; raises if this merge must not act any more.
+        single_commit: Carries out passes that the plan chooses it for; None leaves all to ``strategy``.
     """
 
     table: BaseTable
     surveyor: Surveyor
     reader: WinnerReader
     strategy: CommitStrategy
-    strategy_reason: str
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
     guard: Guard = unguarded
+    single_commit: PassStrategy | None = None
 
 
 def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -131,16 +133,18 @@ class _Run:
         self._version_before = self._version_after = 0
         self._passes = self._overtaken = self._bytes_planned = 0
         self._reason = ""
+        self._leftovers: list[str] = []
+        self._choice: StrategyChoice | None = None
 
     def plan(self) -> tuple[MergePlan, TableState]:
         """Survey and plan; what looks broken is looked at twice, for it may have moved in between."""
-        surveyor, settings = self._parts.surveyor, self._parts.settings
+        surveyor = self._parts.surveyor
         survey, state = surveyor.survey(self._regions)
-        plan = plan_merge(survey, settings, regions=self._regions)
+        plan = self._planned(survey)
         if any((stuck.region_id, stuck.verdict, stuck.evidence) not in self._confirmed for stuck in plan.stuck):
             surveyor.forget()
             survey, state = surveyor.survey(self._regions)
-            plan = plan_merge(survey, settings, regions=self._regions)
+            plan = self._planned(survey)
             self._confirmed |= {(stuck.region_id, stuck.verdict, stuck.evidence) for stuck in plan.stuck}
         for region in plan.regions:
             self._first.setdefault(region.region_id, region.merged)
@@ -148,6 +152,11 @@ class _Run:
             self._version_before = plan.version
         self._plan, self._version_after = plan, max(plan.version, self._version_after)
         return plan, state
+
+    def _planned(self, survey: MergeSurvey) -> MergePlan:
+        parts = self._parts
+        executors = parts.single_commit.executors if parts.single_commit is not None else None
+        return plan_merge(survey, parts.settings, regions=self._regions, executors=executors)
 
     def to_the_end(self) -> MergeOutcome:
         vanished = 0
@@ -160,8 +169,10 @@ class _Run:
             self._bytes_planned += plan.size_bytes
             try:
                 self._carry_out(plan, state)
-            except ConflictError as error:
+            except (ConflictError, CommitUnknownError) as error:
                 self._reason = str(error)
+                leftovers = error.facts.get("leftovers", ())
+                self._leftovers.extend(leftovers if isinstance(leftovers, tuple) else ())
                 return MergeOutcome.CONFLICT
             except ObjectNotFoundError as error:
                 # Either another merger and the garbage collector moved on, or an object is lost.
@@ -177,36 +188,41 @@ class _Run:
 
     def _carry_out(self, plan: MergePlan, state: TableState) -> None:
         parts = self._parts
-        tasks = region_tasks(plan, merge_target(state), split_deletes=parts.strategy.split_deletes)
+        strategy = self._strategy(plan)
+        self._choice = plan.strategy
         began = parts.clock.monotonic()
-        for winners in _rounds(self._watched(parts.reader(tasks))):
-            parts.guard()
-            done = parts.strategy.commit(parts.table, state, winners)
-            self._version_after = max(self._version_after, done.version)
-            if done.outcome is CommitOutcome.OVERTAKEN:
+        for commit in strategy.carry_out(plan, state, parts.progress):
+            self._leftovers.extend(commit.leftovers)
+            self._version_after = max(self._version_after, commit.done.version)
+            if commit.done.outcome is CommitOutcome.OVERTAKEN:
                 self._overtaken += 1
                 _log.info(
-                    "another merger was first, planning anew [table=%s, version=%d]", plan.table_uri, done.version
+                    "another merger was first, planning anew [table=%s, version=%d]",
+                    plan.table_uri,
+                    commit.done.version,
                 )
                 return
-            self._record(winners, done, parts.clock.monotonic() - began)
-            state, began = parts.table.state(), parts.clock.monotonic()
+            self._record(commit, strategy.name, parts.clock.monotonic() - began)
+            began = parts.clock.monotonic()
 
-    def _watched(self, winners: Iterable[RegionWinners]) -> Iterator[RegionWinners]:
-        for each in winners:
-            self._parts.progress.read(each)
-            yield each
+    def _strategy(self, plan: MergePlan) -> PassStrategy:
+        parts = self._parts
+        if parts.single_commit is not None and plan.strategy.name == SINGLE_COMMIT:
+            return parts.single_commit
+        return NativePass(parts.table, parts.reader, parts.strategy, parts.guard)
 
-    def _record(self, winners: Sequence[RegionWinners], done: MergeCommit, seconds: float) -> None:
-        for each in winners:
+    def _record(self, pass_commit: PassCommit, strategy: str, seconds: float) -> None:
+        shares, done = pass_commit.shares, pass_commit.done
+        for each in shares:
             gained = each.through - each.merged
             self._merged_here[each.region_id] = self._merged_here.get(each.region_id, 0) + gained
         commit = CommitReport(
             version=done.version,
-            marks={each.region_id: each.through for each in winners},
-            rows_read=sum(each.rows_read for each in winners),
-            upserts=sum(each.upserts.num_rows for each in winners),
-            tombstones=sum(each.tombstones.num_rows for each in winners),
+            strategy=strategy,
+            marks={each.region_id: each.through for each in shares},
+            rows_read=sum(each.rows_read for each in shares),
+            upserts=sum(each.upserts for each in shares),
+            tombstones=sum(each.tombstones for each in shares),
             attempts=done.attempts,
             settled=done.settled,
             seconds=seconds,
@@ -218,11 +234,12 @@ class _Run:
     def report(self, outcome: MergeOutcome) -> MergeReport:
         plan = self._plan
         assert plan is not None  # noqa: S101 - every path to a report plans first
+        choice = self._choice if self._choice is not None else plan.strategy
         return MergeReport(
             table_uri=plan.table_uri,
             outcome=outcome,
-            strategy=self._parts.strategy.name,
-            strategy_reason=self._parts.strategy_reason,
+            strategy=choice.name,
+            strategy_reason=choice.reason,
             version_before=self._version_before,
             version_after=self._version_after,
             passes=self._passes,
@@ -233,6 +250,7 @@ class _Run:
             plan=plan,
             seconds=self._parts.clock.monotonic() - self._began,
             reason=self._reason,
+            leftovers=tuple(self._leftovers),
         )
 
     def _region_reports(self, plan: MergePlan) -> Iterator[RegionReport]:
@@ -248,15 +266,6 @@ class _Run:
                 verdict=Verdict.COMPLETE if finished else region.verdict,
                 evidence=region.evidence,
             )
-
-
-def _rounds(winners: Iterable[RegionWinners]) -> Iterator[list[RegionWinners]]:
-    """Group segments into commits: the first of every region, then the second, and so on."""
-    by_region: dict[RegionId, list[RegionWinners]] = {}
-    for each in winners:
-        by_region.setdefault(each.region_id, []).append(each)
-    for column in zip_longest(*by_region.values()):
-        yield [each for each in column if each is not None]
 
 
 def _lost(error: ObjectNotFoundError) -> CorruptionError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cache, partial
 
 from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table.field_history import was_renamed
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge.columns import MergeTarget
 from memwal_core.maintenance.merge.generations import inspect_generation
@@ -63,7 +65,8 @@ class Surveyor:
             for flushed in manifest.flushed_generations
             if flushed.generation > progress.merged_generation(manifest.region_id)
         ]
-        inspected = map_concurrently(lambda each: self._inspect(*each, target), unmerged, self._concurrency)
+        renamed = cache(partial(was_renamed, self._table, version=state.version))
+        inspected = map_concurrently(lambda each: self._inspect(*each, target, renamed), unmerged, self._concurrency)
         by_region: dict[RegionId, list[SurveyedGeneration]] = {}
         for (region_id, _), generation in zip(unmerged, inspected, strict=True):
             by_region.setdefault(region_id, []).append(generation)
@@ -77,11 +80,13 @@ class Surveyor:
         """Inspect every flushed MemTable anew in the next survey."""
         self._known = {}
 
-    def _inspect(self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget) -> SurveyedGeneration:
+    def _inspect(
+        self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamed: Callable[[int, str], bool]
+    ) -> SurveyedGeneration:
         uri = self._store.uri_of(generation_path(region_id, flushed.path))
         known = self._known.get((flushed.generation, uri))
         if known is None:
-            known = inspect_generation(flushed, uri, target, self._store.storage_options)
+            known = inspect_generation(flushed, uri, target, self._store.storage_options, renamed)
             if known.defect is None:
                 self._known[flushed.generation, uri] = known
         return known

@@ -27,7 +27,6 @@ class MergeActor:
             surveyor=Surveyor(world.table, world.store, manifests, world.settings.storage.concurrency),
             reader=InProcessReader(world.store.storage_options),
             strategy=NativeCommit(world.clock, world.rng, settings.max_attempts, world.reach),
-            strategy_reason="simulation",
             settings=settings,
             clock=world.clock,
             progress=Silent(),

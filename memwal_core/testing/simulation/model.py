@@ -22,31 +22,39 @@ class Model:
     """The acknowledged writes, and those whose outcome nobody knows.
 
     An acknowledged write leaves exactly one value possible, except for writes that happened inside
-    its own time: they may have come before or after it. A write that failed with an unknown outcome
-    adds a possible value until the next acknowledged one.
+    its own time (they may have come before or after it) and for writes that failed with an unknown
+    outcome and are still in the memory of another writer: they may follow with its next write.
     """
 
     def __init__(self) -> None:
         """Begin with an empty table."""
         self._possible: dict[int, set[Value]] = {}
         self._history: list[tuple[int, Value]] = []
+        self._pending: dict[object, list[tuple[int, Value]]] = {}
 
     def begin(self) -> int:
         """Return the moment at which a write begins."""
         return len(self._history)
 
-    def acknowledged(self, since: int, writes: Mapping[int, Value]) -> None:
-        """Note a write that was acknowledged, and that began at ``since``."""
+    def acknowledged(self, since: int, writes: Mapping[int, Value], writer: object) -> None:
+        """Note a write of a writer that was acknowledged, and that began at ``since``."""
+        self.settled(writer)
+        pending = [write for others in self._pending.values() for write in others]
         for key, value in writes.items():
-            meanwhile = {other for other_key, other in self._history[since:] if other_key == key}
-            self._possible[key] = {value} | meanwhile
+            others = {other for other_key, other in [*self._history[since:], *pending] if other_key == key}
+            self._possible[key] = {value} | others
         self._history.extend(writes.items())
 
-    def in_doubt(self, writes: Mapping[int, Value]) -> None:
-        """Note a write that may or may not have happened, or may still happen."""
+    def in_doubt(self, writes: Mapping[int, Value], writer: object) -> None:
+        """Note a write that may or may not have happened, or may still happen while the writer lives."""
         for key, value in writes.items():
             self._possible.setdefault(key, {None}).add(value)
         self._history.extend(writes.items())
+        self._pending.setdefault(writer, []).extend(writes.items())
+
+    def settled(self, writer: object) -> None:
+        """Note that nothing of a writer's memory can still follow: it was written, or the writer is gone."""
+        self._pending.pop(writer, None)
 
     def mismatches(self, found: Mapping[int, str]) -> list[Mismatch]:
         """Return the keys whose found value is impossible."""

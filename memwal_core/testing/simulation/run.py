@@ -103,7 +103,7 @@ def check(world: World) -> None:
                 continue  # Before MemWAL was enabled.
             try:
                 mismatches = world.model.mismatches(lsm_view(world.plain, version))
-            except (DuplicateKeyError, MemwalError, OSError) as error:
+            except (DuplicateKeyError, MemwalError, OSError, ValueError) as error:
                 raise SimulationFailedError(world.seed, f"version {version}: {error}", world.trace) from error
             if mismatches:
                 raise SimulationFailedError(world.seed, f"version {version or 'newest'}: {mismatches}", world.trace)

@@ -45,6 +45,8 @@ class WriterActor:
             return self._open()
         action = rng.choices(("put", "delete", "flush", "replace", "close", "sleep"), (10, 2, 3, 1, 1, 1))[0]
         if action == "replace":
+            for forgotten in self._zombies[:-1]:
+                self._world.model.settled(forgotten)
             self._zombies = [*self._zombies[-1:], self._writer]
             self._writer = None
             return "is replaced without being told"
@@ -56,6 +58,8 @@ class WriterActor:
 
     def die(self) -> None:
         """Lose all writers' memory."""
+        for writer in (self._writer, *self._zombies):
+            self._world.model.settled(writer)
         self._writer = None
         self._zombies = []
 
@@ -100,6 +104,7 @@ class WriterActor:
             raise
 
     def _forget(self, writer: RegionWriter) -> None:
+        self._world.model.settled(writer)
         if self._writer is writer:
             self._writer = None
 
@@ -116,11 +121,11 @@ class WriterActor:
                 receipt = writer.put(people(*keys, name=name))
         except (MemwalError, SimulatedCrash) as error:
             # Whatever the error says, the rows may be in the WAL, or follow with the next write.
-            model.in_doubt(writes)
+            model.in_doubt(writes, writer)
             if isinstance(error, CommitUnknownError):
                 return f"does not know whether {writes} happened"
             raise
-        model.acknowledged(since, writes)
+        model.acknowledged(since, writes, writer)
         return f"wrote {writes} as entry {receipt.wal_id} under epoch {writer.writer_epoch}"
 
 

@@ -1,0 +1,53 @@
+"""`memwal history`: the runs of all jobs of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.maintenance.ledger import RunRecord, run_to_dict
+
+
+def history(
+    uri: TableUri,
+    job: Annotated[str | None, typer.Option("--job", help="Only this job.", metavar="NAME")] = None,
+    last: Annotated[int, typer.Option("--last", min=1, help="How many runs to show.")] = 30,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Show what jobs did, the newest last."""
+    ledger = open_admin(uri, storage_option).insight.ledger
+    runs = ledger.runs(job)[-last:]
+    pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
+    if json:
+        verdicts = {name: pause.to_dict() for name, pause in pauses.items()}
+        print_json({"table_uri": uri, "runs": [run_to_dict(run) for run in runs], "may_run": verdicts})
+        return
+    console = Console(highlight=False)
+    table = Table()
+    for name in ("began", "job", "scope", "outcome", "seconds", "why", "holder"):
+        table.add_column(name, overflow="fold")
+    for run in runs:
+        table.add_row(*_cells(run))
+    console.print(table)
+    for name, pause in pauses.items():
+        if pause.failures:
+            console.print(f"{name}: {pause.reason}", markup=False, soft_wrap=True)
+
+
+def _cells(run: RunRecord) -> list[str]:
+    seconds = f"{(run.ended - run.started).total_seconds():.1f}" if run.ended is not None else "-"
+    why = f"{run.error}: {run.verdict}" if run.error else run.verdict
+    return [
+        f"{run.started:%Y-%m-%d %H:%M:%S}",
+        run.key.job,
+        run.key.scope,
+        run.outcome.value,
+        seconds,
+        why or "-",
+        run.holder,
+    ]

@@ -1,0 +1,34 @@
+"""`memwal why`: for one region, why each job did or did not act."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.ids import parse_region_id
+from memwal_core.vocabulary import Vocabulary, renamed
+
+
+def why(
+    uri: TableUri,
+    region: Annotated[str, typer.Argument(help="The region.", metavar="REGION", show_default=False)],
+    storage_option: StorageOptions = None,
+    vocabulary: OutputVocabulary = Vocabulary.REGION,
+    json: AsJson = False,
+) -> None:
+    """Show for each job whether it would act on the region now, and why."""
+    answer = open_admin(uri, storage_option).insight.why(parse_region_id(region))
+    if json:
+        print_json(renamed(answer.to_dict(), vocabulary))
+        return
+    table = Table()
+    table.add_column("job", no_wrap=True)
+    table.add_column("acts", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for verdict in answer.verdicts:
+        table.add_row(verdict.job, "yes" if verdict.acts else "no", verdict.reason)
+    Console(highlight=False).print(table)

@@ -1,0 +1,178 @@
+"""Why each job did, or did not, act on one region. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from memwal_core.base_table import IndexFacts, TableState
+from memwal_core.clock import unix_millis
+from memwal_core.ids import RegionId
+from memwal_core.index import MEM_WAL_INDEX_NAME
+from memwal_core.maintenance.jobs import TABLE_SCOPE, JobKey
+from memwal_core.maintenance.lease import StoredLease
+from memwal_core.maintenance.ledger import RunVerdict
+from memwal_core.maintenance.merge.plan import RegionPlan
+from memwal_core.maintenance.merge.triggers import WaitingGenerations, judge_triggers
+from memwal_core.maintenance.status import RegionStanding
+from memwal_core.settings import MergeTriggerSettings
+
+MERGE, SNAPSHOT, CATCHUP, GC = "merge", "snapshot", "catchup", "gc"
+_FLUSH = "flush"
+
+
+@dataclass(frozen=True, slots=True)
+class JobVerdict:
+    """One job's answer.
+
+    Attributes:
+        job: Its name.
+        acts: Whether it would do something to the region now.
+        reason: Why, or why not, one sentence.
+        facts: The values behind it.
+    """
+
+    job: str
+    acts: bool
+    reason: str
+    facts: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"job": self.job, "acts": self.acts, "reason": self.reason, "facts": dict(self.facts)}
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCase:
+    """Everything the answers are drawn from.
+
+    Attributes:
+        now: When it was read, timezone UTC.
+        standing: The region.
+        state: The base version that was read after it.
+        plan: The region's share of a merge planned now.
+        waiting: What waits for the merge.
+        indexes: Indexes of the base table.
+        pauses: Job -> whether its past allows it to run.
+        leases: Leases as they are stored.
+    """
+
+    now: datetime
+    standing: RegionStanding
+    state: TableState
+    plan: RegionPlan
+    waiting: WaitingGenerations
+    indexes: Sequence[IndexFacts]
+    pauses: Mapping[JobKey, RunVerdict]
+    leases: Sequence[StoredLease]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionAnswer:
+    """All jobs' answers about one region.
+
+    Attributes:
+        region_id: The region.
+        verdicts: In the order in which the jobs follow each other.
+    """
+
+    region_id: RegionId
+    verdicts: tuple[JobVerdict, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"region_id": str(self.region_id), "verdicts": [verdict.to_dict() for verdict in self.verdicts]}
+
+
+def explain_region(case: RegionCase, triggers: MergeTriggerSettings) -> RegionAnswer:
+    """Tell for each job whether it would act on a region now, and why.
+
+    Args:
+        case: What was read.
+        triggers: When a merge is due.
+    """
+    verdicts = (_flush(case), _merge(case, triggers), *_catchup(case), _gc(case), _snapshot(case))
+    return RegionAnswer(case.standing.region_id, tuple(_held_back(case, verdict) for verdict in verdicts))
+
+
+def _flush(case: RegionCase) -> JobVerdict:
+    lag = case.standing.wal_lag
+    facts = {"wal_lag": lag, "writer_epoch": case.standing.writer_epoch}
+    if not lag:
+        return JobVerdict(_FLUSH, False, "every WAL entry is flushed", facts)
+    return JobVerdict(_FLUSH, False, f"{lag} WAL entries wait; only the region's writer can flush them", facts)
+
+
+def _merge(case: RegionCase, triggers: MergeTriggerSettings) -> JobVerdict:
+    plan, verdict = case.plan, judge_triggers(case.waiting, triggers)
+    facts = {**verdict.to_dict(), "merged": plan.merged, "plan": plan.verdict.value, "evidence": plan.evidence}
+    if plan.verdict.needs_human and not plan.take:
+        return JobVerdict(MERGE, False, f"{plan.verdict.value}: {plan.evidence}", facts)
+    if plan.verdict.needs_human:
+        reason = f"{verdict.reason}; it would end at: {plan.verdict.value}: {plan.evidence}"
+        return JobVerdict(MERGE, verdict.due, reason, facts)
+    return JobVerdict(MERGE, verdict.due, verdict.reason, facts)
+
+
+def _catchup(case: RegionCase) -> Iterator[JobVerdict]:
+    details = case.state.require_details()
+    merged = case.standing.merged_generation
+    named = {index.name for index in case.indexes if index.name != MEM_WAL_INDEX_NAME}
+    for name in sorted(named):
+        covered = details.index_catchup.get(name, {}).get(case.standing.region_id, 0)
+        facts = {"index": name, "covered": covered, "merged": merged}
+        if covered >= merged:
+            reason = f"index {name} covers everything that is merged"
+        else:
+            reason = f"index {name} covers generation {covered} of {merged} merged ones"
+        yield JobVerdict(CATCHUP, covered < merged, reason, facts)
+
+
+def _gc(case: RegionCase) -> JobVerdict:
+    details, region_id = case.state.require_details(), case.standing.region_id
+    listed = [span for span in case.standing.generations if span.first <= case.standing.merged_generation]
+    merged = case.standing.merged_generation
+    gates = {
+        name: details.index_catchup.get(name, {}).get(region_id, 0)
+        for name in {*details.maintained_indexes, *details.index_catchup}
+    }
+    free = min([merged, *gates.values()])
+    facts = {"merged": merged, "index_catchup": dict(sorted(gates.items())), "free_through": free}
+    if not listed:
+        return JobVerdict(GC, False, "nothing is merged, so nothing is garbage", facts)
+    late = sorted(name for name, covered in gates.items() if covered < merged)
+    if late:
+        reason = f"flushed MemTables above generation {free} stay until {', '.join(late)} catches up"
+        return JobVerdict(GC, free > 0, reason, facts)
+    reason = f"flushed MemTables up to generation {free} are merged and indexed; retained versions may hold them"
+    return JobVerdict(GC, True, reason, facts)
+
+
+def _snapshot(case: RegionCase) -> JobVerdict:
+    details = case.state.require_details()
+    taken = details.snapshot_ts_millis
+    age_s = (unix_millis(case.now) - taken) / 1000 if taken else None
+    facts = {"snapshot_age_s": age_s, "regions_in_snapshot": details.num_regions}
+    if age_s is None:
+        return JobVerdict(SNAPSHOT, True, "no snapshot was ever published; readers list the regions", facts)
+    return JobVerdict(SNAPSHOT, True, f"the snapshot is {age_s:.0f} s old; each build makes a new one", facts)
+
+
+def _held_back(case: RegionCase, verdict: JobVerdict) -> JobVerdict:
+    """Add what keeps a job from running at all: a pause after failures, or somebody else's lease."""
+    reasons = []
+    scopes = {TABLE_SCOPE, str(case.standing.region_id)}
+    for key, pause in case.pauses.items():
+        if key.job == verdict.job and key.scope in scopes and not pause.allowed:
+            reasons.append(f"paused: {pause.reason}")
+    for lease in case.leases:
+        document = lease.document
+        if lease.key.job == verdict.job and lease.key.scope in scopes and case.now < document.expires_at:
+            reasons.append(f"{document.holder} holds its lease until {document.expires_at:%H:%M:%S} UTC")
+    if not reasons:
+        return verdict
+    paused = any(reason.startswith("paused") for reason in reasons)
+    reason = "; ".join([verdict.reason, *reasons])
+    return JobVerdict(verdict.job, verdict.acts and not paused, reason, {**verdict.facts, "held_back": reasons})

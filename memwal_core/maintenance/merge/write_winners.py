@@ -1,0 +1,140 @@
+"""Writing the winners of some regions as fragments that no version names yet.
+
+Memory: the keys of one region's generations, the distinct keys of the unit, and a few batches of
+rows. Rows are never held as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader
+from memwal_core.base_table.key_search import KeySearch, positions
+from memwal_core.base_table.rewrite import rows_of_keys, write_rows
+from memwal_core.errors import MemwalError
+from memwal_core.maintenance.merge.columns import MergeTarget
+from memwal_core.maintenance.merge.generations import open_generation
+from memwal_core.maintenance.merge.keyed import read_keys
+from memwal_core.maintenance.merge.share import RegionShare
+from memwal_core.maintenance.merge.sources import RegionTask
+from memwal_core.maintenance.merge.units import KeyPart, WriteUnit, WrittenUnit
+from memwal_core.newest import last_row_per_key
+
+KeepKeys = Callable[[pa.Table, Sequence[str]], KeyPart]
+"""Keeps the keys of a unit for the search; also told the descriptions of the fragments written."""
+
+
+def keep_in_memory(keys: pa.Table, documents: Sequence[str]) -> KeyPart:  # noqa: ARG001 - the protocol
+    """Keep the keys where they are."""
+    return KeyPart(None, keys, keys.nbytes)
+
+
+def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys) -> WrittenUnit:
+    """Write the newest row of each key of some regions, and remember which keys they touch.
+
+    Args:
+        unit: The regions.
+        table: The base table.
+        keep: Keeps the keys.
+
+    Raises:
+        UnavailableError: Storage failed; files that nothing names may be left.
+        ObjectNotFoundError: A generation or the base version vanished. Plan anew.
+        CorruptionError: A generation contradicts its table.
+    """
+    dataset = table.dataset(unit.version)
+    rows = _UnitRows(unit, dataset, dict(table.storage_options))
+    batches = rows.batches()
+    try:
+        first = next(batches, None)
+        documents: tuple[str, ...] = ()
+        if first is not None:
+            schema = unit.tasks[0].target.schema
+            documents = write_rows(dataset, pa.RecordBatchReader.from_batches(schema, chain([first], batches)))
+    except MemwalError as error:
+        # An error of ours inside the reader comes back as one of pylance's.
+        if rows.error is not None and rows.error is not error:
+            raise rows.error from error
+        raise
+    keys = pa.concat_tables(rows.keys).combine_chunks()
+    return WrittenUnit(unit.number, unit.version, tuple(rows.shares), documents, keep(keys, documents))
+
+
+class _UnitRows:
+    """The winners of a unit, region by region, read as they are asked for."""
+
+    def __init__(self, unit: WriteUnit, dataset: lance.LanceDataset, storage_options: dict[str, str]) -> None:
+        self._unit = unit
+        self._dataset = dataset
+        self._storage_options = storage_options
+        self.keys: list[pa.Table] = []
+        self.shares: list[RegionShare] = []
+        self.error: MemwalError | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for task in self._unit.tasks:
+                yield from self._region(task)
+        except MemwalError as error:
+            self.error = error
+            raise
+
+    def _region(self, task: RegionTask) -> Iterator[pa.RecordBatch]:
+        generations = [
+            read_keys(number, uri, open_generation(uri, self._storage_options), task.target, task.missing)
+            for number, uri in task.generations
+        ]
+        keys = pa.concat_tables([each.keys for each in generations])
+        last = last_row_per_key(keys, task.target.key)
+        deleted = np.concatenate([each.deleted for each in generations])[last]
+        touched = keys.take(pa.array(last)).combine_chunks()
+        live = last[~deleted]
+        self.keys.append(touched)
+        self.shares.append(
+            RegionShare(
+                region_id=task.region_id,
+                merged=task.merged,
+                through=task.generations[-1][0],
+                rows_read=keys.num_rows,
+                upserts=len(live),
+                tombstones=len(last) - len(live),
+            )
+        )
+        del keys, last, deleted
+        batch_rows = max(1, self._unit.batch_bytes // task.row_bytes)
+        complete = _Inherited(self._dataset, touched, task).complete if task.missing else _as_it_is
+        start = 0
+        for each in generations:
+            end = start + each.keys.num_rows
+            wanted = live[np.searchsorted(live, start) : np.searchsorted(live, end)] - start
+            start = end
+            for batch in each.batches(wanted, task.rows, batch_rows):
+                yield complete(batch)
+
+
+def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+class _Inherited:
+    """Base values for columns that a generation lacks (decision 0012); NULL for keys the base lacks."""
+
+    def __init__(self, dataset: lance.LanceDataset, keys: pa.Table, task: RegionTask) -> None:
+        self._target: MergeTarget = task.target
+        self._values = rows_of_keys(dataset, KeySearch(keys, task.target.key), task.target.key, task.missing)
+
+    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the lacking columns to rows."""
+        places = positions(pa.Table.from_batches([batch]), self._values, self._target.key)
+        columns = [
+            batch.column(field.name)
+            if field.name in batch.schema.names
+            else self._values.column(field.name).take(places).combine_chunks()
+            for field in self._target.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._target.schema)

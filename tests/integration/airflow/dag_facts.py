@@ -1,0 +1,91 @@
+"""Run in a process of its own: loads the DAGs without our package, and prints what they are as JSON.
+
+Reads from stdin a list of run configurations and prints, among the rest, what is wrong with each.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+from pathlib import Path
+
+from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, ParamValidationError
+
+assert SparkSubmitOperator  # imported so that its time does not count as ours
+
+
+class OnlyOnWorkers:
+    """Refuses what need not be installed where DAGs are parsed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"memwal_core", "lance", "pyspark", "datafusion"}:
+            raise ModuleNotFoundError(name)
+
+
+class OurError(Exception):
+    exit_code = 5
+
+
+def wrong_with(dag, configuration):
+    params = copy.deepcopy(dag.params)
+    try:
+        params.update(configuration)
+        params.validate()
+    except ParamValidationError as error:
+        return str(error)
+    return None
+
+
+def task_facts(task):
+    return {
+        "owner": task.owner,
+        "retries": task.retries,
+        "policy": type(task.retry_policy).__name__,
+        "doc": task.doc_md,
+        "trigger_rule": task.trigger_rule.value,
+        "upstream": sorted(task.upstream_task_ids),
+        "at_once": task.max_active_tis_per_dagrun,
+    }
+
+
+folder = Path(sys.argv[1])
+sys.path.append(str(folder))
+sys.meta_path.insert(0, OnlyOnWorkers())
+began = time.perf_counter()
+bag = DagBag(folder)
+seconds = time.perf_counter() - began
+configurations = json.load(sys.stdin)
+
+import memwal_spark_jobs as shared  # noqa: E402
+
+policy = shared.RetryByExitCode()
+message = "Cannot execute: spark-submit ['jobs/merge.py']. Error code is: {}."
+decisions = {
+    str(code): policy.evaluate(AirflowException(message.format(code)), 1, 4).action.value for code in (1, 2, 3, 4, 5)
+}
+decisions["error of ours"] = policy.evaluate(OurError(), 1, 4).action.value
+decisions["anything else"] = policy.evaluate(OSError("connection reset"), 1, 4).action.value
+
+facts = {
+    "seconds": seconds,
+    "import_errors": bag.import_errors,
+    "decisions": decisions,
+    "exit_codes": [shared.WRONG_INPUT, shared.NEEDS_A_HUMAN],
+    "wrong": [wrong_with(bag.dags["memwal_merge"], configuration) for configuration in configurations],
+    "dags": {
+        dag.dag_id: {
+            "doc": dag.doc_md,
+            "description": dag.description,
+            "tags": sorted(dag.tags),
+            "at_once": dag.max_active_runs,
+            "params": {name: dag.params.get_param(name).description for name in dag.params},
+            "tasks": {task.task_id: task_facts(task) for task in dag.tasks},
+        }
+        for dag in bag.dags.values()
+    },
+}
+print("FACTS " + json.dumps(facts))

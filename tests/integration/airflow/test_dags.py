@@ -1,0 +1,116 @@
+"""The DAG files: they load anywhere and fast, say what they are, and refuse wrong parameters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memwal_core.errors import CorruptionError, FencedError, InternalError, InvalidRequestError
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+REGION = "1c0c1b90-0fbc-49c1-99ed-67223e52e103"
+GOOD = [
+    {"table": "people.lance"},
+    {"table": "s3://bucket/people.lance", "regions": [REGION], "max_bytes": 1 << 26, "dry_run": True},
+    {"table": "t", "storage_options": {"aws_endpoint": "http://127.0.0.1:9"}},
+]
+BAD = [
+    ({}, "table"),
+    ({"table": ""}, "table"),
+    ({"table": 7}, "table"),
+    ({"table": "t", "dry_run": "yes"}, "dry_run"),
+    ({"table": "t", "regions": "all"}, "regions"),
+    ({"table": "t", "regions": ["region 1"]}, "regions"),
+    ({"table": "t", "regions": [REGION, REGION]}, "regions"),
+    ({"table": "t", "max_bytes": 10}, "max_bytes"),
+    ({"table": "t", "max_bytes": "1 GiB"}, "max_bytes"),
+    ({"table": "t", "storage_options": {"timeout": 5}}, "storage_options"),
+]
+
+
+@pytest.fixture(scope="module")
+def facts(airflow_variables: Mapping[str, str]) -> dict[str, Any]:
+    script = Path(__file__).with_name("dag_facts.py")
+    configurations = [*GOOD, *(configuration for configuration, _ in BAD)]
+    ran = subprocess.run(
+        [sys.executable, str(script), airflow_variables["AIRFLOW__CORE__DAGS_FOLDER"]],
+        env={**airflow_variables, "MAINTENANCE_RETRIES": ""},
+        input=json.dumps(configurations),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    [line] = [line for line in ran.stdout.splitlines() if line.startswith("FACTS ")]
+    return json.loads(line.removeprefix("FACTS "))
+
+
+def test_dags_load_without_our_package_and_quickly(facts: dict[str, Any]) -> None:
+    assert facts["import_errors"] == {}
+    assert "memwal_merge" in facts["dags"]
+    assert facts["seconds"] < 1
+
+
+def test_every_dag_and_task_is_documented_owned_and_retried(facts: dict[str, Any]) -> None:
+    for name, dag in facts["dags"].items():
+        assert "safe" in dag["doc"], name
+        assert "runbooks" in dag["doc"], name
+        assert dag["description"]
+        assert "memwal" in dag["tags"]
+        assert all(dag["params"].values()), dag["params"]
+        for task_name, task in dag["tasks"].items():
+            assert task["doc"], task_name
+            assert task["owner"] not in ("", "airflow")
+            assert task["retries"] >= 1
+            assert task["policy"] == "RetryByExitCode"
+
+
+@pytest.mark.req("MRG-26")
+def test_one_merge_of_a_table_runs_at_a_time_and_is_verified(facts: dict[str, Any]) -> None:
+    dag = facts["dags"]["memwal_merge"]
+
+    assert dag["at_once"] == 1
+    assert dag["tasks"]["merge"]["at_once"] == 1
+    assert dag["tasks"]["merge"]["upstream"] == ["plan"]
+    assert dag["tasks"]["verify"]["upstream"] == ["merge", "plan"]
+    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+
+
+def test_right_parameters_are_accepted(facts: dict[str, Any]) -> None:
+    assert facts["wrong"][: len(GOOD)] == [None] * len(GOOD)
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_wrong_parameter_is_refused_by_name(facts: dict[str, Any], number: int) -> None:
+    configuration, name = BAD[number]
+
+    wrong = facts["wrong"][len(GOOD) + number]
+
+    assert wrong is not None, configuration
+    assert wrong.startswith(f"Invalid input for param {name}:")
+
+
+def test_only_failures_that_pass_by_themselves_are_tried_again(facts: dict[str, Any]) -> None:
+    assert facts["decisions"] == {
+        "1": "default",
+        "2": "fail",
+        "3": "default",
+        "4": "default",
+        "5": "fail",
+        "error of ours": "fail",
+        "anything else": "default",
+    }
+
+
+def test_exit_codes_in_the_dags_are_those_of_the_errors(facts: dict[str, Any]) -> None:
+    needs_a_human = {error.exit_code for error in (CorruptionError, FencedError, InternalError)}
+
+    assert facts["exit_codes"] == [InvalidRequestError.exit_code, *needs_a_human]

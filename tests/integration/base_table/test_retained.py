@@ -1,0 +1,98 @@
+"""Reading which versions of a table can still be opened, and their merge progress."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import lance
+import pytest
+
+from memwal_core.base_table import BaseTable, files_of_other_bases, retained_versions
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.storage.layout import parse_staged_manifest_name, table_manifest_name
+from memwal_core.testing.native_regions import native_region_id
+from memwal_core.testing.tables import make_people_table, people
+
+REGION = native_region_id(1)
+
+
+@pytest.fixture
+def merged_twice(tmp_path) -> BaseTable:
+    """Versions: 1 rows, 2 MemWAL, 3 merged generation 1, 4 an append, 5 merged generation 2."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(1))
+    table.merge_upsert(people(2), {REGION: 1})
+    lance.write_dataset(people(50), table.uri, mode="append")
+    table.merge_upsert(people(3), {REGION: 2})
+    return table
+
+
+def progress(table: BaseTable) -> dict[str, int | None]:
+    return {each.label: each.merged.get(REGION, 0) if each.enabled else None for each in retained_versions(table, 4)}
+
+
+@pytest.mark.req("GC-18")
+def test_every_version_tells_its_own_progress(merged_twice):
+    assert progress(merged_twice) == {
+        "version 1": None,
+        "version 2": 0,
+        "version 3": 1,
+        "version 4": 1,
+        "version 5": 2,
+    }
+
+
+@pytest.mark.req("GC-19")
+def test_cleaned_up_versions_are_gone_and_tagged_ones_stay(merged_twice):
+    dataset = lance.dataset(merged_twice.uri)
+    dataset.tags.create("audit", 3)
+    dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
+
+    assert progress(merged_twice) == {"version 3 (tagged audit)": 1, "version 5": 2}
+
+
+@pytest.mark.req("GC-17")
+def test_versions_of_branches_count_too(merged_twice):
+    lance.dataset(merged_twice.uri).create_branch("trial/one", 3)
+
+    found = [each for each in retained_versions(merged_twice, 4) if each.branch is not None]
+
+    assert [(each.branch, each.merged.get(REGION)) for each in found] == [("trial/one", 1)]
+
+
+@pytest.mark.req("GC-19")
+def test_tag_of_a_branch_is_not_taken_for_one_of_the_table(merged_twice):
+    dataset = lance.dataset(merged_twice.uri)
+    branch = dataset.create_branch("trial", 3)
+    dataset.tags.create("b", ("trial", branch.version))
+
+    tagged = {each.label for each in retained_versions(merged_twice, 4) if each.tags}
+
+    assert tagged == {f"version {branch.version} of branch trial (tagged b)"}
+
+
+def test_tag_of_a_version_that_is_gone_is_corruption(merged_twice):
+    lance.dataset(merged_twice.uri).tags.create("audit", 3)
+    merged_twice.store.delete(f"_versions/{table_manifest_name(3)}")
+
+    with pytest.raises(CorruptionError) as raised:
+        retained_versions(merged_twice, 4)
+
+    assert raised.value.facts["tags"] == {"audit": 3}
+
+
+def test_staged_manifest_is_no_retained_version(merged_twice):
+    store = merged_twice.store
+    name = f"{table_manifest_name(9)}-3f2b8c1e-0000-4000-8000-000000000000"
+    store.put(f"_versions/{name}", store.get(f"_versions/{table_manifest_name(5)}"))
+
+    assert len(retained_versions(merged_twice, 4)) == 5
+    assert parse_staged_manifest_name(name) == 9
+
+
+def test_table_without_other_bases_has_no_files_in_them(merged_twice):
+    assert files_of_other_bases(merged_twice.uri, {}) == frozenset()
+
+
+def test_files_of_a_table_that_is_not_there_are_not_found(tmp_path):
+    with pytest.raises(ObjectNotFoundError):
+        files_of_other_bases(str(tmp_path / "nothing"), {})

@@ -1,0 +1,59 @@
+"""The whole path on S3: create, write, flush, merge, status, over real HTTP with pylance included."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.errors import InvalidRequestError
+from memwal_core.storage.layout import MEM_WAL_DIRECTORY
+from memwal_core.testing.faulty_proxy import faulty_proxy
+from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+pytestmark = pytest.mark.s3
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server_process() as server:
+        yield server
+
+
+@pytest.mark.req("FMT-47", "WRT-03", "MRG-01", "MRG-27")
+def test_written_rows_arrive_in_the_base_table_and_a_second_merge_finds_nothing(s3: S3Server) -> None:
+    uri = s3.uri(f"bucket/{uuid.uuid4()}/people.lance")
+    table = make_people_table(uri, storage_options=s3.storage_options, buckets=2)
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(50), name="old"))
+        writer.flush()
+        writer.put(people(*range(40, 60), name="new"))
+        writer.flush()
+        writer.put(people(99))
+    # The next writer finds the row that was not flushed.
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(90, 99)))
+        writer.flush()
+    admin = TableAdmin.open(uri, storage_options=s3.storage_options)
+    assert admin.merge().outcome.value == "done"
+    assert admin.merge().outcome.value == "nothing_to_do"
+    rows = table.dataset().to_table(columns=["id", "name"]).to_pydict()
+    found = dict(zip(rows["id"], rows["name"], strict=True))
+    expected = dict.fromkeys(range(40), "old") | dict.fromkeys(range(40, 60), "new")
+    assert found == expected | {key: f"p{key}" for key in range(90, 100)}
+    assert all(region.merge_lag_generations == 0 for region in admin.status().regions)
+
+
+@pytest.mark.req("LEASE-17")
+def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(s3: S3Server) -> None:
+    uri = s3.uri(f"bucket/{uuid.uuid4()}/people.lance")
+    with faulty_proxy(s3.endpoint) as proxy:
+        proxy.ignores_conditions = True
+        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint}
+        with pytest.raises(InvalidRequestError, match="condition"):
+            make_people_table(uri, storage_options=options)
+        admin = TableAdmin.open(uri, storage_options=s3.storage_options)
+        assert admin.table.state().details is None
+        assert list(admin.table.store.list_objects(MEM_WAL_DIRECTORY)) == []

@@ -1,0 +1,84 @@
+"""Switch one safety rule off: the simulation must find the loss. Otherwise it proves nothing."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pytest
+
+from memwal_core.manifest import ManifestStore
+from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.storage.layout import generation_path
+from memwal_core.storage.local import LocalStore
+from memwal_core.testing.simulation import Chances, SimulationFailedError, World, simulate
+from memwal_core.testing.simulation.jobs import MergeActor
+from memwal_core.testing.simulation.run import everybody
+from memwal_core.wal import WalAppender
+from memwal_core.writer import region_writer
+
+ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
+MAX_SEEDS = 40
+
+
+def _found(directory: Path, actors: Callable = everybody) -> bool:
+    """Return whether some seed fails."""
+    for seed in range(MAX_SEEDS):
+        scratch = directory / str(seed)
+        scratch.mkdir()
+        try:
+            simulate(seed, scratch, chances=ROUGH, actors=actors)
+        except SimulationFailedError:
+            return True
+    return False
+
+
+@pytest.mark.req("WRT-76", "WRT-78", "LEASE-13")
+def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_writer, "check_epoch", lambda local, stored: None)
+    assert _found(tmp_path)
+
+
+@pytest.mark.req("WRT-41", "LEASE-14")
+def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overwrite(self: LocalStore, path: str, source: Path) -> None:
+        target = Path(self.uri_of(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source, target)
+
+    monkeypatch.setattr(LocalStore, "put_file_if_absent", overwrite)
+    assert _found(tmp_path)
+
+
+@pytest.mark.req("WRT-42")
+def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = WalAppender.append
+    monkeypatch.setattr(WalAppender, "append", lambda self, rows: replace(append(self, rows), late=()))
+    assert _found(tmp_path)
+
+
+class GapMerger(MergeActor):
+    """A merger that takes the newest generation first, which pylance accepts."""
+
+    def turn(self) -> str:
+        world = self._world
+        manifests = ManifestStore(world.store, world.ids, settings=world.settings.storage)
+        for manifest in manifests.load_many(manifests.region_ids(), 1):
+            state = world.table.state()
+            newest = max(manifest.flushed_generations, key=lambda flushed: flushed.generation, default=None)
+            if newest is None or newest.generation <= state.details.merged_generation(manifest.region_id):
+                continue
+            rows = lance.dataset(world.store.uri_of(generation_path(manifest.region_id, newest.path))).to_table()
+            live = rows.filter(~rows.column(TOMBSTONE_COLUMN).to_numpy()).drop_columns([TOMBSTONE_COLUMN])
+            world.table.merge_upsert(live, {manifest.region_id: newest.generation})
+            return f"merged generation {newest.generation} without a look at the ones before"
+        return "nothing to merge"
+
+
+@pytest.mark.req("MRG-19")
+def test_with_a_merger_that_leaves_gaps_rows_are_lost(tmp_path: Path) -> None:
+    def actors(world: World) -> list:
+        return [*everybody(world)[:3], GapMerger(world, "gap-merger")]
+
+    assert _found(tmp_path, actors)

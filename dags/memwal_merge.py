@@ -36,8 +36,9 @@ then *skipped*. Stopping it in the middle loses nothing, what is committed stays
 **Never** delete anything below `_mem_wal/` by hand, and start no second writer to get a region going.
 
 **It needs** the Spark connection `spark_default`, and `memwal_core` where tasks, drivers and executors run. The job
-files are expected in `jobs/` beside the DAG folder; `MAINTENANCE_JOBS_FOLDER` names another place. Credentials of the
-object store belong in the environment of the workers, not into the parameters.
+files are expected in `jobs/` beside the DAG folder; the variable `MAINTENANCE_JOBS_FOLDER` of Airflow's processes names
+another place, and `MAINTENANCE_RETRIES` another number of retries than 4. Credentials of the object store belong in the
+environment of the workers, not into the parameters.
 """
 
 MIB = 1024 * 1024

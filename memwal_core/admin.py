@@ -54,6 +54,7 @@ class MergeRequest:
         reader: Who reads the winning rows of native passes; this process by default.
         workers: Who writes winners and finds what they supersede; this process by default.
         progress: Is told how far the merge is.
+        check_lease: Called before each commit; raises if somebody else holds the lease of the merge now.
     """
 
     regions: Collection[RegionId] | None = None
@@ -62,6 +63,7 @@ class MergeRequest:
     reader: WinnerReader | None = None
     workers: MergeWorkers | None = None
     progress: MergeProgress | None = None
+    check_lease: CheckLease = no_lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +248,11 @@ class TableAdmin:
             table=self.table,
             surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
             reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
-            strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts),
+            strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts, guard=request.check_lease),
             settings=bounds,
             clock=self._clock,
             progress=request.progress if request.progress is not None else Silent(),
+            guard=request.check_lease,
             single_commit=SingleCommit(
                 SingleCommitParts(
                     table=self.table,
@@ -257,6 +260,7 @@ class TableAdmin:
                     settings=bounds,
                     clock=self._clock,
                     rng=self._rng,
+                    guard=request.check_lease,
                 )
             ),
         )

@@ -69,6 +69,10 @@ class UnavailableError(MemwalError):
     exit_code = 4
 
 
+class BackpressureError(UnavailableError):
+    """A writer's flush queue stayed full for the time it may wait. Nothing was written; put again later."""
+
+
 class InvalidRequestError(MemwalError):
     """The input cannot be accepted; nothing was written. Correct it."""
 

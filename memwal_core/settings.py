@@ -68,6 +68,62 @@ class WriterSettings(_Section):
         "memory.",
     )
     max_memtable_rows: int = Field(default=1_000_000, ge=1, description="Rows after which a MemTable is flushed.")
+    max_memtable_age_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="Seconds after its first row at which a MemTable is flushed, so that the rows of a quiet region "
+        "are merged, too. Smaller: fresher base table, more small generations.",
+    )
+    max_buffered_bytes: int = Field(
+        default=512 * MIB,
+        ge=1,
+        description="Arrow bytes that all regions of a table writer may buffer together; above, the region with the "
+        "largest MemTable flushes it.",
+    )
+    wal_flush_bytes: int = Field(
+        default=4 * MIB,
+        ge=1,
+        description="Without `durable_write`: Arrow bytes of buffered rows after which a WAL entry is written. Larger: "
+        "fewer requests, and more rows lost in a crash.",
+    )
+    wal_flush_puts: int = Field(
+        default=1000, ge=1, description="Without `durable_write`: buffered puts after which a WAL entry is written."
+    )
+    wal_flush_interval_s: float = Field(
+        default=1.0,
+        gt=0,
+        description="Without `durable_write`: seconds after which buffered rows are written to the WAL.",
+    )
+    background_flush: bool = Field(
+        default=True,
+        description="Write WAL entries of non-durable puts and flush full MemTables in threads of the writer. Off: the "
+        "put that reaches a limit does the work itself, which is deterministic and slower for that caller.",
+    )
+    max_queued_memtables: int = Field(
+        default=4,
+        ge=1,
+        description="Full MemTables that may wait for their flush before writers have to wait. More: longer bursts are "
+        "absorbed, and more memory and recovery time.",
+    )
+    max_queued_bytes: int = Field(
+        default=256 * MIB, ge=1, description="Arrow bytes of waiting MemTables before writers have to wait."
+    )
+    backpressure_timeout_s: float = Field(
+        default=30.0,
+        ge=0,
+        description="Seconds that a put waits for room in the flush queue before it is refused with nothing written.",
+    )
+    flush_retry_wait_s: float = Field(
+        default=1.0, gt=0, le=3600, description="First wait in seconds after a failed background flush; doubles."
+    )
+    flush_retry_wait_max_s: float = Field(
+        default=60.0, gt=0, le=3600, description="Longest wait in seconds between background flushes that fail."
+    )
+    stalled_queue_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="Age in seconds of the oldest waiting MemTable at which the flush queue is reported as stalled.",
+    )
     max_open_regions: int = Field(
         default=8, ge=1, description="Regions that a table writer writes at the same time, one thread each."
     )
@@ -335,6 +391,12 @@ class DoctorSettings(_Section):
         ge=0,
         le=1,
         description="Share of the bytes of a region above which orphans (see `gc.orphan_age_s`) need somebody to look.",
+    )
+    retrain_imbalance_threshold: float = Field(
+        default=10.0,
+        ge=1,
+        description="Largest over smallest partition of a vector index above which retraining is proposed. Nothing is "
+        "ever retrained in place.",
     )
 
 

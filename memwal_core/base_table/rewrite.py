@@ -238,7 +238,9 @@ def rows_of_keys(
         for batch in dataset.scanner(columns=wanted, batch_size=_READ_ROWS).to_batches():
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))
-    return pa.concat_tables(parts) if parts else pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
+    return (
+        pa.concat_tables(parts) if parts else pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
+    )
 
 
 def update_operation(dataset: lance.LanceDataset, changes: Iterable[FragmentChange], new: Iterable[str]) -> Any:  # noqa: ANN401
@@ -299,7 +301,7 @@ def _keyed_rows(
         scanner = dataset.scanner(
             columns=list(key),
             with_row_address=True,
-            fragments=[dataset.get_fragment(fragment.fragment_id)],
+            fragments=[each for each in [dataset.get_fragment(fragment.fragment_id)] if each is not None],
             batch_size=_READ_ROWS,
         )
         held: list[pa.RecordBatch] = []

@@ -223,6 +223,9 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
             if namespace.outcome is not _Outcome.UNKNOWN:
                 _remove_attempt(store, attempt, namespace.staged_path)
             raise namespace.error or error from error
+    if namespace.outcome is _Outcome.UNKNOWN and namespace.error is not None:
+        # pylance read back and believes that the version is ours; the caller makes sure by progress.
+        raise namespace.error
     if namespace.outcome is not _Outcome.PUBLISHED:
         raise InternalError(
             "pylance committed without asking for the version",

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from memwal_core.base_table import native_merge
 from memwal_core.base_table.create import creation_operation, new_details
+from memwal_core.base_table.entry_change import entry_change
 from memwal_core.base_table.native_merge import PINNED, UNPINNED, CommitResult, Retries
 from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.strict_commit import StrictCommit, strict_commit
 from memwal_core.base_table.table_manifest import MemWalEntry
-from memwal_core.errors import CommitUnknownError, ConflictError, InternalError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, ObjectNotFoundError, UnavailableError
 from memwal_core.ids import RegionId
 from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.codec import encode_details
 from memwal_core.index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.region_spec import RegionSpec
 from memwal_core.storage import StoreKind
@@ -114,7 +114,7 @@ class BaseTable(TableReader):
                 return state
             check_commit_without_rows(old, new)
             try:
-                version = self._commit(state, _nothing_else(), _entry_change(state, new, index_id), message)
+                version = self._commit(state, _nothing_else(), entry_change(state, new, index_id), message)
             except ConflictError as error:
                 self._back_off(attempt, error)
                 continue
@@ -142,7 +142,7 @@ class BaseTable(TableReader):
         old = self.require_mem_wal(read)
         new = change(old)
         check_any_commit(old, new)
-        return self._commit(read, operation, _entry_change(read, new, None), message)
+        return self._commit(read, operation, entry_change(read, new, None), message)
 
     def merge_upsert(
         self,
@@ -282,20 +282,3 @@ class BaseTable(TableReader):
 def _nothing_else() -> lance.LanceOperation.UpdateConfig:
     """Return an operation that changes nothing, to carry a change of the MemWAL index alone."""
     return lance.LanceOperation.UpdateConfig(config_updates=lance.LanceOperation.UpdateMap(updates={}, replace=False))
-
-
-def _entry_change(
-    state: TableState, new: MemWalIndexDetails, index_id: uuid.UUID | None
-) -> Callable[[MemWalEntry], MemWalEntry]:
-    """Return the change to some details, keeping what the present bytes hold beyond them."""
-
-    def change(entry: MemWalEntry) -> MemWalEntry:
-        if entry != state.entry:
-            raise InternalError(
-                "pylance changed the MemWAL index by itself in this commit",
-                remedy="report this; nothing was published",
-                version=state.version,
-            )
-        return MemWalEntry(index_id or entry.index_id, encode_details(new, base=entry.payload))
-
-    return change

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+import numpy as np
 from lance.file import LanceFileReader
 
 from memwal_core.base_table.reading import TableReader
@@ -39,9 +40,14 @@ def _quantizer_digest(table: TableReader, segment: str) -> bytes:
     reader = LanceFileReader(table.store.uri_of(path), storage_options=dict(table.storage_options) or None)
     digest = hashlib.sha256()
     for text in json.loads(reader.metadata().schema.metadata[_QUANTIZER_KEY]):
-        parameters = json.loads(text)
+        parameters = json.loads(text, parse_float=_as_float32)
         codebook = parameters.pop(_CODEBOOK_KEY, None)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
         if codebook is not None:
             digest.update(bytes(reader.read_global_buffer(codebook)))
     return digest.digest()
+
+
+def _as_float32(text: str) -> float:
+    """Return a number as Lance computes with it; its text changes in the last digit when Lance copies it."""
+    return float(np.float32(text))

@@ -108,7 +108,7 @@ class _Screen:
         )
 
     def _end_bars(self) -> None:
-        if self._bars:
+        if self._progress.live.is_started:
             self._progress.stop()
 
 

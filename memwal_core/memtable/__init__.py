@@ -5,6 +5,16 @@ lies below the WAL.
 """
 
 from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
+from memwal_core.memtable.queue import MemTableQueue, Waiting
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_tombstones
 
-__all__ = ["TOMBSTONE_COLUMN", "Fragment", "MemTable", "StoredEntry", "memtable_schema", "with_tombstones"]
+__all__ = [
+    "TOMBSTONE_COLUMN",
+    "Fragment",
+    "MemTable",
+    "MemTableQueue",
+    "StoredEntry",
+    "Waiting",
+    "memtable_schema",
+    "with_tombstones",
+]

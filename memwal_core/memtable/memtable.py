@@ -11,17 +11,19 @@ import pyarrow as pa
 from memwal_core.errors import InternalError
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fragment:
     """The rows of one write.
 
     Attributes:
         rows: In write order, the MemTable schema.
+        size_bytes: Arrow bytes of the rows.
         wal_id: The WAL entry that holds them; None while they are only in memory.
         position: Place among the fragments batched in that entry, from 0.
     """
 
     rows: pa.Table
+    size_bytes: int
     wal_id: int | None = None
     position: int = 0
 
@@ -36,27 +38,34 @@ class StoredEntry:
 
 
 class MemTable:
-    """The rows of one generation. Not thread-safe: its writer serialises changes.
+    """The rows of one generation. Its writer serialises changes; reading is safe from any thread.
+
+    A MemTable owns a range of consecutive WAL entries. The range opens behind that of the
+    generation before, which may still wait for its last rows to be written: until then it is
+    unknown and nothing of this MemTable can be stored.
 
     Args:
         generation: Its number, from 1.
         schema: The MemTable schema.
-        replay_after_wal_id: WAL entries up to here belong to older generations.
+        replay_after_wal_id: WAL entries up to here belong to older generations; None if the range
+            is not open yet.
         created: When it took its first place, timezone UTC.
     """
 
-    def __init__(self, generation: int, schema: pa.Schema, replay_after_wal_id: int, created: datetime) -> None:
+    def __init__(self, generation: int, schema: pa.Schema, replay_after_wal_id: int | None, created: datetime) -> None:
         """Start empty."""
         self.generation = generation
         self.schema = schema
-        self.replay_after_wal_id = replay_after_wal_id
         self.created = created
+        self._replay_after = replay_after_wal_id
         self._fragments: list[Fragment] = []
         self._pending: list[Fragment] = []
+        self._pending_bytes = 0
         self._last_wal_id = replay_after_wal_id
         self._rows = 0
         self._bytes = 0
         self._entries: list[StoredEntry] = []
+        self._frozen = False
 
     @property
     def fragments(self) -> Sequence[Fragment]:
@@ -74,26 +83,67 @@ class MemTable:
         return self._bytes
 
     @property
+    def pending_bytes(self) -> int:
+        """Arrow bytes of the rows that no WAL entry holds yet."""
+        return self._pending_bytes
+
+    @property
     def wal_bytes(self) -> int:
         """Bytes of the WAL entries that hold its rows."""
         return sum(entry.size_bytes for entry in self._entries)
 
     @property
-    def last_wal_id(self) -> int:
-        """The last WAL entry with rows of this MemTable, or ``replay_after_wal_id`` if none has."""
+    def is_frozen(self) -> bool:
+        """Whether it takes no more writes."""
+        return self._frozen
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the WAL holds all of its rows."""
+        return not self._pending
+
+    @property
+    def replay_after_wal_id(self) -> int | None:
+        """WAL entries up to here belong to older generations; None while its range is not open."""
+        return self._replay_after
+
+    @property
+    def last_wal_id(self) -> int | None:
+        """The last WAL entry of its range so far, ``replay_after_wal_id`` if it has none."""
         return self._last_wal_id
 
-    def add(self, rows: pa.Table) -> int:
+    def open_range(self, replay_after_wal_id: int) -> None:
+        """Let its WAL entries begin behind this one; nothing happens if the range is open.
+
+        Called when the generation before is frozen and stored, so that its last entry is final.
+        """
+        if self._replay_after is None:
+            self._replay_after = replay_after_wal_id
+            self._last_wal_id = replay_after_wal_id
+
+    def freeze(self) -> None:
+        """Take no more writes from now on; rows that are pending still go to the WAL."""
+        self._frozen = True
+
+    def add(self, rows: pa.Table) -> Fragment:
         """Take rows, readable at once and pending for the WAL.
 
         Returns:
-            Their fragment id.
+            The new fragment, the last of ``fragments``.
+
+        Raises:
+            InternalError: The MemTable is frozen.
         """
-        fragment = Fragment(rows)
+        if self._frozen:
+            raise InternalError(
+                "a frozen MemTable was written to", remedy="report this", generation=self.generation
+            )
+        fragment = Fragment(rows, int(rows.nbytes))
         self._fragments.append(fragment)
         self._pending.append(fragment)
-        self._count(rows)
-        return len(self._fragments) - 1
+        self._pending_bytes += fragment.size_bytes
+        self._count(fragment)
+        return fragment
 
     def add_replayed(self, rows: pa.Table, wal_id: int, size_bytes: int) -> None:
         """Take the rows of an existing WAL entry as one fragment, before all pending ones.
@@ -102,8 +152,9 @@ class MemTable:
         decides which row of a key is the newest.
         """
         self._advance(wal_id, rows.num_rows, size_bytes)
-        self._fragments.insert(len(self._fragments) - len(self._pending), Fragment(rows, wal_id))
-        self._count(rows)
+        fragment = Fragment(rows, int(rows.nbytes), wal_id)
+        self._fragments.insert(len(self._fragments) - len(self._pending), fragment)
+        self._count(fragment)
 
     def pending(self) -> list[Fragment]:
         """Return the fragments that no WAL entry holds yet, in write order."""
@@ -111,16 +162,19 @@ class MemTable:
 
     def mark_flushed(self, count: int, wal_id: int, size_bytes: int) -> None:
         """Record that one WAL entry now holds the first ``count`` pending fragments, in order."""
-        self._advance(wal_id, sum(fragment.rows.num_rows for fragment in self._pending[:count]), size_bytes)
-        for position, fragment in enumerate(self._pending[:count]):
+        written = self._pending[:count]
+        self._advance(wal_id, sum(fragment.rows.num_rows for fragment in written), size_bytes)
+        for position, fragment in enumerate(written):
             fragment.wal_id = wal_id
             fragment.position = position
+        self._pending_bytes -= sum(fragment.size_bytes for fragment in written)
         del self._pending[:count]
 
     def wal_mapping(self) -> dict[int, tuple[int, int]]:
         """Return fragment id -> (WAL entry relative to ``replay_after_wal_id``, position in it)."""
+        after = self._replay_after or 0
         return {
-            fragment_id: (fragment.wal_id - self.replay_after_wal_id, fragment.position)
+            fragment_id: (fragment.wal_id - after, fragment.position)
             for fragment_id, fragment in enumerate(self._fragments)
             if fragment.wal_id is not None
         }
@@ -133,10 +187,10 @@ class MemTable:
         """Return all rows in write order, older duplicates and tombstones included."""
         names = list(columns) if columns is not None else self.schema.names
         empty = self.schema.empty_table().select(names)
-        return pa.concat_tables([empty, *(fragment.rows.select(names) for fragment in self._fragments)])
+        return pa.concat_tables([empty, *(fragment.rows.select(names) for fragment in self.fragments)])
 
     def _advance(self, wal_id: int, rows: int, size_bytes: int) -> None:
-        if wal_id != self._last_wal_id + 1:
+        if self._last_wal_id is None or wal_id != self._last_wal_id + 1:
             raise InternalError(
                 "the WAL entries of a MemTable must follow each other",
                 remedy="report this",
@@ -147,6 +201,6 @@ class MemTable:
         self._last_wal_id = wal_id
         self._entries.append(StoredEntry(wal_id, rows, size_bytes))
 
-    def _count(self, rows: pa.Table) -> None:
-        self._rows += rows.num_rows
-        self._bytes += rows.nbytes
+    def _count(self, fragment: Fragment) -> None:
+        self._rows += fragment.rows.num_rows
+        self._bytes += fragment.size_bytes

@@ -84,7 +84,7 @@ class _Assembly:
         key_schema = pa.schema([task.target.schema.field(name) for name in task.target.key])
         self.identity = identity
         self._parts: dict[str, list[pa.Table]] = {
-            _UPSERTS: [task.target.schema.empty_table()],
+            _UPSERTS: [task.rows.schema.empty_table()],
             _TOMBSTONES: [key_schema.empty_table()],
         }
 

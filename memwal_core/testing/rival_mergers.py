@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
@@ -13,10 +14,13 @@ from memwal_core.clock import Clock
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge import (
     InProcessReader,
+    InProcessWorkers,
     MergeParts,
     MergeReport,
     NativeCommit,
     Silent,
+    SingleCommit,
+    SingleCommitParts,
     Surveyor,
     merge,
 )
@@ -77,7 +81,8 @@ class Merger:
         table: Its own view of the base table.
         settings: Bounds of its passes.
         reach: Called at the strategy's crash points.
-        strategy_type: Commit strategy.
+        strategy_type: Commit strategy of native passes.
+        strategy: Which way passes are carried out.
         clock: What it waits on; manual, so waits cost nothing.
     """
 
@@ -86,22 +91,41 @@ class Merger:
     reach: Callable[[str], None] = lambda _: None
     strategy_type: type[NativeCommit] = NativeCommit
     clock: Clock = field(default_factory=ManualClock)
+    strategy: Literal["native", "single_commit"] = "native"
 
     def run(self) -> MergeReport:
         """Merge until nothing is left, or until ``reach`` raises."""
         table = self.table
+        settings = self.settings.model_copy(update={"strategy": self.strategy})
         parts = MergeParts(
             table=table,
             surveyor=Surveyor(table, table.store, TableAdmin.open(table.uri).manifests, concurrency=2),
             reader=InProcessReader(table.storage_options),
             strategy=self.strategy_type(self.clock, seeded_rng(1), self.settings.max_attempts, self.reach),
-            settings=self.settings,
+            settings=settings,
             clock=self.clock,
             progress=Silent(),
+            single_commit=SingleCommit(
+                SingleCommitParts(
+                    table=table,
+                    workers=InProcessWorkers(table),
+                    settings=settings,
+                    clock=self.clock,
+                    rng=seeded_rng(1),
+                    reach=self.reach,
+                )
+            ),
         )
         return merge(parts)
 
 
-def merge_until(uri: str, reach: Callable[[str], None], *, max_generations: int = 256) -> MergeReport:
+def merge_until(
+    uri: str,
+    reach: Callable[[str], None],
+    *,
+    max_generations: int = 256,
+    strategy: Literal["native", "single_commit"] = "native",
+) -> MergeReport:
     """Run a merger whose crash points are ``reach``."""
-    return Merger(watched_table(uri), MergeSettings(max_generations=max_generations), reach).run()
+    settings = MergeSettings(max_generations=max_generations)
+    return Merger(watched_table(uri), settings, reach, strategy=strategy).run()

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState
+from memwal_core.base_table.partitions import PartitionSizes
 from memwal_core.ids import RegionId
 from memwal_core.index.legacy import LegacyIndex
 from memwal_core.maintenance.jobs import JobKey
@@ -107,9 +108,11 @@ class Examination:
         legacy: The early index, one entry per version that has one, ascending.
         recorded_progress: Region -> highest merge progress that a finished merge reported.
         jobs: Job -> whether its past allows it to run.
+        partitions: Partition sizes of the vector indexes.
         wal_tail_age_s: See ``DoctorSettings``.
         orphan_age_s: See ``GcSettings``.
         orphan_share: See ``DoctorSettings``.
+        retrain_imbalance: See ``DoctorSettings``.
     """
 
     table_uri: str
@@ -122,9 +125,11 @@ class Examination:
     legacy: tuple[LegacyIndex, ...]
     recorded_progress: Mapping[RegionId, int]
     jobs: Mapping[JobKey, RunVerdict] = field(default_factory=lambda: MappingProxyType({}))
+    partitions: tuple[PartitionSizes, ...] = ()
     wal_tail_age_s: float = 1800.0
     orphan_age_s: float = 259_200.0
     orphan_share: float = 0.1
+    retrain_imbalance: float = 10.0
 
     def readable(self) -> Iterator[tuple[ObservedRegion, RegionManifest]]:
         """Yield the regions whose manifest can be read."""

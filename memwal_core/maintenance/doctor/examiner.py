@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, RetainedVersion, TableState, retained_versions
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.base_table.partitions import PartitionSizes, partition_sizes
+from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.index.codec import is_legacy_payload
 from memwal_core.index.legacy import LegacyIndex
@@ -22,6 +24,8 @@ from memwal_core.settings import Settings
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import MEM_WAL_DIRECTORY, RESERVED_NAMES
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class _Base:
@@ -31,6 +35,7 @@ class _Base:
     problem: str | None
     retained: tuple[RetainedVersion, ...]
     legacy: tuple[LegacyIndex, ...]
+    partitions: tuple[PartitionSizes, ...]
 
 
 class Examiner:
@@ -81,6 +86,8 @@ class Examiner:
             legacy=base.legacy,
             recorded_progress=self._recorded_progress(),
             jobs={key: self._ledger.may_run(key) for key in self._ledger.known_keys()},
+            partitions=base.partitions,
+            retrain_imbalance=self._settings.doctor.retrain_imbalance_threshold,
             wal_tail_age_s=self._settings.doctor.wal_tail_age_s,
             orphan_age_s=self._settings.gc.orphan_age_s,
             orphan_share=self._settings.doctor.orphan_share,
@@ -92,8 +99,15 @@ class Examiner:
             retained = retained_versions(self._table, self._settings.storage.concurrency)
             legacy = self._legacy(retained, state) if state.is_legacy else ()
         except CorruptionError as error:
-            return _Base(None, str(error), (), ())
-        return _Base(state, None, retained, legacy)
+            return _Base(None, str(error), (), (), ())
+        return _Base(state, None, retained, legacy, self._partitions(state))
+
+    def _partitions(self, state: TableState) -> tuple[PartitionSizes, ...]:
+        try:
+            return partition_sizes(self._table, state.version)
+        except (ObjectNotFoundError, InvalidRequestError, InternalError) as error:
+            _log.info("partition sizes not read [table=%s]: %s", self._table.uri, error)
+            return ()
 
     def _legacy(self, retained: tuple[RetainedVersion, ...], state: TableState) -> tuple[LegacyIndex, ...]:
         versions = [each.version for each in retained if each.legacy and each.branch is None]

@@ -58,12 +58,13 @@ def _progress_ahead(region: RegionState, base: BaseState) -> str:
 
 def _progress_back(region: RegionState, base: BaseState) -> str:
     """Find a retained version of the table's own line that had merged more than the newest."""
+    own = [version for version in base.retained if version.branch is None]
+    highest = max(own, key=lambda version: version.merged.get(region.region_id, 0), default=None)
+    before = 0 if highest is None else highest.merged.get(region.region_id, 0)
     merged = base.merged(region.region_id)
-    for version in base.retained:
-        before = version.merged.get(region.region_id, 0)
-        if version.branch is None and before > merged:
-            return f"merge progress went back from {before} in {version.label} to {merged} in version {base.version}"
-    return ""
+    if highest is None or before <= merged:
+        return ""
+    return f"merge progress went back from {before} in {highest.label} to {merged} in version {base.version}"
 
 
 def _generation_hole(region: RegionState, base: BaseState) -> str:

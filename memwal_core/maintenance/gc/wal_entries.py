@@ -63,11 +63,11 @@ def _gate(entry: NumberedObject, replay_after_wal_id: int, newest: int, policy: 
     if entry.number == newest:
         # Without it, a later writer would begin again at a position that an older one may still fill.
         return Gate.FENCE, "it is the newest entry"
+    if not policy.gc.collect_wal:
+        return Gate.SWITCHED_OFF, "gc.collect_wal is off; whether a flushed MemTable needs it was not read"
     age = policy.age_s(entry.info.modified)
     if age < policy.wal_age_s:
         return Gate.YOUNG, f"{age:.0f} s of {policy.wal_age_s:.0f} s old"
-    if not policy.gc.collect_wal:
-        return Gate.SWITCHED_OFF, "gc.collect_wal is off; whether a flushed MemTable needs it was not read"
     return None
 
 

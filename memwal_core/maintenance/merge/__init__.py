@@ -20,8 +20,8 @@ from memwal_core.maintenance.merge.sources import (
     read_region,
 )
 from memwal_core.maintenance.merge.survey import Surveyor
-from memwal_core.maintenance.merge.workers import InProcessWorkers, MergeWorkers
 from memwal_core.maintenance.merge.verify import MergeProof, verify_merge
+from memwal_core.maintenance.merge.workers import InProcessWorkers, MergeWorkers
 
 __all__ = [
     "CommitOutcome",

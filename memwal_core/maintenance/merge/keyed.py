@@ -83,10 +83,18 @@ class KeyedGeneration:
     ) -> Iterator[pa.RecordBatch]:
         mask = np.zeros(self.keys.num_rows, dtype=bool)
         mask[numbers] = True
-        bounds = {} if batch_rows is None else {"batch_size": batch_rows, "batch_readahead": 1, "fragment_readahead": 1}
+        # Unbounded, Lance reads ahead as it likes, which is faster and holds many batches.
+        readahead = None if batch_rows is None else 1
         start = 0
         with translated("read the rows of a flushed MemTable", self.uri):
-            for batch in self.dataset.scanner(columns=columns, scan_in_order=True, **bounds).to_batches():
+            scanner = self.dataset.scanner(
+                columns=columns,
+                scan_in_order=True,
+                batch_size=batch_rows,
+                batch_readahead=readahead,
+                fragment_readahead=readahead,
+            )
+            for batch in scanner.to_batches():
                 part = mask[start : start + batch.num_rows]
                 start += batch.num_rows
                 if part.all():

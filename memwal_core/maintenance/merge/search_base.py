@@ -21,7 +21,11 @@ LoadKeys = Callable[[KeyPart], pa.Table]
 
 
 def keys_in_memory(part: KeyPart) -> pa.Table:
-    """Return keys that were never staged."""
+    """Return keys that were never staged.
+
+    Raises:
+        InternalError: They were staged.
+    """
     if part.table is None:
         raise InternalError("the keys of a unit are not in memory", remedy="report this", path=part.path)
     return part.table
@@ -81,9 +85,7 @@ def _check_exclusive(unit: SearchUnit, load: LoadKeys) -> None:
         keys = pa.concat_tables([load(part) for part in parts])
         repeated = keys.num_rows - len(last_row_per_key(keys, unit.key))
         search = KeySearch(keys, unit.key)
-        repeated += sum(
-            int(search.found(load(part)).sum()) for later in rounds[number + 1 :] for part in later
-        )
+        repeated += sum(int(search.found(load(part)).sum()) for later in rounds[number + 1 :] for part in later)
         if repeated:
             raise CorruptionError(
                 "keys were written to more than one region, so it is not known which row is the newest",

@@ -220,7 +220,7 @@ class _Pass:
         documents = [document for unit in self._written.values() for document in unit.documents]
         expected = self._expected_rows(state, changes)
         marks = {share.region_id: share.through for unit in self._written.values() for share in unit.shares}
-        operation = update_operation(dataset, changes, documents)
+        operation = update_operation(dataset, changes.values(), documents)
         parts.guard()
         parts.reach("merge.commit")
         settled = False
@@ -308,9 +308,7 @@ class _Pass:
         raise self._unknown(doubt) from doubt
 
     def _unknown(self, doubt: CommitUnknownError) -> CommitUnknownError:
-        return CommitUnknownError(
-            doubt.what, remedy=doubt.remedy, **{**doubt.facts, "leftovers": self.files.all()}
-        )
+        return CommitUnknownError(doubt.what, remedy=doubt.remedy, **{**doubt.facts, "leftovers": self.files.all()})
 
 
 def _unit_follows(unit: WrittenUnit, details: MemWalIndexDetails) -> bool:

@@ -69,6 +69,7 @@ class StagedKeys:
         Raises:
             ObjectNotFoundError: Somebody removed the file. Plan anew.
             UnavailableError: Storage failed.
+            InternalError: The keys were never staged.
         """
         if part.path is None:
             raise InternalError("keys that were not staged reached another process", remedy="report this")

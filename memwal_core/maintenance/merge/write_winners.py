@@ -46,6 +46,7 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys) -> WrittenUn
         UnavailableError: Storage failed; files that nothing names may be left.
         ObjectNotFoundError: A generation or the base version vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
+        MemwalError: Whatever else kept the rows from being read or written.
     """
     dataset = table.dataset(unit.version)
     rows = _UnitRows(unit, dataset, dict(table.storage_options))

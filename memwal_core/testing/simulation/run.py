@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memwal_core.errors import MemwalError
-from memwal_core.testing.simulation.jobs import MergeActor
+from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
 from memwal_core.testing.simulation.view import DuplicateKeyError, lsm_view
 from memwal_core.testing.simulation.world import Actor, Chances, World
 from memwal_core.testing.simulation.writers import WriterActor
 
 _SHOWN_TURNS = 40
+_FULL_CHECK_TURNS = 10
 
 
 class SimulationFailedError(AssertionError):
@@ -45,13 +46,15 @@ class SimulationResult:
 
 
 def everybody(world: World) -> list[Actor]:
-    """Return the usual actors: two writers that share a region, one of its own, and two mergers."""
+    """Return the usual actors: two writers that share a region, one of its own, a merger, all jobs, and time."""
     return [
         WriterActor(world, "writer-a", (0,)),
         WriterActor(world, "writer-b", (0,)),
         WriterActor(world, "writer-c", (1,)),
-        MergeActor(world, "merger-1"),
-        MergeActor(world, "merger-2"),
+        MergeActor(world, "merger"),
+        JobActor(world, "operator-1"),
+        JobActor(world, "operator-2", (Job.CATCH_UP, Job.GC)),
+        TimeActor(world, "time"),
     ]
 
 
@@ -78,18 +81,18 @@ def simulate(
     """
     world = World(seed, directory, chances if chances is not None else Chances())
     world.actors = actors(world)
-    for _ in range(turns):
+    for number in range(1, turns + 1):
         try:
             world.take_turn(world.rng.choice(world.actors))
         except MemwalError as error:
             raise SimulationFailedError(seed, f"{type(error).__name__}: {error}", world.trace) from error
         world.store.notice()
-        check(world)
+        check(world, every_version=number % _FULL_CHECK_TURNS == 0 or number == turns)
     return SimulationResult(seed, tuple(world.trace), world.plain.state().version)
 
 
-def check(world: World) -> None:
-    """Compare every retained version of the table with the model.
+def check(world: World, *, every_version: bool) -> None:
+    """Compare the table with the model, in its newest or in every retained version.
 
     A version shows its own base rows, and the flushed MemTables and WAL entries that it has not
     merged: together always the present state, whichever version one begins with.
@@ -98,12 +101,18 @@ def check(world: World) -> None:
         SimulationFailedError: They differ.
     """
     with world.quietly():
-        for version in [None, *(entry["version"] for entry in world.plain.dataset().versions()[:-1])]:
-            if version is not None and world.plain.state(version).details is None:
-                continue  # Before MemWAL was enabled.
-            try:
-                mismatches = world.model.mismatches(lsm_view(world.plain, version))
-            except (DuplicateKeyError, MemwalError, OSError, ValueError) as error:
-                raise SimulationFailedError(world.seed, f"version {version}: {error}", world.trace) from error
-            if mismatches:
-                raise SimulationFailedError(world.seed, f"version {version or 'newest'}: {mismatches}", world.trace)
+        newest = world.plain.dataset()
+        versions = [entry["version"] for entry in newest.versions()] if every_version else [newest.version]
+        for version in reversed(versions):
+            _check_version(world, version)
+
+
+def _check_version(world: World, version: int) -> None:
+    try:
+        if world.plain.state(version).details is None:
+            return  # Before MemWAL was enabled.
+        mismatches = world.model.mismatches(lsm_view(world.plain, version))
+    except (DuplicateKeyError, MemwalError, OSError, ValueError) as error:
+        raise SimulationFailedError(world.seed, f"version {version}: {error}", world.trace) from error
+    if mismatches:
+        raise SimulationFailedError(world.seed, f"version {version}: {mismatches}", world.trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +10,18 @@ from pathlib import Path
 from typing import Protocol
 
 from memwal_core.base_table import BaseTable, Sources
-from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
 from memwal_core.ids import IdSource
 from memwal_core.rng import Rng, seeded_rng
-from memwal_core.settings import IndexSettings, MergeSettings, Settings, StorageSettings, WriterSettings
+from memwal_core.settings import (
+    CompactSettings,
+    GcSettings,
+    IndexSettings,
+    MergeSettings,
+    Settings,
+    StorageSettings,
+    WriterSettings,
+)
 from memwal_core.storage import open_store
 from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.crash import SimulatedCrash
@@ -25,6 +34,9 @@ EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableEr
 """What an actor may meet when rivals and faults do their worst. Anything else is a defect."""
 
 KEYS = 16
+LONG_SLEEP_S = 4 * 24 * 3600.0
+"""Longer than any retention; nothing else in the simulation takes this long."""
+
 _MAX_DEPTH = 2
 
 
@@ -39,8 +51,8 @@ class Chances:
     """
 
     interleave: float = 0.04
-    fail: float = 0.01
-    crash: float = 0.005
+    fail: float = 0.004
+    crash: float = 0.002
 
 
 class Actor(Protocol):
@@ -86,8 +98,11 @@ class World:
         self.actors: list[Actor] = []
         self._chances = chances
         self._running: list[Actor] = []
+        self._dead: dict[int, SimulatedCrash] = {}
+        self._defect: MemwalError | None = None
+        self._thread = threading.get_ident()
         uri = str(directory / "people.lance")
-        make_people_table(uri, buckets=2, settings=self.settings)
+        make_people_table(uri, buckets=2, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
         self.store = ClockedStore(open_store(uri, settings=self.settings.storage), self.clock)
@@ -96,6 +111,11 @@ class World:
         for moment in Moment:
             self.store.add(Rule(self._trouble(moment), moment, times=None))
 
+    @property
+    def is_interrupting(self) -> bool:
+        """Whether the running turn interrupts another one."""
+        return len(self._running) > 1
+
     def take_turn(self, actor: Actor) -> None:
         """Let an actor do one thing, and note what came of it.
 
@@ -103,17 +123,42 @@ class World:
             MemwalError: The actor met an error that rivals and faults do not explain.
         """
         self._running.append(actor)
-        depth = "  " * (len(self._running) - 1)
+        depth = len(self._running)
+        indent = "  " * (depth - 1)
         try:
-            self._note(f"{depth}{actor.name}: begins")
-            self._note(f"{depth}{actor.name}: {actor.turn()}")
-        except EXPECTED_ERRORS as error:
-            self._note(f"{depth}{actor.name}: {type(error).__name__}")
+            self._note(f"{indent}{actor.name}: begins")
+            done = actor.turn()
+            self._require_alive()
+            self._note(f"{indent}{actor.name}: {done}")
         except SimulatedCrash as crash:
-            self._note(f"{depth}{actor.name}: dies at {crash.name}")
-            actor.die()
+            self._bury(indent, actor, crash)
+        except MemwalError as error:
+            # What a process that died would have reported is of no interest.
+            if depth in self._dead:
+                self._bury(indent, actor, self._dead[depth])
+            elif isinstance(error, EXPECTED_ERRORS):
+                self._note(f"{indent}{actor.name}: {type(error).__name__}")
+            else:
+                raise
         finally:
+            self._dead.pop(depth, None)
             self._running.pop()
+        if self._defect is not None:
+            raise self._defect
+
+    def _bury(self, indent: str, actor: Actor, crash: SimulatedCrash) -> None:
+        self._note(f"{indent}{actor.name}: dies at {crash.name}")
+        actor.die()
+
+    def _require_alive(self) -> None:
+        """Let a dead process do nothing more, even where foreign code has swallowed its crash.
+
+        Raises:
+            SimulatedCrash: The process has died before.
+        """
+        crash = self._dead.get(len(self._running))
+        if crash is not None:
+            raise crash
 
     def reach(self, place: str) -> None:
         """Pass a named place of a job, at which everything may happen that may happen at a store call."""
@@ -141,17 +186,47 @@ class World:
         Raises:
             SimulatedCrash: The running actor's process dies here.
         """
+        self._require_alive()
         drawn = self.rng.random()
         chances = self._chances
         if drawn < chances.crash:
-            raise SimulatedCrash(f"{'after' if after else 'before'} {place}")
+            crash = SimulatedCrash(f"{'after' if after else 'before'} {place}")
+            self._dead[len(self._running)] = crash
+            raise crash
         if drawn < chances.crash + chances.fail:
             return True
         if drawn < chances.crash + chances.fail + chances.interleave and len(self._running) < _MAX_DEPTH:
             idle = [actor for actor in self.actors if actor not in self._running]
             if idle:
-                self.take_turn(self.rng.choice(idle))
+                self._interrupt(self.rng.choice(idle))
         return False
+
+    def _interrupt(self, actor: Actor) -> None:
+        """Let an actor take a turn in the middle of another one.
+
+        Calls from pylance back into Python come on pylance's own threads, on which pylance cannot be
+        called again. There the turn gets a thread of its own, and the caller waits for it, so that
+        still only one thing happens at a time.
+        """
+        if threading.get_ident() == self._thread:
+            self.take_turn(actor)
+            return
+        raised: list[MemwalError] = []
+
+        def turn() -> None:
+            outer, self._thread = self._thread, threading.get_ident()
+            try:
+                self.take_turn(actor)
+            except MemwalError as error:
+                raised.append(error)
+            finally:
+                self._thread = outer
+
+        thread = threading.Thread(target=turn, name=f"turn-of-{actor.name}")
+        thread.start()
+        thread.join()
+        if raised:
+            self._defect = self._defect or raised[0]
 
     def _note(self, line: str) -> None:
         self.trace.append(line)
@@ -167,4 +242,15 @@ def small_settings() -> Settings:
         writer=WriterSettings(max_memtable_rows=6, epoch_check_interval_s=10),
         merge=MergeSettings(max_generations=3, max_attempts=3),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
+        compact=CompactSettings(min_fragments=2),
+        gc=GcSettings(
+            grace_s=60,
+            orphan_age_s=LONG_SLEEP_S / 2,
+            collect_wal=True,
+            wal_min_age_s=3600,
+            manifest_retention=2,
+            manifest_min_age_s=LONG_SLEEP_S / 2,
+            concurrency=1,
+            allow_unsafe_retention=True,
+        ),
     )

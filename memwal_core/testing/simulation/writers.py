@@ -43,17 +43,13 @@ class WriterActor:
             return self._use_zombie(rng.choice(self._zombies))
         if self._writer is None:
             return self._open()
-        action = rng.choices(("put", "delete", "flush", "replace", "close", "sleep"), (10, 2, 3, 1, 1, 1))[0]
+        action = rng.choices(("put", "delete", "flush", "replace", "close"), (10, 2, 4, 1, 1))[0]
         if action == "replace":
             for forgotten in self._zombies[:-1]:
                 self._world.model.settled(forgotten)
             self._zombies = [*self._zombies[-1:], self._writer]
             self._writer = None
             return "is replaced without being told"
-        if action == "sleep":
-            seconds = rng.choice((1.0, 30.0, 7200.0))
-            self._world.clock.advance(seconds)
-            return f"sleeps {seconds:.0f} s"
         return self._use(self._writer, action)
 
     def die(self) -> None:

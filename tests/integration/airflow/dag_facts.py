@@ -74,6 +74,7 @@ facts = {
     "seconds": seconds,
     "import_errors": bag.import_errors,
     "decisions": decisions,
+    "jobs": str(shared.JOBS_FOLDER),
     "exit_codes": [shared.WRONG_INPUT, shared.NEEDS_A_HUMAN],
     "wrong": [wrong_with(bag.dags["memwal_merge"], configuration) for configuration in configurations],
     "dags": {

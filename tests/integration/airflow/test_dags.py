@@ -84,6 +84,10 @@ def test_one_merge_of_a_table_runs_at_a_time_and_is_verified(facts: dict[str, An
     assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
 
 
+def test_jobs_are_found_beside_the_dag_folder(facts: dict[str, Any]) -> None:
+    assert (Path(facts["jobs"]) / "merge.py").is_file()
+
+
 def test_right_parameters_are_accepted(facts: dict[str, Any]) -> None:
     assert facts["wrong"][: len(GOOD)] == [None] * len(GOOD)
 

@@ -159,7 +159,7 @@ def test_hostile_manifest_never_leads_outside_the_region(tmp_path, path):
     report = collect(admin)
 
     assert report.outcome is JobOutcome.BLOCKED
-    assert "breaks a rule" in report.plan.freezes.regions[region]
+    assert "outside its region directory" in report.plan.freezes.regions[region]
     assert files(uri) == before
     assert victim.read_text() == "precious"
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.admin import TableAdmin
-from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.merge import MergeOutcome
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 from memwal_core.writer import TableWriter
@@ -56,20 +56,6 @@ def test_regions_of_our_writer_merge_to_the_written_history(tmp_path: Path, drop
 
     assert report.outcome is MergeOutcome.DONE
     assert rows(uri) == expected
-
-
-def test_column_added_after_the_flush_parks_the_regions_and_changes_nothing(tmp_path: Path):
-    uri = str(tmp_path / "t")
-    table = make_people_table(uri, rows=people(500), settings=FAST)
-    write_history(uri, table)
-    lance.dataset(uri).add_columns(pa.field("extra", pa.int32()))
-
-    report = TableAdmin.open(uri, settings=FAST).merge()
-
-    assert report.outcome is MergeOutcome.BLOCKED
-    assert {region.verdict for region in report.regions} == {Verdict.PARKED}
-    assert all("'extra' was added after the flush" in region.evidence for region in report.regions)
-    assert rows(uri) == {500: "p500"}
 
 
 def test_renamed_column_merges_under_its_new_name(tmp_path: Path):

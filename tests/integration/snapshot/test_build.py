@@ -6,7 +6,6 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -306,10 +305,12 @@ def test_dry_run_says_what_would_change_and_changes_nothing(table: BaseTable) ->
 @pytest.mark.req("BLD-02", "BLD-03", "BLD-13", "IDX-29")
 def test_build_changes_the_snapshot_fields_and_nothing_else(table: BaseTable) -> None:
     regions = [region(table) for _ in range(2)]
-    table.merge_upsert(people(5), {regions[0].region_id: 3})
-    catchup = MappingProxyType({"some_idx": MappingProxyType({regions[0].region_id: 2})})
-    table.update_details(lambda details: replace(details, index_catchup=catchup, maintained_indexes=("some_idx",)))
+    table.merge_upsert(people(5), {regions[0].region_id: 2})
+    table.dataset().create_scalar_index("name", "BTREE")
+    table.update_details(lambda details: replace(details, maintained_indexes=("name_idx",)))
+    table.merge_upsert(people(6), {regions[0].region_id: 3})
     before = table.state()
+    assert before.require_details().index_catchup == {"name_idx": {regions[0].region_id: 2}}
 
     build(table)
 

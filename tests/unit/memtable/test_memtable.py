@@ -28,7 +28,8 @@ def test_memtable_schema_adds_the_tombstone_and_loosens_only_values() -> None:
 @pytest.mark.req("WRT-28", "WRT-29", "WRT-55", "WRT-56")
 def test_each_write_is_a_readable_pending_fragment() -> None:
     memtable = _memtable()
-    assert [memtable.add(_rows(1)), memtable.add(_rows(2, 3))] == [0, 1]
+    added = [memtable.add(_rows(1)), memtable.add(_rows(2, 3))]
+    assert list(memtable.fragments) == added
     assert memtable.to_table(["id"]).column("id").to_pylist() == [1, 2, 3]
     assert len(memtable.pending()) == 2
     assert memtable.wal_mapping() == {}

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from memwal_core.maintenance.doctor.checks import generations, identity, legacy, manifests, progress, space, wal
+from memwal_core.maintenance.doctor.checks import (
+    generations,
+    identity,
+    indexes,
+    legacy,
+    manifests,
+    progress,
+    space,
+    wal,
+)
 from memwal_core.maintenance.doctor.examination import Examination
 from memwal_core.maintenance.doctor.findings import Finding
 
@@ -35,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
     identity.region_values_are_unique,
     identity.keys_live_in_one_region,
     identity.rows_are_routed_right,
+    indexes.partitions_are_balanced,
     space.bytes_are_recorded,
     space.names_are_known,
     space.jobs_make_progress,

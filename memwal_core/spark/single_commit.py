@@ -1,0 +1,102 @@
+"""The single-commit merge on Spark executors.
+
+Two stages, each one action whose outcomes are collected once: executors write the winners of their
+regions as fragments and stage the keys; then executors find what those keys supersede and write
+deletion vectors. The driver sees descriptions of files only, and it alone commits. A repeated or
+speculative attempt of a task writes other fragments (removed by the driver at the end) and the same
+deletion vectors (byte for byte), so nothing can be applied twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from memwal_core.base_table import BaseTable
+from memwal_core.base_table.rewrite import FragmentChange
+from memwal_core.errors import InvalidRequestError
+from memwal_core.maintenance.merge.search_base import search_unit
+from memwal_core.maintenance.merge.staged_keys import KeyStager, StagedKeys
+from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
+from memwal_core.maintenance.merge.write_winners import write_unit
+from memwal_core.storage import StoreKind
+
+_SCHEMA = "document string"
+_COLUMN = "document"
+
+_Work = Callable[[BaseTable, str], Iterator[str]]
+
+
+class SparkWorkers:
+    """Carries out units of work on the executors of a session.
+
+    Args:
+        spark: The session.
+        table: The base table; executors open it anew by its address, so it must be one that they reach.
+        storage_options: For executors; they go into the task closure, so prefer the executors'
+            environment for secrets.
+    """
+
+    stages = True
+
+    def __init__(self, spark: SparkSession, table: BaseTable, storage_options: Mapping[str, str]) -> None:
+        """Keep the parts.
+
+        Raises:
+            InvalidRequestError: The table lives in this process's memory.
+        """
+        if table.store.kind is StoreKind.MEMORY:
+            raise InvalidRequestError(
+                "executors cannot reach a table in the memory of another process",
+                remedy="use a path or an object store that all executors reach",
+                table=table.uri,
+            )
+        self._spark = spark
+        self._uri = table.uri
+        self._storage_options = dict(storage_options)
+
+    @property
+    def executors(self) -> int:
+        """Tasks that run at once."""
+        return max(1, int(self._spark.sparkContext.defaultParallelism))
+
+    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
+        """Write winners as fragments."""
+
+        def work(table: BaseTable, text: str) -> Iterator[str]:
+            yield write_unit(WriteUnit.from_json(text), table, KeyStager(table.store, staging, table.ids)).to_json()
+
+        for text in self._run(work, [unit.to_json() for unit in units]):
+            yield WrittenUnit.from_json(text)
+
+    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
+        """Find superseded rows and write deletion vectors."""
+
+        def work(table: BaseTable, text: str) -> Iterator[str]:
+            for change in search_unit(SearchUnit.from_json(text), table, StagedKeys(table.store)):
+                yield change.to_json()
+
+        for text in self._run(work, [unit.to_json() for unit in units]):
+            yield FragmentChange.from_json(text)
+
+    def _run(self, work: _Work, documents: list[str]) -> list[str]:
+        if not documents:
+            return []
+        rows = self._spark.sparkContext.parallelize([(text,) for text in documents], len(documents))
+        frame = self._spark.createDataFrame(rows, _SCHEMA)
+        # One action, collected once: computing a partition again would write its files again.
+        return [row.document for row in frame.mapInArrow(self._task(work), _SCHEMA).collect()]
+
+    def _task(self, work: _Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        uri, storage_options = self._uri, self._storage_options
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            table = BaseTable.open(uri, storage_options=storage_options)
+            for batch in batches:
+                for text in batch.column(_COLUMN).to_pylist():
+                    for document in work(table, text):
+                        yield pa.record_batch({_COLUMN: pa.array([document], pa.string())})
+
+        return run

@@ -1,0 +1,92 @@
+"""Threads that work for a writer and end with it, also when nobody closes it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+_log = logging.getLogger(__name__)
+
+_Owner = TypeVar("_Owner")
+
+
+class Work(Protocol[_Owner]):  # type: ignore[misc]
+    """One round of a thread's work."""
+
+    def __call__(self, owner: _Owner, /) -> float | None:
+        """Do what is due.
+
+        Returns:
+            Seconds until more is due; None to wait until somebody asks.
+        """
+        ...
+
+
+class BackgroundLoop(Generic[_Owner]):
+    """One thread that runs rounds of work when asked, or when it is time.
+
+    The thread holds its owner only during a round, so an owner that nobody holds any more is
+    collected and its thread ends.
+
+    Args:
+        owner: Given to each round.
+        work: One round; must not raise.
+        name: Name of the thread.
+    """
+
+    def __init__(self, owner: _Owner, work: Callable[[_Owner], float | None], name: str) -> None:
+        """Prepare; the thread starts at the first ``wake``."""
+        self._signal = threading.Event()
+        self._stopped = threading.Event()
+        reference = weakref.ref(owner)
+        weakref.finalize(owner, _stop, self._signal, self._stopped)
+        self._thread = threading.Thread(
+            target=_run, args=(reference, work, self._signal, self._stopped), name=name, daemon=True
+        )
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Start the thread if it does not run yet."""
+        with self._lock:
+            if not self._started and not self._stopped.is_set():
+                self._started = True
+                self._thread.start()
+
+    def wake(self) -> None:
+        """Ask for a round."""
+        self.start()
+        self._signal.set()
+
+    def stop(self) -> None:
+        """Let the round under way end, and the thread with it; wait for that."""
+        _stop(self._signal, self._stopped)
+        with self._lock:
+            started = self._started
+        if started and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def _stop(signal: threading.Event, stopped: threading.Event) -> None:
+    stopped.set()
+    signal.set()
+
+
+def _run(
+    reference: weakref.ref[_Owner],
+    work: Callable[[_Owner], float | None],
+    signal: threading.Event,
+    stopped: threading.Event,
+) -> None:
+    delay_s: float | None = 0.0
+    while True:
+        signal.wait(delay_s)
+        signal.clear()
+        owner = reference()
+        if owner is None or stopped.is_set():
+            return
+        delay_s = work(owner)
+        del owner

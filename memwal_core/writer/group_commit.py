@@ -1,0 +1,201 @@
+"""Writing WAL entries: callers that come together share one entry, a caller alone does not wait.
+
+Whoever gets the turn first writes everything that is pending, for itself and for all who came in
+the meantime; they find their rows written when the turn is theirs. No timer is involved.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.clock import Clock
+from memwal_core.errors import (
+    CommitUnknownError,
+    CorruptionError,
+    FencedError,
+    InternalError,
+    MemwalError,
+)
+from memwal_core.memtable import Fragment, MemTable
+from memwal_core.wal import WalAppender, WalEntry
+from memwal_core.writer import stats
+from memwal_core.writer.replay import rows_of_entry
+from memwal_core.writer.state import RegionState
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PutReceipt:
+    """What one put achieved.
+
+    Attributes:
+        rows: Rows taken.
+        generation: MemTable that took them.
+        wal_id: WAL entry that holds them; None while they are only in memory.
+    """
+
+    rows: int
+    generation: int
+    wal_id: int | None
+
+    @property
+    def durable(self) -> bool:
+        """Whether the rows survive a crash."""
+        return self.wal_id is not None or self.rows == 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ticket:
+    fragment: Fragment
+    generation: int
+    future: Future[PutReceipt]
+
+
+class GroupCommit:
+    """The one way in which rows reach the WAL. Safe to call from several threads.
+
+    Args:
+        state: The writer's state.
+        appender: Used under the turn only.
+        clock: Time.
+    """
+
+    def __init__(self, state: RegionState, appender: WalAppender, clock: Clock) -> None:
+        """Begin with nobody waiting."""
+        self._state = state
+        self._appender = appender
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._waiting: list[_Ticket] = []
+        state.ownership.on_end(self._fail_waiting)
+
+    @property
+    def last_wal_id(self) -> int:
+        """The last WAL entry known to exist."""
+        return self._appender.last_wal_id
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody waits for rows to become durable."""
+        return bool(self._waiting)
+
+    def enlist(self, fragment: Fragment, generation: int) -> Future[PutReceipt]:
+        """Promise an outcome for rows just added; call under the state's lock.
+
+        Returns:
+            A future that cannot be cancelled and is settled exactly once, when a WAL write that
+            covers the rows has succeeded or failed.
+        """
+        future: Future[PutReceipt] = Future()
+        future.set_running_or_notify_cancel()
+        self._waiting.append(_Ticket(fragment, generation, future))
+        return future
+
+    def commit(self, future: Future[PutReceipt]) -> PutReceipt:
+        """Wait until enlisted rows are durable, writing them if nobody else does.
+
+        Raises:
+            FencedError: Another writer owns the region.
+            CommitUnknownError: Storage did not answer; the rows stay pending.
+            CorruptionError: The region contradicts itself; the writer has stopped.
+            InternalError: An impossible state; the writer has stopped.
+        """
+        taken: Sequence[_Ticket] = ()
+        error: MemwalError | None = None
+        with self._turn:
+            if any(ticket.future is future for ticket in self._waiting):
+                taken, error = self._write()
+        _settle(taken, error)
+        return future.result()
+
+    def write_pending(self) -> None:
+        """Write everything that is pending and verify the epoch if that is due.
+
+        Raises:
+            FencedError: As for ``commit``.
+            CommitUnknownError: As for ``commit``.
+            CorruptionError: As for ``commit``.
+            InternalError: As for ``commit``.
+        """
+        with self._turn:
+            taken, error = self._write()
+        _settle(taken, error)
+        if error is not None:
+            raise error
+
+    def _write(self) -> tuple[Sequence[_Ticket], MemwalError | None]:
+        """Write what is pending now; return whose rows that covers, and what went wrong."""
+        with self._state.lock:
+            taken, self._waiting = self._waiting, []
+            batches = self._state.queue.unstored()
+        try:
+            self._state.ownership.require()
+            for memtable, fragments in batches:
+                self._append(memtable, fragments)
+            self._state.ownership.verify_if_due()
+        except CommitUnknownError as error:
+            self._state.meters.count(stats.WAL_FAILURES)
+            return taken, error
+        except (FencedError, CorruptionError, InternalError) as error:
+            return taken, self._state.ownership.end(error)
+        except BaseException:
+            # The thread is being stopped in the middle of a write: others must not wait for ever.
+            _settle(taken, _interrupted())
+            raise
+        return taken, None
+
+    def _append(self, memtable: MemTable, fragments: Sequence[Fragment]) -> None:
+        started = self._clock.monotonic()
+        appended = self._appender.append(pa.concat_tables(fragment.rows for fragment in fragments))
+        late = [(entry, self._late_rows(entry)) for entry in appended.late]
+        with self._state.lock:
+            for entry, rows in late:
+                memtable.add_replayed(rows, entry.wal_id, entry.size_bytes)
+            memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes)
+            self._state.queue.open_ranges()
+            self._state.changed.notify_all()
+        meters = self._state.meters
+        meters.count(stats.WAL_ENTRIES)
+        meters.count(stats.WAL_BYTES, appended.size_bytes)
+        meters.count(stats.WAL_LATE_ENTRIES, len(late))
+        meters.record(stats.WAL_GROUP_PUTS, len(fragments))
+        meters.record(stats.WAL_DURATION, self._clock.monotonic() - started)
+
+    def _late_rows(self, entry: WalEntry) -> pa.Table:
+        _log.info(
+            "late entry of a predecessor replayed [region_id=%s, wal_id=%d, writer_epoch=%d, rows=%d]",
+            self._state.ownership.region_id,
+            entry.wal_id,
+            entry.writer_epoch,
+            entry.rows.num_rows,
+        )
+        return rows_of_entry(entry, self._state.schema, self._state.ownership.region_id)
+
+    def _fail_waiting(self, error: MemwalError) -> None:
+        with self._state.lock:
+            taken, self._waiting = self._waiting, []
+            self._state.changed.notify_all()
+        _settle(taken, error)
+
+
+def _settle(tickets: Sequence[_Ticket], error: MemwalError | None) -> None:
+    for ticket in tickets:
+        if error is not None:
+            ticket.future.set_exception(error)
+        else:
+            rows = ticket.fragment.rows.num_rows
+            ticket.future.set_result(PutReceipt(rows, ticket.generation, ticket.fragment.wal_id))
+
+
+def _interrupted() -> CommitUnknownError:
+    return CommitUnknownError(
+        "the thread that wrote the WAL entry was interrupted; its rows may or may not be durable",
+        remedy="put the same rows again, or call sync",
+    )

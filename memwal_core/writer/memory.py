@@ -1,0 +1,45 @@
+"""One bound on what several region writers buffer together."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Protocol
+
+
+class Buffering(Protocol):
+    """A writer that holds rows in memory."""
+
+    def buffered_bytes(self) -> int:
+        """Return the Arrow bytes of its active MemTable."""
+        ...
+
+    def request_rotation(self) -> None:
+        """Ask it to freeze that MemTable soon; must not block."""
+        ...
+
+
+class MemoryBudget:
+    """Asks the writer with the largest MemTable to flush it when all together hold too much.
+
+    Args:
+        limit_bytes: Arrow bytes of all active MemTables together; reaching it exactly is allowed.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        """Begin without writers."""
+        self._limit_bytes = limit_bytes
+        self._writers: weakref.WeakSet[Buffering] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def join(self, writer: Buffering) -> None:
+        """Count a writer from now on, until nobody holds it any more."""
+        with self._lock:
+            self._writers.add(writer)
+
+    def relieve(self) -> None:
+        """Look at all writers and ask the largest to rotate if the bound is exceeded."""
+        with self._lock:
+            sizes = [(writer.buffered_bytes(), writer) for writer in self._writers]
+        if sum(size for size, _ in sizes) > self._limit_bytes:
+            max(sizes, key=lambda entry: entry[0])[1].request_rotation()

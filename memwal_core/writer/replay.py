@@ -1,0 +1,51 @@
+"""From the entries of a WAL to the rows of a MemTable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_core.errors import CorruptionError
+from memwal_core.ids import RegionId
+from memwal_core.memtable import MemTable
+from memwal_core.wal import WalEntry
+from memwal_core.writer.ownership import Ownership
+
+
+def replay(entries: Sequence[WalEntry], memtable: MemTable, ownership: Ownership) -> None:
+    """Put the unflushed entries of a region into its first MemTable, one fragment each.
+
+    Args:
+        entries: Ascending, from the MemTable's ``replay_after_wal_id`` on.
+        memtable: Empty.
+        ownership: The claim under which they are replayed.
+
+    Raises:
+        FencedError: An entry has a higher epoch than ours; give the claim up.
+        CorruptionError: An entry does not fit the table. Nothing was changed but the epoch.
+    """
+    for entry in entries:
+        if entry.writer_epoch > ownership.epoch:
+            raise ownership.fenced_by_entry(entry.wal_id, entry.writer_epoch)
+        rows = rows_of_entry(entry, memtable.schema, ownership.region_id)
+        memtable.add_replayed(rows, entry.wal_id, entry.size_bytes)
+
+
+def rows_of_entry(entry: WalEntry, schema: pa.Schema, region_id: RegionId) -> pa.Table:
+    """Return an entry's rows in the MemTable schema.
+
+    Raises:
+        CorruptionError: The entry has another schema.
+    """
+    expected = schema.remove_metadata()
+    if not entry.rows.schema.equals(expected):
+        raise CorruptionError(
+            "a WAL entry has another schema than the table",
+            remedy="reopen the region with the table version that its last writer used, and flush it",
+            region_id=str(region_id),
+            wal_id=entry.wal_id,
+            expected=str(expected),
+            found=str(entry.rows.schema),
+        )
+    return entry.rows.cast(schema)

@@ -1,0 +1,44 @@
+"""What the threads of one region writer share, behind one lock."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from memwal_core.manifest import RegionManifest
+from memwal_core.memtable import MemTableQueue
+from memwal_core.writer.ownership import Ownership
+from memwal_core.writer.stats import WriterMeters
+
+
+@dataclass(eq=False)
+class RegionState:
+    """The mutable state of a region writer. Hold ``lock`` to read or change more than one field.
+
+    No request to the store is made under the lock, so reading never waits for storage.
+
+    Attributes:
+        ownership: The claim; has a lock of its own.
+        manifest: The newest manifest version that this writer wrote or adopted.
+        queue: The MemTables.
+        schema: Schema of new MemTables.
+        meters: What is counted.
+        is_closed: Whether the writer takes no more calls.
+        lock: Guards everything here.
+        changed: Notified when room appears in the queue or the writer stops.
+    """
+
+    ownership: Ownership
+    manifest: RegionManifest
+    queue: MemTableQueue
+    schema: pa.Schema
+    meters: WriterMeters
+    is_closed: bool = False
+    lock: threading.RLock = field(default_factory=threading.RLock)  # type: ignore[valid-type]
+    changed: threading.Condition = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tie the condition to the lock."""
+        self.changed = threading.Condition(self.lock)

@@ -1,0 +1,14 @@
+"""A process that builds snapshots, one after another, as often as it is told."""
+
+from __future__ import annotations
+
+import sys
+
+from memwal_core.admin import SnapshotRequest, TableAdmin
+
+if __name__ == "__main__":
+    admin = TableAdmin.open(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(int(sys.argv[2])):
+        print(admin.build_snapshot(SnapshotRequest(force=True, holder=f"build {number}")).outcome.value, flush=True)

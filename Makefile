@@ -38,6 +38,13 @@ demo: setup ## Run the demonstration on this machine
 test: setup ## Run all tests
 	@$(RUN) pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
+# How many seeds `make sim` runs.
+SEEDS ?= 100
+
+.PHONY: sim
+sim: setup ## Simulate writers, jobs, faults and crashes: SEEDS=n runs, on all processors
+	@$(RUN) python -m memwal_core.testing.simulation --seeds $(SEEDS)
+
 .PHONY: lint
 lint: format-check rules typecheck imports module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
 

@@ -42,6 +42,11 @@ class FlushPlan:
         return sum(entry.rows for entry in self.entries)
 
     @property
+    def first_wal_id(self) -> int:
+        """The first entry of the MemTable's WAL range."""
+        return self.entries[0].wal_id
+
+    @property
     def last_wal_id(self) -> int:
         """The entry up to which replay is no longer needed once the flush is recorded."""
         return self.entries[-1].wal_id

@@ -49,7 +49,7 @@ class MemTable:
         schema: The MemTable schema.
         replay_after_wal_id: WAL entries up to here belong to older generations; None if the range
             is not open yet.
-        created: When it took its first place, timezone UTC.
+        created: When it was made, timezone UTC; its writer moves it to the time of the first row.
     """
 
     def __init__(self, generation: int, schema: pa.Schema, replay_after_wal_id: int | None, created: datetime) -> None:
@@ -135,9 +135,7 @@ class MemTable:
             InternalError: The MemTable is frozen.
         """
         if self._frozen:
-            raise InternalError(
-                "a frozen MemTable was written to", remedy="report this", generation=self.generation
-            )
+            raise InternalError("a frozen MemTable was written to", remedy="report this", generation=self.generation)
         fragment = Fragment(rows, int(rows.nbytes))
         self._fragments.append(fragment)
         self._pending.append(fragment)

@@ -9,6 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from memwal_core.errors import InternalError
+from memwal_core.manifest.model import FlushedGeneration
 from memwal_core.memtable.memtable import Fragment, MemTable
 
 
@@ -19,10 +20,12 @@ class Waiting:
     Attributes:
         memtable: Frozen.
         since: When it was frozen, timezone UTC.
+        record: The flushed MemTable once it is recorded.
     """
 
     memtable: MemTable
     since: datetime
+    record: FlushedGeneration | None = None
 
 
 class MemTableQueue:
@@ -64,7 +67,7 @@ class MemTableQueue:
         """Arrow bytes of the MemTables that wait."""
         return sum(entry.memtable.size_bytes for entry in self._waiting)
 
-    def rotate(self, schema: pa.Schema, now: datetime) -> MemTable:
+    def rotate(self, schema: pa.Schema, now: datetime) -> Waiting:
         """Freeze the active MemTable and put an empty one in its place.
 
         Args:
@@ -76,10 +79,11 @@ class MemTableQueue:
         """
         frozen = self._active
         frozen.freeze()
-        self._waiting.append(Waiting(frozen, now))
+        entry = Waiting(frozen, now)
+        self._waiting.append(entry)
         self._active = MemTable(frozen.generation + 1, schema, None, now)
         self.open_ranges()
-        return frozen
+        return entry
 
     def unstored(self) -> list[tuple[MemTable, list[Fragment]]]:
         """Return what the WAL does not hold yet: one batch per MemTable, in generation order.
@@ -95,17 +99,18 @@ class MemTableQueue:
                 return
             newer.open_range(older.last_wal_id)
 
-    def remove(self, flushed: MemTable) -> None:
+    def release(self, flushed: Waiting, record: FlushedGeneration) -> None:
         """Drop the oldest MemTable, whose flush is recorded; readers that hold it may go on.
 
         Raises:
             InternalError: It is not the oldest.
         """
-        if not self._waiting or self._waiting[0].memtable is not flushed:
+        if not self._waiting or self._waiting[0] is not flushed:
             raise InternalError(
                 "MemTables leave the queue in the order of their generations",
                 remedy="report this",
-                generation=flushed.generation,
+                generation=flushed.memtable.generation,
                 queued=[entry.memtable.generation for entry in self._waiting],
             )
+        flushed.record = record
         self._waiting.popleft()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import lance
@@ -64,6 +64,7 @@ def make_articles_table(
     maintained: Collection[str] = (),
     buckets: int = 4,
     settings: Settings | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> BaseTable:
     """Create a table with indexes, a MemWAL index and one bucket spec (id 1) over ``id``.
 
@@ -74,15 +75,16 @@ def make_articles_table(
         maintained: Indexes that MemTables maintain.
         buckets: Regions that the spec divides the keys into.
         settings: Values; defaults if None.
+        storage_options: For remote stores.
     """
-    dataset: Any = lance.write_dataset(articles(0, rows), uri)  # kinds come as plain text
+    dataset: Any = lance.write_dataset(articles(0, rows), uri, storage_options=dict(storage_options or {}) or None)
     for kind in kinds:
         if kind in _COLUMNS:
             dataset.create_scalar_index(_COLUMNS[kind], kind, name=f"{_COLUMNS[kind]}_idx")
         else:
             options = {"num_sub_vectors": 4} if kind.endswith("PQ") else {}
             dataset.create_index("vec", kind, name="vec_idx", num_partitions=4, **options)
-    table = BaseTable.open(uri, settings=settings)
+    table = BaseTable.open(uri, storage_options=storage_options, settings=settings)
     spec = bucket_spec(1, "id", table.state().field_ids, buckets)
     table.create_mem_wal_index([spec], sorted(maintained))
     return table

@@ -4,7 +4,20 @@ Owns a region's right to write (its epoch) and its MemTable. May import everythi
 maintenance jobs and the reader.
 """
 
-from memwal_core.writer.region_writer import PutReceipt, RegionWriter
+from memwal_core.writer.group_commit import PutReceipt
+from memwal_core.writer.memory import MemoryBudget
+from memwal_core.writer.region_writer import RegionView, RegionWriter
+from memwal_core.writer.rotation import RotationReason
+from memwal_core.writer.stats import WriterStats
 from memwal_core.writer.table_writer import TableReceipt, TableWriter
 
-__all__ = ["PutReceipt", "RegionWriter", "TableReceipt", "TableWriter"]
+__all__ = [
+    "MemoryBudget",
+    "PutReceipt",
+    "RegionView",
+    "RegionWriter",
+    "RotationReason",
+    "TableReceipt",
+    "TableWriter",
+    "WriterStats",
+]

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
-
-_log = logging.getLogger(__name__)
+from typing import Generic, TypeVar
 
 _Owner = TypeVar("_Owner")
-
-
-class Work(Protocol[_Owner]):  # type: ignore[misc]
-    """One round of a thread's work."""
-
-    def __call__(self, owner: _Owner, /) -> float | None:
-        """Do what is due.
-
-        Returns:
-            Seconds until more is due; None to wait until somebody asks.
-        """
-        ...
 
 
 class BackgroundLoop(Generic[_Owner]):
@@ -33,7 +18,8 @@ class BackgroundLoop(Generic[_Owner]):
 
     Args:
         owner: Given to each round.
-        work: One round; must not raise.
+        work: One round, which must not raise; returns the seconds until more is due, None to wait
+            until somebody asks.
         name: Name of the thread.
     """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from memwal_core.clock import Clock
 from memwal_core.errors import (
@@ -23,7 +22,7 @@ from memwal_core.errors import (
 from memwal_core.flush import FlushPlan
 from memwal_core.ids import IdSource
 from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest, record_flush
-from memwal_core.memtable import MemTable
+from memwal_core.memtable import MemTable, Waiting
 from memwal_core.settings import WriterSettings
 from memwal_core.storage.layout import generation_directory_name
 from memwal_core.writer import stats
@@ -78,7 +77,6 @@ class FlushQueue:
         self._turn = threading.Lock()
         self._attempts: list[FlushedGeneration] = []
         """Directories of the oldest MemTable whose record got no reply; one may be recorded."""
-        self._results: dict[int, FlushedGeneration] = {}
         self._stall_reported = False
 
     @property
@@ -86,7 +84,7 @@ class FlushQueue:
         """Whether a flush is under way."""
         return self._turn.locked()
 
-    def flush_through(self, target: MemTable) -> FlushedGeneration:
+    def flush_through(self, target: Waiting) -> FlushedGeneration:
         """Flush the queue up to and including one MemTable.
 
         Returns:
@@ -101,12 +99,13 @@ class FlushQueue:
         """
         while True:
             with self._turn:
-                done = self._results.get(target.generation)
-                if done is not None:
-                    return done
-                if not self._flush_oldest():
+                if target.record is not None:
+                    return target.record
+                if self._flush_oldest() is None:
                     raise InternalError(
-                        "a MemTable left the queue without a record", remedy="report this", generation=target.generation
+                        "a MemTable left the queue without a record",
+                        remedy="report this",
+                        generation=target.memtable.generation,
                     )
 
     def flush_next(self) -> FlushedGeneration | None:
@@ -168,7 +167,7 @@ class FlushQueue:
             return None
         started = self._clock.monotonic()
         try:
-            record = self._settled(oldest.memtable) or self._flush(oldest.memtable)
+            record = self._settled(oldest) or self._flush(oldest)
         except MemwalError as error:
             self._failed(oldest.memtable, error)
             raise
@@ -194,8 +193,9 @@ class FlushQueue:
         if isinstance(error, FencedError):
             self._state.ownership.end(error)
 
-    def _flush(self, memtable: MemTable) -> FlushedGeneration:
+    def _flush(self, waiting: Waiting) -> FlushedGeneration:
         self._state.ownership.require()
+        memtable = waiting.memtable
         if not memtable.is_stored:
             self._wal.write_pending()
         flush_id = self._ids.directory_prefix()
@@ -209,65 +209,61 @@ class FlushQueue:
             plan.last_wal_id,
             plan.physical_rows,
         )
-        record = self._write(plan, memtable)
-        _log.info("flushed table is complete [flush_id=%s, path=%s]", flush_id, record.path)
-        recorded = self._record(record, plan.last_wal_id)
+        written = self._write(plan, memtable)
+        _log.info("flushed table is complete [flush_id=%s, path=%s]", flush_id, written.path)
+        record = self._record(waiting, written, plan.last_wal_id)
         self._state.meters.discarded_rows(Discarded(plan.first_wal_id, plan.last_wal_id, len(plan.superseded)))
         _log.info(
             "flush is recorded [flush_id=%s, region_id=%s, generation=%d, manifest_version=%d]",
             flush_id,
             plan.region_id,
-            recorded.generation,
+            record.generation,
             self._state.manifest.version,
         )
-        return self._adopt(memtable, recorded)
+        return record
 
-    def _record(self, record: FlushedGeneration, last_wal_id: int) -> FlushedGeneration:
-        """Record a flush, unless an earlier attempt of the same MemTable turns out to be recorded."""
+    def _record(self, waiting: Waiting, written: FlushedGeneration, last_wal_id: int) -> FlushedGeneration:
+        """Record a flush, unless an earlier attempt of the same MemTable turns out to be recorded.
+
+        Raises:
+            MemwalError: As for ``ManifestStore.update``; after an unknown outcome the attempt is
+                remembered, and the next flush looks for it first.
+        """
         last_seen = self._wal.last_wal_id
 
         def change(stored: RegionManifest) -> RegionManifest | None:
             # An attempt without a reply can land at any time before our own version does.
             if self._recorded_attempt(stored) is not None:
                 return None
-            return record_flush(stored, record, last_wal_id, last_seen)
+            return record_flush(stored, written, last_wal_id, last_seen)
 
-        self._attempts.append(record)
+        self._attempts.append(written)
         try:
-            stored = self._manifests.update(
-                self._state.ownership.region_id, change, check=self._state.ownership.check
-            )
-        except CommitUnknownError:
-            raise  # The attempt stays; the next flush looks for it first.
-        except MemwalError:
-            self._attempts.remove(record)
+            stored = self._manifests.update(self._state.ownership.region_id, change, check=self._state.ownership.check)
+        except MemwalError as error:
+            if not isinstance(error, CommitUnknownError):
+                self._attempts.remove(written)
             raise
-        return self._adopted_manifest(stored, record)
+        return self._release(waiting, stored, self._recorded_attempt(stored) or written)
 
-    def _settled(self, memtable: MemTable) -> FlushedGeneration | None:
+    def _settled(self, waiting: Waiting) -> FlushedGeneration | None:
         """Find out whether an attempt whose reply was lost is recorded; if so, the MemTable is flushed."""
         if not self._attempts:
             return None
         stored = self._manifests.load(self._state.ownership.region_id)
         self._state.ownership.check(stored)
         found = self._recorded_attempt(stored)
-        return self._adopt(memtable, self._adopted_manifest(stored, found)) if found is not None else None
+        return self._release(waiting, stored, found) if found is not None else None
 
     def _recorded_attempt(self, stored: RegionManifest) -> FlushedGeneration | None:
         paths = {attempt.path for attempt in self._attempts}
         return next((known for known in stored.flushed_generations if known.path in paths), None)
 
-    def _adopted_manifest(self, stored: RegionManifest, record: FlushedGeneration) -> FlushedGeneration:
-        found = self._recorded_attempt(stored)
+    def _release(self, waiting: Waiting, stored: RegionManifest, record: FlushedGeneration) -> FlushedGeneration:
+        """Let go of a MemTable whose flush is recorded; its WAL entries stay for garbage collection."""
+        self._attempts.clear()
         with self._state.lock:
             self._state.manifest = stored
-        return replace(found) if found is not None else record
-
-    def _adopt(self, memtable: MemTable, record: FlushedGeneration) -> FlushedGeneration:
-        """Release a MemTable whose flush is recorded; its WAL entries stay for garbage collection."""
-        with self._state.lock:
-            self._attempts.clear()
-            self._state.queue.remove(memtable)
-            self._results = {memtable.generation: record}
+            self._state.queue.release(waiting, record)
             self._state.changed.notify_all()
         return record

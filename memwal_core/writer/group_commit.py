@@ -160,6 +160,7 @@ class GroupCommit:
                 memtable.add_replayed(rows, entry.wal_id, entry.size_bytes)
             memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes)
             self._state.queue.open_ranges()
+            self._state.pending_since = started if self._state.queue.unstored() else None
             self._state.changed.notify_all()
         meters = self._state.meters
         meters.count(stats.WAL_ENTRIES)

@@ -3,62 +3,52 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import (
-    CommitUnknownError,
-    CorruptionError,
-    FencedError,
-    InvalidRequestError,
-    MemwalError,
-    UnavailableError,
-)
-from memwal_core.flush import FieldLayout, field_layout, plan_flush, write_flushed_memtable
+from memwal_core.errors import BackpressureError, InvalidRequestError, MemwalError
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import (
-    FlushedGeneration,
-    ManifestStore,
-    RegionManifest,
-    RegionStatus,
-    check_epoch,
-    claim,
-    record_flush,
-)
-from memwal_core.memtable import Fragment, MemTable, memtable_schema, with_tombstones
+from memwal_core.manifest import FlushedGeneration, RegionManifest
+from memwal_core.memtable import MemTable, with_tombstones
 from memwal_core.settings import Settings
-from memwal_core.storage.layout import generation_directory_name
-from memwal_core.wal import LANCE_CODEC, WalAppender, WalCodec, WalEntry, read_tail
+from memwal_core.writer import stats
+from memwal_core.writer.background import BackgroundLoop
+from memwal_core.writer.flush_queue import RETRYABLE
+from memwal_core.writer.group_commit import PutReceipt
+from memwal_core.writer.memory import MemoryBudget
+from memwal_core.writer.opening import WriterParts, open_parts
+from memwal_core.writer.rotation import (
+    RotationReason,
+    reason_for_incoming,
+    reason_without_incoming,
+    seconds_until_too_old,
+)
+from memwal_core.writer.stats import WriterStats
 from memwal_core.writer.validate import conform, tombstones
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_WAIT_S = 0.05
+"""How long a put waits at most before it looks at the clock again, which may not be the system's."""
+
 
 @dataclass(frozen=True, slots=True)
-class PutReceipt:
-    """What one put achieved.
+class RegionView:
+    """A region's manifest and MemTables that fit together: no generation is missing or in both.
 
     Attributes:
-        rows: Rows taken.
-        generation: MemTable that took them.
-        wal_id: WAL entry that holds them; None while they are only in memory.
+        manifest: As this writer last recorded it.
+        memtables: Generations that it does not list, oldest first, the active one last.
     """
 
-    rows: int
-    generation: int
-    wal_id: int | None
-
-    @property
-    def durable(self) -> bool:
-        """Whether the rows survive a crash."""
-        return self.wal_id is not None or self.rows == 0
+    manifest: RegionManifest
+    memtables: tuple[MemTable, ...]
 
 
 class RegionWriter:
@@ -68,6 +58,9 @@ class RegionWriter:
     longer than ``epoch_check_interval_s`` ago, measured at the moment of acknowledgement. Together
     with the rule that younger WAL entries are never collected, a writer that slept through its own
     replacement cannot acknowledge rows that nobody will replay.
+
+    Rows are readable in ``view`` as soon as a put has taken them. ``sync`` makes them durable,
+    ``flush`` makes them part of a flushed MemTable, ``close`` makes them durable and gives up.
     """
 
     @classmethod
@@ -79,6 +72,7 @@ class RegionWriter:
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        memory: MemoryBudget | None = None,
     ) -> Self:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
@@ -88,6 +82,7 @@ class RegionWriter:
             settings: Values; defaults if None.
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
+            memory: A bound that several writers share; none if None.
 
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
@@ -96,63 +91,48 @@ class RegionWriter:
         """
         chosen = settings if settings is not None else Settings()
         source = ids if ids is not None else IdSource()
-        state = table.state()
-        table.require_writable(state)
-        key = state.require_primary_key()
-        base_fields = table.dataset(state.version).lance_schema.fields()
-        schema = memtable_schema(state.schema, key.columns)
-        layout = field_layout(base_fields, schema, state.data_storage_version)
-        manifests = ManifestStore(table.store, source, settings=chosen.storage)
-        _refuse_foreign_codec(manifests.load(region_id))
-        writer = cls(table, state, layout, manifests, settings=chosen, clock=clock or SystemClock(), ids=source)
-        writer._claim_and_replay(region_id)
+        time = clock if clock is not None else SystemClock()
+        writer = cls(open_parts(table, region_id, chosen, time, source), chosen, time, memory)
+        writer._begin()
         return writer
 
-    def __init__(  # noqa: PLR0913  (``open`` is the constructor for callers)
-        self,
-        table: BaseTable,
-        state: TableState,
-        layout: FieldLayout,
-        manifests: ManifestStore,
-        *,
-        settings: Settings,
-        clock: Clock,
-        ids: IdSource,
-    ) -> None:
-        """Keep the parts; nothing is claimed yet."""
-        self._store = table.store
-        self._base_schema = state.schema
-        self._key = state.require_primary_key().columns
-        self._schema = memtable_schema(state.schema, self._key)
-        self._storage_version = state.data_storage_version
-        self._layout = layout
-        self._manifests = manifests
+    def __init__(self, parts: WriterParts, settings: Settings, clock: Clock, memory: MemoryBudget | None) -> None:
+        """Keep the parts of a claimed and replayed region."""
+        self._layout = parts.layout
+        self._store_kind = parts.store_kind
+        self._state = parts.state
+        self._wal = parts.wal
+        self._flushes = parts.flushes
         self._settings = settings.writer
-        self._concurrency = settings.storage.concurrency
         self._clock = clock
-        self._ids = ids
-        self._codec: WalCodec = LANCE_CODEC
-        self._lock = threading.RLock()
-        self._fenced: FencedError | None = None
-        self._record_in_doubt: FlushedGeneration | None = None
-        self._closed = False
+        self._memory = memory
+        self._rotation_is_requested = False
+        self._flush_retries = 0
+        region = str(parts.state.ownership.region_id)[:8]
+        self._wal_loop = BackgroundLoop(self, RegionWriter._wal_round, f"memwal-wal-{region}")
+        self._flush_loop = BackgroundLoop(self, RegionWriter._flush_round, f"memwal-flush-{region}")
 
     # -- what callers see ---------------------------------------------------------------------
 
     @property
     def region_id(self) -> RegionId:
         """The region that is owned."""
-        return self._manifest.region_id
+        return self._state.ownership.region_id
 
     @property
     def writer_epoch(self) -> int:
         """The epoch that was claimed."""
-        return self._epoch
+        return self._state.ownership.epoch
 
     @property
     def memtable(self) -> MemTable:
-        """The active MemTable, for readers in the same process."""
-        return self._memtable
+        """The active MemTable."""
+        return self._state.queue.active
+
+    def view(self) -> RegionView:
+        """Return the manifest and all MemTables of one moment, for readers in the same process."""
+        with self._state.lock:
+            return RegionView(self._state.manifest, self._state.queue.all)
 
     def put(self, rows: pa.Table | pa.RecordBatch) -> PutReceipt:
         """Write rows: new keys are inserted, existing ones replaced, the last row of a key wins.
@@ -165,11 +145,34 @@ class RegionWriter:
 
         Raises:
             InvalidRequestError: The batch does not fit; nothing was written.
+            BackpressureError: The flush queue stayed full; nothing was written.
             FencedError: Another writer owns the region. The rows are not acknowledged.
             CommitUnknownError: Storage did not answer; the rows stay pending and may be durable.
                 Put them again, or call ``sync``.
         """
-        return self._write(with_tombstones(conform(rows, self._base_schema, self._key), self._schema, deleted=False))
+        return self._write(self._conformed(rows))
+
+    def put_async(self, rows: pa.Table | pa.RecordBatch) -> Future[PutReceipt]:
+        """Write rows and return at once; they are readable, and durable when the future says so.
+
+        Args:
+            rows: As for ``put``.
+
+        Returns:
+            A future that is settled exactly once, with the receipt or with an error of ``put``.
+            Puts whose futures are open together share WAL entries. With ``background_flush`` the
+            writer's thread writes them now; without, the next durable put, ``sync``, ``flush`` or
+            ``close`` does.
+
+        Raises:
+            InvalidRequestError: The batch does not fit; nothing was written.
+            BackpressureError: The flush queue stayed full; nothing was written.
+            FencedError: Another writer owns the region; nothing was written.
+        """
+        future = self._accept(self._conformed(rows), is_awaited=True)
+        if self._settings.background_flush:
+            self._wal_loop.wake()
+        return future
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> PutReceipt:
         """Delete rows by key; keys that do not exist are no error.
@@ -183,10 +186,12 @@ class RegionWriter:
         Raises:
             InvalidRequestError: The keys do not fit, or the table has a value column that may not
                 be NULL, so that it cannot hold a tombstone; nothing was written.
+            BackpressureError: As for ``put``.
             FencedError: As for ``put``.
             CommitUnknownError: As for ``put``.
         """
-        return self._write(tombstones(keys, self._base_schema, self._key, self._schema))
+        layout = self._layout
+        return self._write(tombstones(keys, layout.schema, layout.key, layout.memtable_schema))
 
     def sync(self) -> int:
         """Make all rows put so far durable.
@@ -198,37 +203,118 @@ class RegionWriter:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
             CommitUnknownError: Storage did not answer; call again.
         """
-        with self._lock:
-            self._require_open()
-            self._sync()
-            return self._appender.last_wal_id
+        self._require_open()
+        self._wal.write_pending()
+        return self._wal.last_wal_id
 
-    def flush(self) -> FlushedGeneration | None:
-        """Turn the MemTable into a flushed MemTable, ready to be merged.
+    def rotate(self) -> bool:
+        """Freeze the active MemTable and queue it for its flush, without waiting for that.
 
         Returns:
-            The recorded generation; None if there was nothing to flush.
+            Whether there were rows to freeze.
+        """
+        with self._state.lock:
+            self._require_open()
+            if not self._state.queue.active.num_rows:
+                return False
+            self._freeze(RotationReason.REQUEST)
+        if self._settings.background_flush:
+            self._flush_loop.wake()
+        return True
+
+    def flush(self) -> FlushedGeneration | None:
+        """Turn all MemTables into flushed MemTables, ready to be merged, and wait for that.
+
+        Returns:
+            The newest recorded generation; None if there was nothing to flush.
 
         Raises:
             FencedError: Another writer owns the region and will replay the rows.
             UnavailableError: Storage failed; the rows stay readable and durable. Call again.
-            CommitUnknownError: As in ``sync``.
+            CommitUnknownError: Storage did not answer; call again.
+            ConflictError: Others kept changing the region's manifest; call again.
         """
-        with self._lock:
-            self._require_open()
-            return self._flush()
+        self._require_open()
+        self._wal.write_pending()
+        with self._state.lock:
+            if self._state.queue.active.num_rows:
+                self._freeze(RotationReason.REQUEST)
+            waiting = self._state.queue.waiting
+        return self._flushes.flush_through(waiting[-1]) if waiting else None
+
+    def run_due(self) -> None:
+        """Do now what the background threads would do: due WAL writes, rotations and flushes.
+
+        For callers that switched ``background_flush`` off and call this from a loop of their own.
+
+        Raises:
+            FencedError: Another writer owns the region.
+            UnavailableError: Storage failed; rows stay where they are. Call again.
+            CommitUnknownError: Storage did not answer; call again.
+            ConflictError: Others kept changing the region's manifest; call again.
+        """
+        self._require_open()
+        if self._seconds_until_wal_write() == 0:
+            self._wal.write_pending()
+        self._rotate_if_due()
+        while self._flushes.flush_next() is not None:
+            pass
+
+    def stats(self) -> WriterStats:
+        """Return counters and gauges of this moment."""
+        with self._state.lock:
+            queue, meters = self._state.queue, self._state.meters
+            pending = queue.unstored()
+            return WriterStats(
+                store_kind=self._store_kind,
+                writer_epoch=self.writer_epoch,
+                counts=meters.counts(),
+                rotations=meters.rotations(),
+                active_generation=queue.active.generation,
+                active_rows=queue.active.num_rows,
+                active_bytes=queue.active.size_bytes,
+                pending_puts=sum(len(fragments) for _, fragments in pending),
+                pending_bytes=sum(memtable.pending_bytes for memtable, _ in pending),
+                wal_bytes=queue.active.wal_bytes,
+                last_wal_id=self._wal.last_wal_id,
+                wal_entries_since_flush=self._wal.last_wal_id - self._state.manifest.replay_after_wal_id,
+                queued=len(queue.waiting),
+                queued_bytes=queue.waiting_bytes,
+                flushing=self._flushes.is_running,
+                oldest_queued_s=self._flushes.oldest_age_s(),
+                is_stalled=self._flushes.is_stalled(),
+                last_flush_s=meters.last_flush_s,
+                last_flush_error=meters.last_flush_error,
+                replayed_entries=meters.replayed_entries,
+                recovery_s=meters.recovery_s,
+                discarded=meters.discarded(),
+            )
 
     def close(self) -> None:
-        """Make pending rows durable and give up writing. The MemTable stays in the WAL.
+        """Make pending rows durable, end the threads and give up writing. MemTables stay in the WAL.
 
         Skipping it loses nothing that was acknowledged as durable. Closing twice is harmless.
+
+        Raises:
+            FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
+            CommitUnknownError: Storage did not answer; call again to try again.
+            MemwalError: Another reason why the writer had to stop; it is closed.
         """
-        with self._lock:
-            if self._closed or self._fenced is not None:
-                self._closed = True
+        with self._state.lock:
+            if self._state.is_closed:
                 return
-            self._sync()
-            self._closed = True
+            self._state.is_closed = True
+            self._state.changed.notify_all()
+        try:
+            if self._state.ownership.ended is None:
+                self._wal.write_pending()
+        except MemwalError as error:
+            self._state.is_closed = not isinstance(error, RETRYABLE)
+            raise
+        finally:
+            if self._state.is_closed:
+                self._wal_loop.stop()
+                self._flush_loop.stop()
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -240,211 +326,223 @@ class RegionWriter:
         """Close."""
         self.close()
 
-    # -- how it is done -------------------------------------------------------------------------
+    def buffered_bytes(self) -> int:
+        """Return the Arrow bytes of the active MemTable, for a shared memory budget."""
+        return self._state.queue.active.size_bytes
+
+    def request_rotation(self) -> None:
+        """Let the next put, or the background thread, freeze the active MemTable."""
+        self._rotation_is_requested = True
+        if self._settings.background_flush:
+            self._flush_loop.wake()
+
+    # -- writes -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._memory is not None:
+            self._memory.join(self)
+        if reason_without_incoming(self.memtable, self._clock.now(), self._settings) is not None:
+            self._rotate_if_due()
+            self._flush_soon()
+
+    def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        layout = self._layout
+        return with_tombstones(conform(rows, layout.schema, layout.key), layout.memtable_schema, deleted=False)
 
     def _write(self, batch: pa.Table) -> PutReceipt:
-        with self._lock:
-            self._require_open()
-            if batch.num_rows == 0:
-                return PutReceipt(0, self._memtable.generation, None)
-            if self._memtable.num_rows and self._is_full(batch):
-                self._flush()
-            memtable = self._memtable
-            memtable.add(batch)
-            if self._settings.durable_write:
-                self._sync()
-                return PutReceipt(batch.num_rows, memtable.generation, memtable.last_wal_id)
-            return PutReceipt(batch.num_rows, memtable.generation, None)
+        is_first = self._state.pending_since is None
+        future = self._accept(batch, is_awaited=self._settings.durable_write)
+        if self._settings.durable_write and batch.num_rows:
+            return self._wal.commit(future)
+        if not self._settings.durable_write:
+            self._write_wal_if_due(is_first=is_first)
+        return future.result()
 
-    def _claim_and_replay(self, region_id: RegionId) -> None:
-        verified_at = self._clock.monotonic()
-        self._manifest = claim(self._manifests, region_id)
-        self._epoch = self._manifest.writer_epoch
-        self._verified_at = verified_at
-        self._memtable = self._new_memtable(self._manifest)
-        entries = read_tail(
-            self._store,
-            region_id,
-            self._codec,
-            self._manifest.replay_after_wal_id,
-            self._manifest.wal_id_last_seen,
-            self._concurrency,
-        )
-        for entry in entries:
-            self._replay(entry)
-        self._appender = WalAppender(
-            self._store,
-            region_id,
-            self._codec,
-            writer_epoch=self._epoch,
-            last_wal_id=self._memtable.last_wal_id,
-            storage_version=self._storage_version,
-            ids=self._ids,
-        )
-        _log.info(
-            "region claimed [region_id=%s, writer_epoch=%d, replayed_entries=%d, replayed_rows=%d]",
-            region_id,
-            self._epoch,
-            len(entries),
-            self._memtable.num_rows,
-        )
-        if self._memtable.size_bytes > self._settings.max_memtable_bytes:
-            self._flush()
+    def _accept(self, batch: pa.Table, *, is_awaited: bool) -> Future[PutReceipt]:
+        """Add rows to the active MemTable, after rotation and waiting for room where needed."""
+        size_bytes = int(batch.nbytes)
+        deadline: float | None = None
+        while True:
+            with self._state.lock:
+                self._require_open()
+                reason = self._rotation_reason(batch.num_rows, size_bytes)
+                if reason is None or not self._flushes.is_full():
+                    if reason is not None:
+                        self._freeze(reason)
+                    is_first = not self._state.queue.active.num_rows
+                    future = self._add(batch, is_awaited=is_awaited)
+                    break
+            deadline = self._wait_for_room(deadline)
+        meters = self._state.meters
+        meters.count(stats.PUTS)
+        meters.count(stats.ROWS, batch.num_rows)
+        if reason is not None:
+            self._flush_soon()
+        elif is_first and self._settings.background_flush:
+            self._flush_loop.wake()  # It must know when the MemTable will be too old.
+        if self._memory is not None:
+            self._memory.relieve()
+        return future
 
-    def _replay(self, entry: WalEntry) -> None:
-        if entry.writer_epoch > self._epoch:
-            raise self._fence(
-                FencedError(
-                    "a newer writer has already written to the region",
-                    remedy="stop; open a new writer only if this process shall own the region",
-                    region_id=str(self._manifest.region_id),
-                    wal_id=entry.wal_id,
-                    own_epoch=self._epoch,
-                    found_epoch=entry.writer_epoch,
-                )
-            )
-        if not entry.rows.schema.equals(self._schema.remove_metadata()):
-            raise CorruptionError(
-                "a WAL entry has another schema than the table",
-                remedy="reopen the region with the table version that its last writer used, and flush it",
-                region_id=str(self._manifest.region_id),
-                wal_id=entry.wal_id,
-                expected=str(self._schema.remove_metadata()),
-                found=str(entry.rows.schema),
-            )
-        self._memtable.add_replayed(entry.rows.cast(self._schema), entry.wal_id, entry.size_bytes)
-
-    def _new_memtable(self, manifest: RegionManifest) -> MemTable:
-        return MemTable(manifest.current_generation, self._schema, manifest.replay_after_wal_id, self._clock.now())
+    def _add(self, batch: pa.Table, *, is_awaited: bool) -> Future[PutReceipt]:
+        memtable = self._state.queue.active
+        if batch.num_rows:
+            if not memtable.num_rows:
+                memtable.created = self._clock.now()
+            if self._state.pending_since is None:
+                self._state.pending_since = self._clock.monotonic()
+            fragment = memtable.add(batch)
+            if is_awaited:
+                return self._wal.enlist(fragment, memtable.generation)
+        done: Future[PutReceipt] = Future()
+        done.set_result(PutReceipt(batch.num_rows, memtable.generation, None))
+        return done
 
     def _require_open(self) -> None:
-        if self._fenced is not None:
-            raise self._fenced
-        if self._closed:
-            raise InvalidRequestError(
-                "the writer is closed", remedy="open a new one", region_id=str(self._manifest.region_id)
-            )
+        self._state.ownership.require()
+        if self._state.is_closed:
+            raise InvalidRequestError("the writer is closed", remedy="open a new one", region_id=str(self.region_id))
 
-    def _is_full(self, incoming: pa.Table) -> bool:
-        size_bytes = self._memtable.size_bytes + int(incoming.nbytes)
-        rows = self._memtable.num_rows + incoming.num_rows
-        return size_bytes > self._settings.max_memtable_bytes or rows > self._settings.max_memtable_rows
+    def _rotation_reason(self, rows: int, size_bytes: int) -> RotationReason | None:
+        active = self._state.queue.active
+        if self._rotation_is_requested and active.num_rows:
+            return RotationReason.MEMORY
+        return reason_for_incoming(active, rows, size_bytes, self._clock.now(), self._settings)
 
-    def _sync(self) -> None:
-        pending = self._memtable.pending()
-        if pending:
-            try:
-                appended = self._appender.append(pa.concat_tables(fragment.rows for fragment in pending))
-            except FencedError as error:
-                raise self._fence(error) from None
-            for entry in appended.late:
-                self._replay(entry)
-            self._memtable.mark_flushed(len(pending), appended.wal_id, appended.size_bytes)
-        self._verify_epoch_if_due()
+    def _freeze(self, reason: RotationReason) -> None:
+        """Rotate; call under the state's lock."""
+        waiting = self._state.queue.rotate(self._state.schema, self._clock.now())
+        self._rotation_is_requested = False
+        self._state.meters.rotated(reason)
+        self._flushes.report_gauges()
+        _log.info(
+            "MemTable is full [region_id=%s, generation=%d, reason=%s, rows=%d, queued=%d]",
+            self.region_id,
+            waiting.memtable.generation,
+            reason,
+            waiting.memtable.num_rows,
+            len(self._state.queue.waiting),
+        )
 
-    def _verify_epoch_if_due(self) -> None:
+    def _wait_for_room(self, deadline: float | None) -> float:
+        """Wait a while for the flush queue, or work on it; return the deadline of this put.
+
+        Raises:
+            BackpressureError: The queue is still full at the deadline.
+        """
         now = self._clock.monotonic()
-        if now - self._verified_at <= self._settings.epoch_check_interval_s:
+        if deadline is None:
+            deadline = now + self._settings.backpressure_timeout_s
+            self._state.meters.count(stats.BACKPRESSURE_WAITS)
+            if not self._settings.background_flush:
+                self._flush_soon()
+                if not self._flushes.is_full():
+                    return deadline
+        if now >= deadline or not self._settings.background_flush:
+            self._state.meters.count(stats.BACKPRESSURE_ERRORS)
+            raise BackpressureError(
+                "the region's flush queue is full; nothing was written",
+                remedy="put again later; `stats` and the log tell why flushes are slow or fail",
+                region_id=str(self.region_id),
+                queued=len(self._state.queue.waiting),
+                queued_bytes=self._state.queue.waiting_bytes,
+                oldest_queued_s=self._flushes.oldest_age_s(),
+                last_flush_error=self._state.meters.last_flush_error,
+            )
+        self._flushes.is_stalled()
+        self._flush_loop.start()
+        with self._state.lock:
+            if self._flushes.is_full() and self._state.ownership.ended is None:
+                self._state.changed.wait(min(deadline - now, _LONGEST_WAIT_S))
+        return deadline
+
+    # -- work in the background -----------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        """Flush the queue: in the background, or here and now.
+
+        Raises:
+            FencedError: Another writer owns the region.
+        """
+        if self._settings.background_flush:
+            self._flush_loop.wake()
             return
         try:
-            stored = self._manifests.load(self._manifest.region_id)
-        except UnavailableError as error:
-            raise CommitUnknownError(
-                "the rows are stored, but whether the region is still ours could not be verified",
-                remedy="put the same rows again, or call sync",
-                region_id=str(self._manifest.region_id),
-                writer_epoch=self._epoch,
-            ) from error
-        self._check_epoch(stored)
-        self._verified_at = now
+            while self._flushes.flush_next() is not None:
+                pass
+        except RETRYABLE:
+            return  # Counted and logged; the MemTable keeps its place and the next put tries again.
 
-    def _check_epoch(self, stored: RegionManifest) -> None:
+    def _rotate_if_due(self) -> None:
+        with self._state.lock:
+            active = self._state.queue.active
+            reason = reason_without_incoming(active, self._clock.now(), self._settings)
+            if self._rotation_is_requested and active.num_rows:
+                reason = RotationReason.MEMORY
+            if reason is not None and not self._flushes.is_full():
+                self._freeze(reason)
+
+    def _seconds_until_wal_write(self) -> float | None:
+        """Return when buffered rows must go to the WAL: 0 for now, None if there are none."""
+        with self._state.lock:
+            pending, since = self._state.queue.unstored(), self._state.pending_since
+            if not pending or since is None:
+                return None
+            if (
+                self._wal.has_waiting
+                or sum(memtable.pending_bytes for memtable, _ in pending) >= self._settings.wal_flush_bytes
+                or sum(len(fragments) for _, fragments in pending) >= self._settings.wal_flush_puts
+            ):
+                return 0.0
+            return max(0.0, since + self._settings.wal_flush_interval_s - self._clock.monotonic())
+
+    def _write_wal_if_due(self, *, is_first: bool) -> None:
+        """Write the WAL entry of non-durable puts at a threshold: in the background, or here and now.
+
+        Raises:
+            FencedError: Another writer owns the region.
+        """
+        is_due = self._seconds_until_wal_write() == 0
+        if self._settings.background_flush:
+            if is_due or is_first:
+                self._wal_loop.wake()
+        elif is_due:
+            self._try_wal_write()
+
+    def _try_wal_write(self) -> None:
         try:
-            check_epoch(self._epoch, stored)
-        except FencedError as error:
-            raise self._fence(error) from None
+            self._wal.write_pending()
+        except RETRYABLE:
+            _log.warning("WAL entry of buffered rows failed, they stay pending [region_id=%s]", self.region_id)
 
-    def _fence(self, error: FencedError) -> FencedError:
-        self._fenced = error
-        _log.warning("writer fenced [region_id=%s, writer_epoch=%d]", self._manifest.region_id, self._epoch)
-        return error
-
-    def _flush(self) -> FlushedGeneration | None:
-        self._sync()
-        settled = self._settle_record()
-        if settled is not None:
-            return settled
-        if not self._memtable.num_rows:
-            return None
-        directory = generation_directory_name(self._ids.directory_prefix(), self._memtable.generation)
-        plan = plan_flush(self._memtable, self._manifest.region_id, directory, self._key)
-        record = write_flushed_memtable(self._store, plan, self._layout, self._codec)
-        self._record(record, plan.last_wal_id)
-        _log.info(
-            "MemTable flushed [region_id=%s, generation=%d, path=%s, rows=%d, entries=%d]",
-            plan.region_id,
-            record.generation,
-            record.path,
-            plan.physical_rows,
-            len(plan.entries),
-        )
-        return record
-
-    def _record(self, record: FlushedGeneration, last_wal_id: int) -> None:
-        last_seen = self._appender.last_wal_id
-        self._record_in_doubt = record
+    def _wal_round(self) -> float | None:
+        """Write what is due; the background thread's round."""
         try:
-            self._manifest = self._manifests.update(
-                self._manifest.region_id,
-                lambda stored: record_flush(stored, record, last_wal_id, last_seen),
-                check=self._check_epoch,
-            )
-        except CommitUnknownError:
-            raise  # The record stays in doubt; the next flush looks for it first.
+            if self._seconds_until_wal_write() == 0:
+                self._try_wal_write()
         except MemwalError:
-            self._record_in_doubt = None
-            raise
-        self._adopt(self._manifest)
+            return None  # The writer has stopped; its callers meet the error.
+        remaining_s = self._seconds_until_wal_write()
+        return None if remaining_s is None else max(remaining_s, _LONGEST_WAIT_S)
 
-    def _settle_record(self) -> FlushedGeneration | None:
-        """Find out whether a flush whose reply was lost is recorded; if so, its rows are flushed."""
-        record = self._record_in_doubt
-        if record is None:
+    def _flush_round(self) -> float | None:
+        """Rotate and flush what is due; the background thread's round."""
+        try:
+            self._rotate_if_due()
+            while self._flushes.flush_next() is not None:
+                self._flush_retries = 0
+                if self._state.is_closed:
+                    return None
+        except RETRYABLE:
+            return self._retry_wait_s()
+        except MemwalError as error:
+            self._state.ownership.end(error)
             return None
-        stored = self._manifests.load(self._manifest.region_id)
-        self._check_epoch(stored)
-        if all(known.path != record.path for known in stored.flushed_generations):
-            self._record_in_doubt = None
-            return None
-        self._adopt(stored)
-        return record
+        if not self.memtable.num_rows:
+            return None  # The next put wakes this thread.
+        return max(_LONGEST_WAIT_S, seconds_until_too_old(self.memtable, self._clock.now(), self._settings))
 
-    def _adopt(self, recorded: RegionManifest) -> None:
-        """Start the next MemTable with what was put since the recorded flush."""
-        self._record_in_doubt = None
-        self._manifest = recorded
-        later = [
-            fragment for fragment in self._memtable.fragments if (fragment.wal_id or 0) > recorded.replay_after_wal_id
-        ]
-        sizes = {entry.wal_id: entry.size_bytes for entry in self._memtable.stored_entries()}
-        self._memtable = self._new_memtable(recorded)
-        for wal_id, rows in _rows_by_entry(later).items():
-            self._memtable.add_replayed(rows, wal_id, sizes[wal_id])
-
-
-def _rows_by_entry(fragments: Sequence[Fragment]) -> dict[int, pa.Table]:
-    rows: dict[int, list[pa.Table]] = {}
-    for fragment in fragments:
-        if fragment.wal_id is not None:
-            rows.setdefault(fragment.wal_id, []).append(fragment.rows)
-    return {wal_id: pa.concat_tables(parts) for wal_id, parts in rows.items()}
-
-
-def _refuse_foreign_codec(manifest: RegionManifest) -> None:
-    if manifest.status is not RegionStatus.SEALED:
-        raise InvalidRequestError(
-            "this region belongs to pylance's own writer (its WAL has the arrow codec)",
-            remedy="write it with pylance's mem_wal_writer, or create a region of your own",
-            region_id=str(manifest.region_id),
-            status=manifest.status.name,
-        )
+    def _retry_wait_s(self) -> float:
+        self._flush_retries += 1
+        wait_s = self._settings.flush_retry_wait_s * 2.0 ** (self._flush_retries - 1)
+        return min(wait_s, self._settings.flush_retry_wait_max_s)

@@ -25,6 +25,7 @@ class RegionState:
         queue: The MemTables.
         schema: Schema of new MemTables.
         meters: What is counted.
+        pending_since: Monotonic time of the oldest put that no WAL entry holds; None if there is none.
         is_closed: Whether the writer takes no more calls.
         lock: Guards everything here.
         changed: Notified when room appears in the queue or the writer stops.
@@ -35,6 +36,7 @@ class RegionState:
     queue: MemTableQueue
     schema: pa.Schema
     meters: WriterMeters
+    pending_since: float | None = None
     is_closed: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)  # type: ignore[valid-type]
     changed: threading.Condition = field(init=False)

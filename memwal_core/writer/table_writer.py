@@ -17,8 +17,10 @@ from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration, ManifestStore
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue
 from memwal_core.settings import Settings
+from memwal_core.writer.group_commit import PutReceipt
+from memwal_core.writer.memory import MemoryBudget
 from memwal_core.writer.region_directory import RegionDirectory
-from memwal_core.writer.region_writer import PutReceipt, RegionWriter
+from memwal_core.writer.region_writer import RegionWriter
 from memwal_core.writer.validate import conform
 
 
@@ -81,8 +83,10 @@ class TableWriter:
         directory = RegionDirectory(table.store, spec, manifests, source, chosen.storage.concurrency)
         directory.refresh()
 
+        memory = MemoryBudget(chosen.writer.max_buffered_bytes)
+
         def open_region(region_id: RegionId) -> RegionWriter:
-            return RegionWriter.open(table, region_id, settings=chosen, clock=clock, ids=source)
+            return RegionWriter.open(table, region_id, settings=chosen, clock=clock, ids=source, memory=memory)
 
         router = RegionRouter(spec, state.field_ids)
         return cls(router, directory, open_region, accept, (state.schema, key.columns), chosen)

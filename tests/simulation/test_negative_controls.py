@@ -8,12 +8,13 @@ from pathlib import Path
 import lance
 import pytest
 
+from memwal_core.maintenance.gc import flushed, wal_entries
 from memwal_core.manifest import ManifestStore
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.storage.layout import generation_path
 from memwal_core.storage.local import LocalStore
 from memwal_core.testing.simulation import Chances, SimulationFailedError, World, simulate
-from memwal_core.testing.simulation.jobs import MergeActor
+from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
 from memwal_core.testing.simulation.run import everybody
 from memwal_core.wal import WalAppender
 from memwal_core.writer import region_writer
@@ -82,3 +83,46 @@ def test_with_a_merger_that_leaves_gaps_rows_are_lost(tmp_path: Path) -> None:
         return [*everybody(world)[:3], GapMerger(world, "gap-merger")]
 
     assert _found(tmp_path, actors)
+
+
+def _patient(world: World) -> list:
+    """Writers, all jobs, and much time: what garbage collection needs to have something to do."""
+    return [
+        *everybody(world),
+        TimeActor(world, "more time"),
+        JobActor(world, "collector", (Job.GC, Job.MERGE, Job.CATCH_UP)),
+    ]
+
+
+@pytest.mark.req("GC-02", "GC-08")
+def test_without_the_merge_condition_flushed_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flushed, "gate_of", lambda base, region_id, generation: None)
+    assert _found(tmp_path, _patient)
+
+
+@pytest.mark.req("GC-17", "GC-18")
+def test_without_the_retained_versions_time_travel_loses_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate_of = flushed.gate_of
+    monkeypatch.setattr(
+        flushed,
+        "gate_of",
+        lambda base, region_id, generation: gate_of(replace(base, retained=()), region_id, generation),
+    )
+    assert _found(tmp_path, _patient)
+
+
+@pytest.mark.req("GC-08", "GC-09")
+def test_without_the_references_of_flushed_memtables_their_rows_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal_entries, "_references", lambda region, directories: ({}, ""))
+    assert _found(tmp_path, _patient)
+
+
+@pytest.mark.req("GC-10", "GC-11")
+def test_without_the_replay_pointer_unflushed_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = wal_entries._gate
+    monkeypatch.setattr(
+        wal_entries, "_gate", lambda entry, pointer, newest, policy: gate(entry, newest, newest + 1, policy)
+    )
+    assert _found(tmp_path, _patient)

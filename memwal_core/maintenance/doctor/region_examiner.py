@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.generations import open_generation
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.doctor.examination import ObservedDirectory, ObservedGeneration, ObservedRegion
 from memwal_core.maintenance.doctor.sampling import KeySampler, SampledKeys, shown_value
-from memwal_core.maintenance.merge.generations import open_generation
 from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region_spec import RegionSpec, decode_region_value
 from memwal_core.storage.layout import (

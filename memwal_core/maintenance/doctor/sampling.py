@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
-from memwal_core.maintenance.merge.generations import open_generation
+from memwal_core.generations import open_generation
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue
 

@@ -177,7 +177,7 @@ class Deleter:
 
         if self.attempt(items, delete):
             self.count(items)
-            _log.info("deleted [path=%s, items=%d, reason=%s]", items[-1].path, len(items), items[-1].reason.value)
+            _log.debug("deleted [path=%s, items=%d, reason=%s]", items[-1].path, len(items), items[-1].reason.value)
 
     def _require_inside(self, item: Item) -> None:
         """Refuse what a symbolic link on a local disk leads out of the table.

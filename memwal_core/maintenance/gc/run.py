@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from memwal_core.maintenance.gc.state import GcState
 from memwal_core.maintenance.gc.survey import Surveyor
 from memwal_core.maintenance.outcome import CheckLease, JobOutcome
 from memwal_core.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,14 @@ class _Run:
             items = self._plan.of_kind(kind)
             if items:
                 KINDS[kind].collect(items, deleter)
+                tally = deleter.done.get(kind, Tally())
+                _log.info(
+                    "garbage collected [table=%s, kind=%s, items=%d, bytes=%d]",
+                    self._plan.table_uri,
+                    kind.value,
+                    tally.items,
+                    tally.size_bytes,
+                )
         return bool(deleter.done)
 
     def report(self, *, dry_run: bool) -> GcReport:

@@ -177,15 +177,20 @@ class Surveyor:
             return directories
         if not self.with_references:
             return [replace(each, wal_ids=None, problem=_NOT_READ) for each in directories]
-        return map_concurrently(lambda each: self._with_references(region_id, each), directories, self.concurrency)
+        recorded = set() if manifest is None else {each.path for each in manifest.flushed_generations}
+        return map_concurrently(
+            lambda each: self._with_references(region_id, each, recorded=each.name in recorded),
+            directories,
+            self.concurrency,
+        )
 
-    def _with_references(self, region_id: RegionId, directory: DirectoryState) -> DirectoryState:
+    def _with_references(self, region_id: RegionId, directory: DirectoryState, *, recorded: bool) -> DirectoryState:
         uri = self.store.uri_of(generation_path(region_id, directory.name))
         try:
             names = files_of_other_bases(uri, self.store.storage_options)
-        except ObjectNotFoundError:
-            return directory  # What nobody can open refers to nothing.
         except MemwalError as error:
+            if isinstance(error, ObjectNotFoundError) and not recorded:
+                return directory  # Remains of a table that nobody can open refer to nothing.
             _log.warning("a flushed MemTable cannot be read [uri=%s]: %s", uri, error)
             return replace(directory, wal_ids=None, problem=str(error))
         # Whatever base they name: the name alone is enough to keep the entry.

@@ -1,4 +1,4 @@
-"""Opening flushed MemTables for the merge."""
+"""Examining flushed MemTables before a merge."""
 
 from __future__ import annotations
 
@@ -9,21 +9,10 @@ import lance
 
 from memwal_core.base_table import translated
 from memwal_core.errors import ObjectNotFoundError
-from memwal_core.maintenance.merge.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.maintenance.merge.plan import Defect, SurveyedGeneration
 from memwal_core.manifest.model import FlushedGeneration
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
-
-
-def open_generation(uri: str, storage_options: Mapping[str, str]) -> lance.LanceDataset:
-    """Open a flushed MemTable's dataset at its newest version.
-
-    Raises:
-        ObjectNotFoundError: No dataset is there.
-        UnavailableError: Storage failed. Try again.
-    """
-    with translated("open a flushed MemTable", uri):
-        return lance.dataset(uri, storage_options=dict(storage_options) or None)
 
 
 def inspect_generation(

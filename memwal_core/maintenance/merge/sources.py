@@ -14,10 +14,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from memwal_core.generations import KeyedGeneration, MergeTarget, open_generation, read_keys
 from memwal_core.ids import RegionId, parse_region_id
-from memwal_core.maintenance.merge.columns import MergeTarget
-from memwal_core.maintenance.merge.generations import open_generation
-from memwal_core.maintenance.merge.keyed import KeyedGeneration, read_keys
 from memwal_core.maintenance.merge.plan import MergePlan
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.newest import last_row_per_key, rows_without_key

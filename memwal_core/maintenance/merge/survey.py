@@ -7,8 +7,8 @@ from functools import cache, partial
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.field_history import was_renamed
+from memwal_core.generations import MergeTarget
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.merge.columns import MergeTarget
 from memwal_core.maintenance.merge.generations import inspect_generation
 from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
 from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest

@@ -17,9 +17,7 @@ from memwal_core.base_table import TableReader
 from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.base_table.rewrite import rows_of_keys, write_rows
 from memwal_core.errors import MemwalError
-from memwal_core.maintenance.merge.columns import MergeTarget
-from memwal_core.maintenance.merge.generations import open_generation
-from memwal_core.maintenance.merge.keyed import read_keys
+from memwal_core.generations import MergeTarget, open_generation, read_keys
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import RegionTask
 from memwal_core.maintenance.merge.units import KeyPart, WriteUnit, WrittenUnit

@@ -239,7 +239,9 @@ def small_settings() -> Settings:
     """Return settings under which everything happens within a few turns."""
     return Settings(
         storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
-        writer=WriterSettings(max_memtable_rows=6, epoch_check_interval_s=10),
+        writer=WriterSettings(
+            max_memtable_rows=6, max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10
+        ),
         merge=MergeSettings(max_generations=3, max_attempts=3),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
         compact=CompactSettings(min_fragments=2),

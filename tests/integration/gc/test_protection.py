@@ -213,6 +213,21 @@ def test_lost_generation_freezes_only_its_region(steps):
     assert f"its directory {lost} is gone" in str(report.plan.freezes.regions)
 
 
+@pytest.mark.req("GC-07", "GC-08")
+def test_wal_entries_stay_while_a_recorded_flushed_memtable_cannot_be_opened(steps):
+    """Its rows are in those entries; only its own manifest is lost."""
+    table = gc_admin(steps).table
+    write_generations(table, [20], [21], [22], name="damaged")
+    admin = gc_admin(steps)
+    damaged = admin.manifests.load(only_region(admin)).flushed_generations[-3].path
+    table.store.delete_directory(f"{region_directory(only_region(admin))}/{damaged}/_versions")
+
+    report = collect(admin)
+
+    assert Kind.WAL_ENTRY not in report.done
+    assert Gate.UNCLEAR.value in report.plan.held_by_gate()[Kind.WAL_ENTRY]
+
+
 def test_unsafe_retention_is_refused_before_anything_is_touched(steps):
     admin = gc_admin(steps, settings=GcSettings(wal_min_age_s=0))
     before = files(steps)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.generations import MergeTarget
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.merge.columns import MergeTarget
 from memwal_core.maintenance.merge.sources import RegionTask, read_region
 from memwal_core.memtable.schema import memtable_schema
 

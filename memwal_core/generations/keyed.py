@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError
-from memwal_core.maintenance.merge.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.generations.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 _SPARSE = 16

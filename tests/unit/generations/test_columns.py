@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from memwal_core.maintenance.merge.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 
 BASE = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("n", pa.int32())])
 TARGET = MergeTarget(BASE, {"id": 0, "name": 3, "n": 4}, ("id",))

@@ -1,0 +1,45 @@
+"""What a writer derives from one version of the base table's schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.base_table import BaseTable, TableState
+from memwal_core.flush import FieldLayout, field_layout
+from memwal_core.memtable import memtable_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """The shape of the rows that a writer takes, stores and flushes.
+
+    Attributes:
+        version: Base table version it was derived from.
+        schema: The base table's schema.
+        key: Primary key columns.
+        memtable_schema: Schema of MemTables and WAL entries.
+        fields: Field ids of flushed MemTables.
+        storage_version: The base table's data storage version.
+    """
+
+    version: int
+    schema: pa.Schema
+    key: tuple[str, ...]
+    memtable_schema: pa.Schema
+    fields: FieldLayout
+    storage_version: str
+
+    @classmethod
+    def of(cls, table: BaseTable, state: TableState) -> TableLayout:
+        """Derive the layout from a version of the base table.
+
+        Raises:
+            InvalidRequestError: The table has no usable primary key, or its field ids cannot be
+                reproduced in a flushed MemTable.
+        """
+        key = state.require_primary_key().columns
+        schema = memtable_schema(state.schema, key)
+        fields = field_layout(table.dataset(state.version).lance_schema.fields(), schema, state.data_storage_version)
+        return cls(state.version, state.schema, key, schema, fields, state.data_storage_version)

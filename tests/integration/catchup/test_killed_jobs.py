@@ -1,0 +1,71 @@
+"""Snapshot, catch-up and compaction processes killed at any moment while merges go on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import CompactRequest, SnapshotRequest, TableAdmin
+from memwal_core.base_table import BaseTable, read_coverage, read_snapshot
+from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.testing.articles import articles, make_articles_table
+from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+
+WORKER = Path(__file__).with_name("jobs_worker.py")
+REGION = native_region_id(1)
+KILLS = 12
+
+
+def wait_for_signs_of_work(table: BaseTable, worker: subprocess.Popen[str], random_s: float) -> None:
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+    threading.Event().wait(random_s)
+
+
+@pytest.mark.slow
+@pytest.mark.req("CAT-13", "BLD-15", "BLD-21")
+def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_path: Path) -> None:
+    table = make_articles_table(str(tmp_path / "t"), rows=300, kinds=("BTREE", "INVERTED", "IVF_PQ"))
+    write_native_generations(table.uri, REGION, [[Put(articles(300, 1))]])
+    rng = random.Random(7)
+    for generation in range(1, KILLS + 1):
+        with subprocess.Popen([sys.executable, str(WORKER), table.uri], stdout=subprocess.PIPE, text=True) as worker:
+            try:
+                wait_for_signs_of_work(table, worker, rng.uniform(0, 0.25))
+                table.merge_upsert(articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
+                threading.Event().wait(rng.uniform(0, 0.25))
+            finally:
+                worker.send_signal(signal.SIGKILL)
+        state = table.state()
+        details = state.require_details()
+        assert details.merged_generation(REGION) == generation
+        assert state.num_rows == 310 + 10 * generation
+        coverage = read_coverage(table, state.version)
+        for name, entry in details.index_catchup.items():
+            index = coverage.named(name)
+            assert index is not None
+            if entry.get(REGION, 0) == generation:
+                assert index.unindexed_rows == 0, f"{name} records generation {generation} without having its rows"
+
+    admin = TableAdmin.open(table.uri)
+    assert admin.compact(CompactRequest(force=True, holder="the one worker of this table")).outcome in {
+        JobOutcome.DONE,
+        JobOutcome.NOTHING_TO_DO,
+    }
+    admin.catch_up()
+    admin.build_snapshot(SnapshotRequest(force=True, holder="the one worker of this table"))
+    details = table.state().require_details()
+    assert {name: dict(entry) for name, entry in details.index_catchup.items()} == {
+        name: {REGION: KILLS} for name in ("id_idx", "title_idx", "vec_idx")
+    }
+    assert read_snapshot(table, table.state()) is not None
+    found = table.dataset().to_table(full_text_query=f"g{KILLS}", fast_search=True)
+    assert found.num_rows == 20
+    ids = table.dataset().to_table().column("id").to_pylist()
+    assert sorted(ids) == list(range(310 + 10 * KILLS))

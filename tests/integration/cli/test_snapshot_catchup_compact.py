@@ -1,0 +1,100 @@
+"""`memwal snapshot`, `catchup` and `compact`, and their jobs: what they print, and with which code they end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+from memwal_core.cli.app import app
+from memwal_core.testing.articles import articles, make_articles_table
+from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+
+REGION = native_region_id(1)
+JOBS = Path(__file__).parents[3] / "jobs"
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    address = str(tmp_path / "t")
+    table = make_articles_table(address, rows=100, kinds=("BTREE", "INVERTED"))
+    write_native_generations(address, REGION, [[Put(articles(100, 5))]])
+    for generation in range(1, 4):
+        table.merge_upsert(articles(100 * generation, 20), {REGION: generation})
+    return address
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+@pytest.mark.req("BLD-01", "BLD-21")
+def test_snapshot_is_planned_published_and_then_nothing_to_do(uri: str) -> None:
+    planned = run("snapshot", uri, "--dry-run")
+    assert (planned.exit_code, "would publish 1 regions inside the table manifest" in planned.stdout) == (0, True)
+    done = run("snapshot", uri)
+    assert done.exit_code == 0
+    assert "done: 1 regions inside the table manifest, 1 changed" in done.stdout
+    again = run("snapshot", uri)
+    assert (again.exit_code, "nothing has changed" in again.stdout) == (3, True)
+    forced = json.loads(run("snapshot", uri, "--force", "--json").stdout)
+    assert (forced["job"], forced["outcome"], forced["plan"]["publishes"]) == ("snapshot", "done", True)
+
+
+@pytest.mark.req("CAT-14")
+def test_catchup_is_planned_run_and_then_nothing_to_do(uri: str) -> None:
+    planned = run("catchup", uri, "--dry-run")
+    assert (planned.exit_code, "behind: rows are not indexed" in planned.stdout) == (0, True)
+    one = json.loads(run("catchup", uri, "--index", "id_idx", "--json").stdout)
+    results = {index["index"]: index["result"] for index in one["indexes"]}
+    assert results == {"id_idx": "extended", "title_idx": "none"}
+    done = run("catchup", uri)
+    assert (done.exit_code, "catch-up done: 60 rows indexed" in done.stdout) == (0, True)
+    again = run("catchup", uri)
+    assert (again.exit_code, "caught up" in again.stdout) == (3, True)
+
+
+def test_compact_is_planned_run_and_then_nothing_to_do(uri: str) -> None:
+    assert run("compact", uri).exit_code == 3
+    planned = run("compact", uri, "--dry-run", "--force", "--remove-versions")
+    assert planned.exit_code == 0
+    assert "would rewrite 4 of 4 fragments" in planned.stdout
+    assert "would remove 0 versions" in planned.stdout
+    done = run("compact", uri, "--force")
+    assert (done.exit_code, "4 -> 1 fragments in 1 commits" in done.stdout) == (0, True)
+    again = json.loads(run("compact", uri, "--force", "--json").stdout)
+    assert (again["job"], again["outcome"], again["rewrites"]) == ("compact", "nothing_to_do", [])
+
+
+def job(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"jobs_{name}", JOBS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("snapshot", ()), ("catchup", ("--merge-segments",)), ("compact", ("--force",))]
+)
+def test_job_reports_as_json_and_ends_with_the_code_of_its_outcome(
+    uri: str, tmp_path: Path, name: str, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, target = job(name), tmp_path / "report.json"
+    assert module.main(["--uri", uri, "--dry-run", "--json", "-", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["outcome"] == "planned"
+    assert module.main(["--uri", uri, "--json", str(target), "--holder", "run", *options]) == 0
+    document = json.loads(target.read_text())
+    assert (document["job"], document["outcome"]) == (name, "done")
+    assert module.main(["--uri", uri, *options]) == 3
+    assert module.main(["--uri", uri, "--ok-when-nothing", *options]) == 0
+
+
+def test_job_on_a_table_that_does_not_exist_ends_with_code_2(tmp_path: Path, capsys) -> None:
+    assert job("snapshot").main(["--uri", str(tmp_path / "none")]) == 2
+    assert "error:" in capsys.readouterr().err

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from bench.harness import CaseResult, Comparison, run_case
 from bench.machine import machine_facts
+from bench.merge import MERGE_STRATEGIES, MERGES
 from bench.puts import PUTS
 from bench.report import document, facts_table, result_table
 from memwal_core.clock import SystemClock
 
-COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in (PUTS,)}
+COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in (PUTS, MERGES, MERGE_STRATEGIES)}
 """Everything that can be compared, by name."""
 
 RESULTS = Path(__file__).parent / "results"

@@ -5,10 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, TriggerRule, task
 
-from memwal_spark_jobs import DEFAULT_ARGUMENTS, JOBS_FOLDER, SPARK_CONNECTION
+from memwal_spark_jobs import (
+    BASE_TABLE,
+    DEFAULT_ARGUMENTS,
+    DRY_RUN,
+    JOBS_FOLDER,
+    SPARK_CONNECTION,
+    STORAGE_PARAMS,
+    MaintenanceJob,
+    holder_of,
+    pool_for,
+    table_param,
+)
 
 DOC = """
 ### Merge the flushed MemTables of one table into its base table
@@ -19,8 +29,12 @@ written, and records how far it came in the same commit as the rows.
 | Task | What it does |
 |---|---|
 | `plan` | reads the table and logs a verdict for every region; divides the work into jobs. Changes nothing |
+| `hold` | takes the lease of the table's merge for this run |
 | `merge` | one Spark job per entry of the plan, one at a time; executors read, the driver commits |
 | `verify` | reads the table anew: the planned progress is recorded, every primary key occurs once |
+| `release` | gives the lease back, whatever happened |
+
+A merge that changed the table starts the index catch-up.
 
 **When is it safe?** Always. Writers go on writing. Running it twice is a no-op that says so: `merge` and `verify` are
 then *skipped*. Stopping it in the middle loses nothing, what is committed stays, and the next run goes on from there.
@@ -31,28 +45,21 @@ then *skipped*. Stopping it in the middle loses nothing, what is committed stays
 |---|---|---|
 | 2 | wrong input | fails at once; correct the parameters |
 | 4 | conflict with another writer of the base table, or storage did not answer | tried again, with growing waits |
-| 5 | a region needs a person: a generation is missing, or the schema changed | fails at once; see `docs/runbooks` |
+| 5 | a region needs a person (a generation is missing), or the lease is lost | fails at once; see `docs/runbooks` |
 
 **Never** delete anything below `_mem_wal/` by hand, and start no second writer to get a region going.
 
 **It needs** the Spark connection `spark_default`, and `memwal_core` where tasks, drivers and executors run. The job
 files are expected in `jobs/` beside the DAG folder; the variable `MAINTENANCE_JOBS_FOLDER` of Airflow's processes names
-another place, and `MAINTENANCE_RETRIES` another number of retries than 4. Credentials of the object store belong in the
-environment of the workers, not into the parameters.
+another place, and `MAINTENANCE_RETRIES` another number of retries than 4. Credentials of the object store belong in a
+connection of type `lance` or in the environment of the workers, not into the parameters.
 """
 
 MIB = 1024 * 1024
 
 PARAMS = {
-    "table": Param(
-        type="string", minLength=1, title="Table", description="Path or address, for example s3://bucket/people.lance."
-    ),
-    "dry_run": Param(
-        False,
-        type="boolean",
-        title="Dry run",
-        description="Only plan: the log of the task plan says what would be merged, and nothing is changed.",
-    ),
+    "table": table_param(optional=False),
+    "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
     "regions": Param(
         [],
         type="array",
@@ -72,20 +79,17 @@ PARAMS = {
         "always taken. Less needs less memory. Empty: MEMWAL_MERGE__MAX_BYTES of the workers, by default 1 GiB.",
         section="Bounds",
     ),
-    "storage_options": Param(
-        {},
-        type="object",
-        additionalProperties={"type": "string"},
-        title="Storage options",
-        description="Options of the object store, for example an endpoint. Visible to everyone: no secrets.",
-        section="Storage",
-    ),
+    **STORAGE_PARAMS,
 }
 
 
 def as_spark_job(item: dict[str, Any]) -> dict[str, Any]:
     """Turn an entry of the plan into arguments of the Spark operator."""
-    return {"name": item["label"], "application_args": item["arguments"]}
+    return {
+        "name": item["label"],
+        "application_args": item["arguments"],
+        "storage_connection": item["target"]["connection"],
+    }
 
 
 with DAG(
@@ -108,11 +112,19 @@ with DAG(
 
         return plan_merge(params)
 
+    @task(doc_md="Takes the lease of the table's merge for this run. Clearing a job clears this task, too.")
+    def hold(jobs: list[dict[str, Any]], **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+        """Return the jobs with the ticket of the lease."""
+        from memwal_core.tasks.merge import hold_lease
+
+        return hold_lease(jobs, holder_of(context))
+
     @task(
         trigger_rule=TriggerRule.NONE_FAILED,
+        outlets=[BASE_TABLE],
         doc_md="Reads the table anew: the planned progress is recorded, and every primary key occurs once.",
     )
-    def verify(jobs: list[dict[str, Any]], params: dict[str, Any] | None = None) -> str:
+    def verify(jobs: list[dict[str, Any]], **context: Any) -> str:  # noqa: ANN401
         """Return what was found.
 
         Raises:
@@ -124,15 +136,28 @@ with DAG(
 
         if not jobs:
             raise AirflowSkipException("nothing was merged, so there is nothing to verify; the log of plan says why")
-        return verify_merge(params, jobs)
+        result = verify_merge(jobs)
+        context["outlet_events"][BASE_TABLE].extra = result
+        return result["summary"]
+
+    @task(doc_md="Gives the lease back, whatever happened.")
+    def release(jobs: list[dict[str, Any]]) -> list[str]:
+        """Return the ticket that was given back."""
+        from memwal_core.tasks.merge import release_lease
+
+        return release_lease(jobs)
 
     planned = plan()
-    merge = SparkSubmitOperator.partial(
+    held = hold(planned).as_setup()
+    merge = MaintenanceJob.partial(
         task_id="merge",
         doc_md="Merges the regions of one entry of the plan; repeating it is harmless.",
         application=str(JOBS_FOLDER / "merge.py"),
         conn_id=SPARK_CONNECTION,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",
-    ).expand_kwargs(planned.map(as_spark_job))
-    merge >> verify(planned)
+        **pool_for("merge"),
+    ).expand_kwargs(held.map(as_spark_job))
+    verified = verify(planned)
+    merge >> verified
+    [merge, verified] >> release(held).as_teardown(setups=held)

@@ -1,6 +1,7 @@
 """Merge one table on Spark: ``spark-submit jobs/merge.py --uri s3://bucket/table``.
 
-Executors read and de-duplicate the flushed MemTables, region by region; the driver commits.
+Executors read and de-duplicate the flushed MemTables, write the winning rows and find what they
+supersede; the driver commits. A dry run needs no session and plans for one process.
 Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 conflict or storage failure (try again), 5 a
 region needs somebody to look at it.
 """
@@ -23,8 +24,12 @@ from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.cli.options import open_admin, parse_storage_options
 from memwal_core.errors import MemwalError
 from memwal_core.ids import parse_region_id
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
 from memwal_core.maintenance.merge import MergeOutcome, MergeReport
 from memwal_core.spark.merge import SparkReader
+from memwal_core.spark.single_commit import SparkWorkers
+from memwal_core.tasks.recording import merge_facts, recorded
 
 _log = logging.getLogger("memwal.jobs.merge")
 
@@ -35,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         admin = open_admin(options.uri, options.storage_option)
-        report = _merge(admin, options)
+        report = _merge(admin, options) if options.dry_run else _leased_merge(admin, options)
     except MemwalError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -51,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--regions", nargs="*", metavar="UUID", help="only these regions")
     parser.add_argument("--max-bytes", type=int, metavar="N", help="Arrow bytes of flushed MemTables per commit")
     parser.add_argument("--dry-run", action="store_true", help="only plan")
+    lease = parser.add_mutually_exclusive_group()
+    lease.add_argument("--holder", help="who takes the lease of the merge; unique per run")
+    lease.add_argument("--lease", metavar="TICKET", help="work under a lease that was taken before")
     parser.add_argument(
         "--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to merge any more"
     )
@@ -59,22 +67,44 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
+def _leased_merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
+    key, ticket = JobKey("merge"), parse_ticket(options.lease) if options.lease else None
+    holder = ticket.holder if ticket is not None else options.holder or admin.table.ids.commit_id().hex()
+
+    def work() -> MergeReport:
+        if ticket is not None:
+            return _merge(admin, options, ticket)
+        with admin.insight.leases.acquire(key, holder) as lease:
+            return _merge(admin, options, lease.ticket)
+
+    return recorded(admin, key, holder, work, ticket=ticket, facts=merge_facts)
+
+
+def _merge(admin: TableAdmin, options: argparse.Namespace, ticket: LeaseTicket | None = None) -> MergeReport:
     regions = {parse_region_id(text) for text in options.regions} if options.regions else None
     if options.dry_run:
         return admin.merge(MergeRequest(regions=regions, max_bytes=options.max_bytes, dry_run=True))
     spark = SparkSession.builder.appName(f"memwal merge {options.uri}").getOrCreate()
     try:
-        reader = SparkReader(spark, parse_storage_options(options.storage_option) or admin.table.storage_options)
-        return admin.merge(MergeRequest(regions=regions, max_bytes=options.max_bytes, reader=reader))
+        storage_options = parse_storage_options(options.storage_option) or admin.table.storage_options
+        request = MergeRequest(
+            regions=regions,
+            max_bytes=options.max_bytes,
+            reader=SparkReader(spark, storage_options),
+            workers=SparkWorkers(spark, admin.table, storage_options),
+            ticket=ticket,
+        )
+        return admin.merge(request)
     finally:
         spark.stop()
 
 
 def _deliver(report: MergeReport, target: str | None) -> None:
     _log.info(
-        "merge ended [outcome=%s, generations=%d, commits=%d, version_before=%d, version_after=%d, seconds=%.1f]",
+        "merge ended [outcome=%s, strategy=%s, generations=%d, commits=%d, version_before=%d, version_after=%d, "
+        "seconds=%.1f]",
         report.outcome.value,
+        report.strategy,
         report.generations,
         len(report.commits),
         report.version_before,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,9 +14,10 @@ from memwal_core.ids import RegionId
 from memwal_core.maintenance import gc
 from memwal_core.maintenance.catchup import CatchupParts, CatchupReport, catch_up
 from memwal_core.maintenance.compact import CompactParts, CompactReport, compact
+from memwal_core.maintenance.cycle import CycleJobs, CycleParts, MaintainReport, MaintainRequest, maintain
 from memwal_core.maintenance.insight import TableInsight
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.lease import Lease, LeaseStore
+from memwal_core.maintenance.lease import Lease, LeaseKeeper, LeaseTicket
 from memwal_core.maintenance.merge import (
     InProcessReader,
     InProcessWorkers,
@@ -55,6 +57,7 @@ class MergeRequest:
         workers: Who writes winners and finds what they supersede; this process by default.
         progress: Is told how far the merge is.
         check_lease: Called before each commit; raises if somebody else holds the lease of the merge now.
+        ticket: Work under a lease that was taken before, instead of ``check_lease``.
     """
 
     regions: Collection[RegionId] | None = None
@@ -64,6 +67,7 @@ class MergeRequest:
     workers: MergeWorkers | None = None
     progress: MergeProgress | None = None
     check_lease: CheckLease = no_lease
+    ticket: LeaseTicket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,14 @@ class GcRequest:
         dry_run: Only plan. Nothing is deleted unless it is asked for.
         wait: Wait for the grace period of what the run drains, and delete it, too.
         holder: Who takes the lease; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
     """
 
     regions: Collection[RegionId] | None = None
     dry_run: bool = True
     wait: bool = False
     holder: str | None = None
+    ticket: LeaseTicket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,13 @@ class SnapshotRequest:
         force: Publish even if nothing has changed.
         dry_run: Only plan.
         holder: Who takes the lease; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
     """
 
     force: bool = False
     dry_run: bool = False
     holder: str | None = None
+    ticket: LeaseTicket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +128,14 @@ class CatchupRequest:
         merge_segments: Make one segment of each index.
         dry_run: Only plan.
         holder: Who takes the lease; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
     """
 
     indexes: Collection[str] | None = None
     merge_segments: bool = False
     dry_run: bool = False
     holder: str | None = None
+    ticket: LeaseTicket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +147,14 @@ class CompactRequest:
         remove_versions: Then remove old versions, too.
         dry_run: Only plan.
         holder: Who takes the lease; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
     """
 
     force: bool = False
     remove_versions: bool = False
     dry_run: bool = False
     holder: str | None = None
+    ticket: LeaseTicket | None = None
 
 
 class TableAdmin:
@@ -237,8 +249,15 @@ class TableAdmin:
             InvalidRequestError: The table cannot be merged into, or a selected region does not exist.
             UnavailableError: Storage failed. Run again; commits so far stand.
             CorruptionError: A recorded generation contradicts itself.
+            FencedError: The lease is lost. Commits so far stand.
         """
         request = request if request is not None else MergeRequest()
+        if request.ticket is None:
+            return self._merge(request)
+        with self._lease(request.ticket.key, None, request.ticket) as lease:
+            return self._merge(replace(request, check_lease=lease.check))
+
+    def _merge(self, request: MergeRequest) -> MergeReport:
         bounds = self._settings.merge
         if request.max_bytes is not None:
             _require_positive(request.max_bytes)
@@ -284,7 +303,7 @@ class TableAdmin:
         parts = SnapshotParts(self.table, self.manifests, self._settings, self._clock)
         if request.dry_run:
             return build_region_snapshot(parts, force=request.force, dry_run=True)
-        with self._lease(JobKey("snapshot"), request.holder) as lease:
+        with self._lease(JobKey("snapshot"), request.holder, request.ticket) as lease:
             return build_region_snapshot(replace(parts, check_lease=lease.check), force=request.force)
 
     def catch_up(self, request: CatchupRequest | None = None) -> CatchupReport:
@@ -307,7 +326,7 @@ class TableAdmin:
             return catch_up(parts, indexes=indexes, merge_segments=request.merge_segments, dry_run=True)
         one = next(iter(indexes)) if indexes is not None and len(indexes) == 1 else None
         key = JobKey("catchup") if one is None else JobKey.of_index("catchup", one)
-        with self._lease(key, request.holder) as lease:
+        with self._lease(key, request.holder, request.ticket) as lease:
             return catch_up(self._catchup_parts(lease.check), indexes=indexes, merge_segments=request.merge_segments)
 
     def compact(self, request: CompactRequest | None = None) -> CompactReport:
@@ -328,15 +347,56 @@ class TableAdmin:
         if request.dry_run:
             parts = CompactParts(self._catchup_parts(no_lease), settings)
             return compact(parts, force=force, dry_run=True, remove_versions=remove)
-        with self._lease(JobKey("compact"), request.holder) as lease:
+        with self._lease(JobKey("compact"), request.holder, request.ticket) as lease:
             parts = CompactParts(self._catchup_parts(lease.check), settings)
             return compact(parts, force=force, remove_versions=remove)
 
-    def _lease(self, key: JobKey, holder: str | None) -> Lease:
-        leases = LeaseStore(
-            self.table.store, self.table.ids, settings=self._settings.lease, clock=self._clock, rng=self._rng
+    def maintain(self, request: MaintainRequest | None = None) -> MaintainReport:
+        """Run all jobs of the table in the right order, each under its lease and recorded in the ledger.
+
+        Args:
+            request: How; without deleting anything if None.
+
+        Raises:
+            InvalidRequestError: The table has no MemWAL index, or the retention is unsafe.
+        """
+        request = request if request is not None else MaintainRequest()
+        if request.delete:
+            gc.check_retention(self._settings.gc)
+        holder = request.holder if request.holder is not None else self.table.ids.commit_id().hex()
+        dry_run = request.dry_run
+        remove = request.remove_versions
+        jobs = CycleJobs(
+            merge=lambda: self._merge_under_lease(holder, dry_run=dry_run),
+            catch_up=lambda: self.catch_up(CatchupRequest(dry_run=dry_run, holder=holder)),
+            compact=lambda: self.compact(CompactRequest(remove_versions=remove, dry_run=dry_run, holder=holder)),
+            build_snapshot=lambda: self.build_snapshot(SnapshotRequest(dry_run=dry_run, holder=holder)),
+            collect_garbage=lambda: self.collect_garbage(
+                GcRequest(dry_run=dry_run or not request.delete, holder=holder)
+            ),
         )
-        return leases.acquire(key, holder if holder is not None else self.table.ids.commit_id().hex())
+        ledger, new_run = self.insight.ledger, self.insight.new_run
+        return maintain(
+            CycleParts(self.table.uri, jobs, ledger, lambda key: new_run(key, holder), self._clock, request)
+        )
+
+    def _merge_under_lease(self, holder: str, *, dry_run: bool) -> MergeReport:
+        if dry_run:
+            return self._merge(MergeRequest(dry_run=True))
+        with self._lease(JobKey("merge"), holder, None) as lease:
+            return self._merge(MergeRequest(check_lease=lease.check))
+
+    @contextmanager
+    def _lease(self, key: JobKey, holder: str | None, ticket: LeaseTicket | None) -> Iterator[Lease]:
+        leases = self.insight.leases
+        if ticket is None:
+            with leases.acquire(key, holder if holder is not None else self.table.ids.commit_id().hex()) as lease:
+                yield lease
+            return
+        lease = leases.resume(ticket)
+        # Steps between two checks may take longer than a lease lives.
+        with LeaseKeeper(lease, self._settings.lease.renew_after_s / 2):
+            yield lease
 
     def _catchup_parts(self, check_lease: CheckLease) -> CatchupParts:
         return CatchupParts(self.table, self._settings.catchup, self._clock, self._rng, check_lease)
@@ -360,11 +420,7 @@ class TableAdmin:
         if request.dry_run:
             return gc.collect_garbage(self._gc_parts(no_lease), regions=request.regions, dry_run=True)
         gc.check_retention(self._settings.gc)
-        leases = LeaseStore(
-            self.table.store, self.table.ids, settings=self._settings.lease, clock=self._clock, rng=self._rng
-        )
-        holder = request.holder if request.holder is not None else self.table.ids.commit_id().hex()
-        with leases.acquire(JobKey("gc"), holder) as lease:
+        with self._lease(JobKey("gc"), request.holder, request.ticket) as lease:
             return gc.collect_garbage(self._gc_parts(lease.check), regions=request.regions, wait=request.wait)
 
     def _gc_parts(self, check_lease: CheckLease) -> gc.GcParts:

@@ -63,7 +63,7 @@ class _Integers:
     """Integer keys, as a table of flags if they lie close together."""
 
     def __init__(self, values: npt.NDArray[np.integer]) -> None:
-        self._sorted = np.sort(values)
+        self._sorted = np.sort(_wide(values))
         self._flags: npt.NDArray[np.bool_] | None = None
         if len(values):
             low, high = int(self._sorted[0]), int(self._sorted[-1])
@@ -72,6 +72,7 @@ class _Integers:
                 self._flags[self._sorted - self._sorted[0]] = True
 
     def found(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        values = _wide(values)
         low, high = self._sorted[0], self._sorted[-1]
         inside = (values >= low) & (values <= high)
         hits = np.zeros(len(values), dtype=bool)
@@ -83,6 +84,11 @@ class _Integers:
         else:
             hits[inside] = self._sorted[np.searchsorted(self._sorted, wanted)] == wanted
         return hits
+
+
+def _wide(values: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """Return the values in 64 bits, in which the distance of two that lie close together fits."""
+    return values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
 
 
 def positions(rows: pa.Table, among: pa.Table, key: Sequence[str]) -> pa.Array:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.clock import unix_millis
@@ -90,7 +91,7 @@ def _has_snapshot_of(one: MemWalIndexDetails, other: MemWalIndexDetails) -> bool
     )
 
 
-def read_snapshot(table: BaseTable, state: TableState) -> pa.Table | None:
+def read_snapshot(table: TableReader, state: TableState) -> pa.Table | None:
     """Return the region snapshot of a version, or None if it has none.
 
     There is none before the first publication, and none of the external form after pylance itself
@@ -128,7 +129,7 @@ def read_snapshot(table: BaseTable, state: TableState) -> pa.Table | None:
     return normalise_snapshot(found, details)
 
 
-def _external(table: BaseTable, state: TableState) -> pa.Table | None:
+def _external(table: TableReader, state: TableState) -> pa.Table | None:
     if state.entry is None:
         return None
     try:

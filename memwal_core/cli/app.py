@@ -14,7 +14,9 @@ from memwal_core.cli.demo import demo
 from memwal_core.cli.doctor import doctor
 from memwal_core.cli.gc import gc
 from memwal_core.cli.history import history
+from memwal_core.cli.maintain import maintain
 from memwal_core.cli.merge import merge
+from memwal_core.cli.quality import quality
 from memwal_core.cli.snapshot import snapshot
 from memwal_core.cli.status import status
 from memwal_core.cli.why import why
@@ -29,6 +31,8 @@ app.command()(snapshot)
 app.command()(catchup)
 app.command()(compact)
 app.command()(gc)
+app.command()(maintain)
+app.command()(quality)
 app.command()(doctor)
 app.command()(why)
 app.command()(history)

@@ -27,6 +27,9 @@ OutputVocabulary = Annotated[
     Vocabulary, typer.Option("--vocabulary", help="Print our words, or those that say shard; files stay as they are.")
 ]
 
+STORAGE_OPTIONS_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS"
+"""Storage options as JSON: how an orchestrator hands secrets to a job without showing them to everybody."""
+
 _MIB = 1024 * 1024
 
 
@@ -48,14 +51,38 @@ def parse_storage_options(texts: Sequence[str] | None) -> dict[str, str]:
     return options
 
 
+def environment_storage_options() -> dict[str, str]:
+    """Return the storage options that the environment has; none if there are none.
+
+    Raises:
+        InvalidRequestError: The variable is no JSON object of texts.
+    """
+    text = os.environ.get(STORAGE_OPTIONS_VARIABLE)
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        # Not repeated and not chained: the text may be a secret.
+        raise InvalidRequestError(
+            "the storage options of the environment are no JSON object of texts",
+            remedy=f"correct {STORAGE_OPTIONS_VARIABLE}",
+        )
+    return found
+
+
 def open_admin(uri: str, storage_options: Sequence[str] | None) -> TableAdmin:
-    """Open a table with the settings of the environment, and hand Lance its memory bound.
+    """Open a table with the settings and storage options of the environment, and hand Lance its memory bound.
+
+    Args:
+        uri: Path or address.
+        storage_options: ``key=value`` pairs, which go before those of the environment.
 
     Raises:
         InvalidRequestError: Settings or options cannot be used.
         ObjectNotFoundError: There is no table at the address.
     """
-    options = parse_storage_options(storage_options)
+    options = {**environment_storage_options(), **parse_storage_options(storage_options)}
     settings = load_settings()
     os.environ.setdefault("LANCE_MEM_POOL_SIZE", str(settings.merge.lance_memory_pool_bytes))
     return TableAdmin.open(uri, storage_options=options or None, settings=settings)

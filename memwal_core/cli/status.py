@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from rich.console import Console
 from rich.table import Table
 
+from memwal_core.cli.check import check_signals
 from memwal_core.cli.options import (
     AsJson,
     OutputVocabulary,
@@ -23,10 +27,19 @@ def status(
     uri: TableUri,
     storage_option: StorageOptions = None,
     vocabulary: OutputVocabulary = Vocabulary.REGION,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare every signal with its thresholds instead, for monitoring.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show regions, WAL lag, generations by state and merge lag."""
-    found = open_admin(uri, storage_option).status()
+    """Show regions, WAL lag, generations by state and merge lag.
+
+    With --check the exit code is 0 if all is well, 6 if a signal warns, 7 if somebody must act now.
+    """
+    admin = open_admin(uri, storage_option)
+    if check:
+        check_signals(admin, admin.table.settings, json=json)
+    found = admin.status()
     if json:
         print_json(renamed(found.to_dict(), vocabulary))
     else:
@@ -63,7 +76,9 @@ def _cells(region: RegionStanding) -> list[str]:
         region.codec or "-",
         str(region.writer_epoch),
         f"{region.wal_lag}{more}",
-        "  ".join(_span(span) for span in region.generations),
+        "  ".join(
+            [*(_span(span) for span in region.generations), *(f"{each} HELD" for each in region.held_generations)]
+        ),
         f"{region.merge_lag_generations} ({show_bytes(region.merge_lag_bytes)})",
     ]
 

@@ -5,7 +5,15 @@ import the WAL, the MemTable and what lies below.
 """
 
 from memwal_core.flush.fields import FieldLayout, field_layout
-from memwal_core.flush.plan import FlushPlan, plan_flush
-from memwal_core.flush.run import write_flushed_memtable
+from memwal_core.flush.plan import FlushPlan, newest_rows, plan_flush
+from memwal_core.flush.run import rewrite_memtable, write_flushed_memtable
 
-__all__ = ["FieldLayout", "FlushPlan", "field_layout", "plan_flush", "write_flushed_memtable"]
+__all__ = [
+    "FieldLayout",
+    "FlushPlan",
+    "field_layout",
+    "newest_rows",
+    "plan_flush",
+    "rewrite_memtable",
+    "write_flushed_memtable",
+]

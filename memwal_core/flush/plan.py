@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, StoredEntry
-from memwal_core.newest import superseded_rows
+from memwal_core.newest import last_row_per_key, superseded_rows
 
 ROWS_PER_FRAGMENT_BITS = 32
 """A row address is (fragment id << 32) + offset."""
@@ -71,6 +72,12 @@ def plan_flush(memtable: MemTable, region_id: RegionId, directory: str, key_colu
         superseded=row_addresses(superseded, [entry.rows for entry in entries]),
         in_memory_bytes=memtable.size_bytes,
     )
+
+
+def newest_rows(memtable: MemTable, key_columns: Sequence[str]) -> pa.Table:
+    """Return the last row of each key of a MemTable, in write order, tombstones included."""
+    rows = memtable.to_table()
+    return rows.take(pa.array(last_row_per_key(rows.select(list(key_columns)), key_columns)))
 
 
 def row_addresses(rows: npt.NDArray[np.int64], rows_per_fragment: Sequence[int]) -> npt.NDArray[np.int64]:

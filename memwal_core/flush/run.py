@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import lance
+import pyarrow as pa
+from lance.file import LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 
 from memwal_core.errors import InternalError, UnavailableError
@@ -14,6 +19,7 @@ from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import WalCodec
 
 _WAL_BASE_ID = 1
+_DATA_DIRECTORY = "data"
 
 
 def write_flushed_memtable(
@@ -37,62 +43,119 @@ def write_flushed_memtable(
         UnavailableError: Storage failed. Plan again with a new directory.
         InternalError: The table came out with other field ids than the base table's.
     """
-    path = generation_path(plan.region_id, plan.directory)
+    wal = lance.lance.DatasetBasePath(
+        store.uri_of(wal_directory(plan.region_id)), name="wal", is_dataset_root=False, id=_WAL_BASE_ID
+    )
+    with _writing(plan):
+        table = _commit(store, plan, layout, _wal_fragments(plan, layout, codec), [wal])
+        if len(plan.superseded):
+            table.delete(f"_rowaddr IN ({','.join(map(str, plan.superseded.tolist()))})")
+    return _finished(store, plan, layout, table, plan.physical_rows)
+
+
+def rewrite_memtable(
+    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, rows: pa.Table, storage_version: str
+) -> FlushedGeneration:
+    """Create the flushed MemTable's table with a data file of its own; otherwise as ``write_flushed_memtable``.
+
+    For WAL codecs whose entries are no Lance files.
+
+    Args:
+        store: The table's store.
+        plan: What to write.
+        layout: How columns and field ids are laid out.
+        rows: The newest row of each key, in the MemTable schema.
+        storage_version: The base table's data storage version.
+
+    Returns:
+        The record for the region manifest.
+
+    Raises:
+        UnavailableError: Storage failed. Plan again with a new directory.
+        InternalError: The table came out with other field ids than the base table's.
+    """
+    name = f"{plan.directory}.lance"
+    path = f"{generation_path(plan.region_id, plan.directory)}/{_DATA_DIRECTORY}/{name}"
+    options = dict(store.storage_options) or None
+    with _writing(plan):
+        with LanceFileWriter(
+            store.uri_of(path), rows.schema, version=storage_version, storage_options=options
+        ) as writer:
+            for batch in rows.to_batches():
+                writer.write_batch(batch)
+        table = _commit(store, plan, layout, [_fragment(0, name, _size(store, path), rows.num_rows, layout)], [])
+    return _finished(store, plan, layout, table, rows.num_rows)
+
+
+def _finished(
+    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, table: lance.LanceDataset, rows: int
+) -> FlushedGeneration:
+    _check(table, plan, layout)
+    store.sync_directory(generation_path(plan.region_id, plan.directory))
+    return FlushedGeneration(
+        generation=plan.generation, path=plan.directory, in_memory_bytes=plan.in_memory_bytes, physical_rows=rows
+    )
+
+
+@contextmanager
+def _writing(plan: FlushPlan) -> Iterator[None]:
+    """Translate what Lance raises while the table is written.
+
+    Raises:
+        UnavailableError: Storage failed.
+    """
     try:
-        table = _commit(store, plan, layout, codec)
+        yield
     except (OSError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             "a flushed MemTable could not be written",
             remedy="flush again; its rows are safe in the WAL",
             region_id=str(plan.region_id),
             generation=plan.generation,
-            path=path,
+            path=plan.directory,
             cause=str(error),
         ) from error
-    _check(table, plan, layout)
-    store.sync_directory(path)
-    return FlushedGeneration(
-        generation=plan.generation,
-        path=plan.directory,
-        in_memory_bytes=plan.in_memory_bytes,
-        physical_rows=plan.physical_rows,
-    )
 
 
-def _commit(store: ObjectStore, plan: FlushPlan, layout: FieldLayout, codec: WalCodec) -> lance.LanceDataset:
-    options = dict(store.storage_options) or None
+def _size(store: ObjectStore, path: str) -> int | None:
+    info = store.head(path)
+    return info.size_bytes if info is not None else None
+
+
+def _fragment(
+    number: int, name: str, size_bytes: int | None, rows: int, layout: FieldLayout, base_id: int | None = None
+) -> FragmentMetadata:
     major, minor = layout.file_version
-    fragments = [
-        FragmentMetadata(
-            id=number,
-            files=[
-                DataFile(
-                    wal_entry_name(entry.wal_id, codec.suffix),
-                    list(layout.file_fields),
-                    list(layout.file_columns),
-                    major,
-                    minor,
-                    entry.size_bytes,
-                    base_id=_WAL_BASE_ID,
-                )
-            ],
-            physical_rows=entry.rows,
+    file = DataFile(
+        name, list(layout.file_fields), list(layout.file_columns), major, minor, size_bytes, base_id=base_id
+    )
+    return FragmentMetadata(id=number, files=[file], physical_rows=rows)
+
+
+def _wal_fragments(plan: FlushPlan, layout: FieldLayout, codec: WalCodec) -> list[FragmentMetadata]:
+    return [
+        _fragment(
+            number, wal_entry_name(entry.wal_id, codec.suffix), entry.size_bytes, entry.rows, layout, _WAL_BASE_ID
         )
         for number, entry in enumerate(plan.entries)
     ]
-    wal = lance.lance.DatasetBasePath(
-        store.uri_of(wal_directory(plan.region_id)), name="wal", is_dataset_root=False, id=_WAL_BASE_ID
-    )
+
+
+def _commit(
+    store: ObjectStore,
+    plan: FlushPlan,
+    layout: FieldLayout,
+    fragments: list[FragmentMetadata],
+    bases: list[lance.lance.DatasetBasePath],
+) -> lance.LanceDataset:
     table = lance.LanceDataset.commit(
         store.uri_of(generation_path(plan.region_id, plan.directory)),
-        lance.LanceOperation.Overwrite(layout.table_schema, fragments, initial_bases=[wal]),
-        storage_options=options,
+        lance.LanceOperation.Overwrite(layout.table_schema, fragments, initial_bases=bases or None),
+        storage_options=dict(store.storage_options) or None,
         enable_v2_manifest_paths=True,
     )
     if layout.placeholders:
         table.drop_columns(list(layout.placeholders))
-    if len(plan.superseded):
-        table.delete(f"_rowaddr IN ({','.join(map(str, plan.superseded.tolist()))})")
     return table
 
 

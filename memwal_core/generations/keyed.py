@@ -32,6 +32,7 @@ class KeyedGeneration:
         keys: The key columns, oldest row first.
         deleted: For each of them, whether it deletes its key.
         offsets: Row number in write order -> row number in scan order; None if they are equal.
+        addresses: Row address of each row in write order; None unless asked for.
     """
 
     generation: int
@@ -41,6 +42,7 @@ class KeyedGeneration:
     keys: pa.Table
     deleted: npt.NDArray[np.bool_]
     offsets: npt.NDArray[np.int64] | None
+    addresses: npt.NDArray[np.uint64] | None = None
 
     def select(self, mask: npt.NDArray[np.bool_]) -> pa.Table:
         """Return the keys of some rows."""
@@ -104,7 +106,13 @@ class KeyedGeneration:
 
 
 def read_keys(
-    generation: int, uri: str, dataset: lance.LanceDataset, target: MergeTarget, missing: tuple[str, ...] = ()
+    generation: int,
+    uri: str,
+    dataset: lance.LanceDataset,
+    target: MergeTarget,
+    missing: tuple[str, ...] | None = (),
+    *,
+    with_addresses: bool = False,
 ) -> KeyedGeneration:
     """Read the keys and tombstone marks of a generation.
 
@@ -113,14 +121,15 @@ def read_keys(
         uri: Where it is.
         dataset: Opened.
         target: The base table's side.
-        missing: Base columns that the plan found it to lack.
+        missing: Base columns that the plan found it to lack; None accepts whatever it lacks.
+        with_addresses: Keep the row addresses.
 
     Raises:
         CorruptionError: Its schema is not what the plan found, or a key is NULL.
         UnavailableError: Storage failed.
     """
     mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
-    if isinstance(mapping, SchemaMismatch) or mapping.missing != missing:
+    if isinstance(mapping, SchemaMismatch) or (missing is not None and mapping.missing != missing):
         raise CorruptionError(
             "a flushed MemTable changed its schema after the plan was made",
             remedy="merge again; the plan then takes it as it is, or parks the region with a reason",
@@ -136,11 +145,13 @@ def read_keys(
     if not bool(np.all(addresses[1:] >= addresses[:-1])):
         offsets = np.argsort(addresses, kind="stable").astype(np.int64, copy=False)
         rows = rows.take(pa.array(offsets))
+        addresses = addresses[offsets]
     deleted = np.zeros(rows.num_rows, dtype=bool)
     if mapping.has_tombstones:
         deleted = rows.column(TOMBSTONE_COLUMN).fill_null(False).to_numpy()
     keys = _as_keys(rows.select(columns), target, uri)
-    return KeyedGeneration(generation, uri, dataset, mapping, keys, deleted, offsets)
+    kept = addresses if with_addresses else None
+    return KeyedGeneration(generation, uri, dataset, mapping, keys, deleted, offsets, kept)
 
 
 def _as_keys(rows: pa.Table, target: MergeTarget, uri: str) -> pa.Table:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.errors import CorruptionError
+from memwal_core.holds import HoldStore
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.lifecycle import GenerationSpan, GenerationState, generation_states
 from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus
@@ -54,6 +55,7 @@ class RegionStanding:
         generations: All generations by state.
         merge_lag_generations: Flushed generations that wait for their merge.
         merge_lag_bytes: Their size, as far as it is recorded.
+        held_generations: Those among them that failed their audit, so that no merge takes them on.
     """
 
     region_id: RegionId
@@ -71,6 +73,7 @@ class RegionStanding:
     generations: tuple[GenerationSpan, ...]
     merge_lag_generations: int
     merge_lag_bytes: int
+    held_generations: tuple[int, ...] = ()
 
     @property
     def wal_lag(self) -> int:
@@ -101,6 +104,7 @@ class RegionStanding:
             "generations": [span.to_dict() for span in self.generations],
             "merge_lag_generations": self.merge_lag_generations,
             "merge_lag_bytes": self.merge_lag_bytes,
+            "held_generations": list(self.held_generations),
         }
 
 
@@ -168,7 +172,8 @@ def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore,
     found = manifests.load_many(manifests.region_ids(), concurrency)
     state = table.state()
     tails = map_concurrently(lambda manifest: find_wal_tail(store, manifest), found, concurrency)
-    return derive_status(table.uri, state, found, tails)
+    held = HoldStore(store).by_region()
+    return derive_status(table.uri, state, found, tails, held)
 
 
 def find_wal_tail(store: ObjectStore, manifest: RegionManifest, probes: int = TAIL_PROBES) -> WalTail:
@@ -201,7 +206,11 @@ def _seen_suffix(store: ObjectStore, region_id: RegionId, known: int) -> str | N
 
 
 def derive_status(
-    table_uri: str, state: TableState, manifests: Sequence[RegionManifest], tails: Sequence[WalTail]
+    table_uri: str,
+    state: TableState,
+    manifests: Sequence[RegionManifest],
+    tails: Sequence[WalTail],
+    held: Mapping[RegionId, Collection[int]] | None = None,
 ) -> TableStatus:
     """Derive a table's status from what was read.
 
@@ -210,14 +219,23 @@ def derive_status(
         state: A base version read after the manifests.
         manifests: The regions.
         tails: The end of each region's WAL, in the same order.
+        held: Region -> generations that failed their audit.
 
     Raises:
         InvalidRequestError: The version has no MemWAL index.
     """
+    held = held or {}
     details = state.require_details()
     specs = {spec.spec_id: spec for spec in details.region_specs}
     regions = [
-        _standing(manifest, tail, details.merged_generation(manifest.region_id), specs.get(manifest.region_spec_id))
+        replace(
+            _standing(
+                manifest, tail, details.merged_generation(manifest.region_id), specs.get(manifest.region_spec_id)
+            ),
+            held_generations=_still_held(
+                held.get(manifest.region_id, ()), details.merged_generation(manifest.region_id)
+            ),
+        )
         for manifest, tail in zip(manifests, tails, strict=True)
     ]
     return TableStatus(
@@ -229,6 +247,10 @@ def derive_status(
         maintained_indexes=details.maintained_indexes,
         regions=tuple(sorted(regions, key=lambda region: region.region_id)),
     )
+
+
+def _still_held(held: Collection[int], merged: int) -> tuple[int, ...]:
+    return tuple(sorted(number for number in held if number > merged))
 
 
 def _standing(manifest: RegionManifest, tail: WalTail, merged: int, spec: RegionSpec | None) -> RegionStanding:

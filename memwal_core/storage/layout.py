@@ -19,7 +19,8 @@ LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
 LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
 STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
-RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging"})
+QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"
@@ -264,6 +265,25 @@ def job_directory(root: str, job: str, scope: str) -> str:
                 "a job and its scope must be plain names", remedy="use letters, digits, '.', '_' and '-'", name=name
             )
     return f"{root}/{job}/{scope}"
+
+
+def held_path(region_id: RegionId, generation: int) -> str:
+    """Return the path of the record that keeps a flushed MemTable from being merged."""
+    return f"{QUALITY_DIRECTORY}/held/{region_id}/{generation}.json"
+
+
+def released_path(region_id: RegionId, generation: int) -> str:
+    """Return the path of the record that a person let a flushed MemTable pass."""
+    return f"{QUALITY_DIRECTORY}/released/{region_id}/{generation}.json"
+
+
+def quality_result_path(stage: str) -> str:
+    """Return the path of the newest report of one stage of the quality checks.
+
+    Args:
+        stage: ``before`` or ``after``.
+    """
+    return f"{QUALITY_DIRECTORY}/newest-{stage}.json"
 
 
 def merge_staging_directory(attempt: str) -> str:

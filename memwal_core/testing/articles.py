@@ -28,6 +28,7 @@ ARTICLES = pa.schema(
 INDEX_KINDS = ("BTREE", "BITMAP", "INVERTED", "IVF_PQ")
 """Of ``id``, ``topic``, ``title`` and ``vec``; the indexes are named after their columns."""
 
+_BUCKETS = 4
 _COLUMNS = {"BTREE": "id", "BITMAP": "topic", "INVERTED": "title"}
 
 
@@ -62,18 +63,16 @@ def make_articles_table(
     rows: int = 2000,
     kinds: Collection[str] = INDEX_KINDS,
     maintained: Collection[str] = (),
-    buckets: int = 4,
     settings: Settings | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> BaseTable:
-    """Create a table with indexes, a MemWAL index and one bucket spec (id 1) over ``id``.
+    """Create a table with indexes, a MemWAL index and one spec (id 1) of four buckets over ``id``.
 
     Args:
         uri: Where; nothing may be there.
         rows: Rows of the base table, ids from 0.
         kinds: Which indexes, of ``INDEX_KINDS`` or any other vector index.
         maintained: Indexes that MemTables maintain.
-        buckets: Regions that the spec divides the keys into.
         settings: Values; defaults if None.
         storage_options: For remote stores.
     """
@@ -85,6 +84,6 @@ def make_articles_table(
             options = {"num_sub_vectors": 4} if kind.endswith("PQ") else {}
             dataset.create_index("vec", kind, name="vec_idx", num_partitions=4, **options)
     table = BaseTable.open(uri, storage_options=storage_options, settings=settings)
-    spec = bucket_spec(1, "id", table.state().field_ids, buckets)
+    spec = bucket_spec(1, "id", table.state().field_ids, _BUCKETS)
     table.create_mem_wal_index([spec], sorted(maintained))
     return table

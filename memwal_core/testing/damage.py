@@ -36,9 +36,9 @@ class Vandal:
         """The table's region manifests."""
         return ManifestStore(self.store, self.table.ids)
 
-    def index_payload(self, payload: bytes) -> None:
-        """Replace the payload of the MemWAL index in the newest table manifest."""
-        self._change_entry(lambda entry: MemWalEntry(entry.index_id, payload))
+    def index_payload(self, payload: bytes, version: int | None = None) -> None:
+        """Replace the payload of the MemWAL index in the manifest of a table version, by default the newest."""
+        self._change_entry(lambda entry: MemWalEntry(entry.index_id, payload), version)
 
     def details(self, change: Callable[[MemWalIndexDetails], MemWalIndexDetails]) -> None:
         """Change the MemWAL index in the newest table manifest, whatever the rules say."""
@@ -68,7 +68,7 @@ class Vandal:
 
     def wal_ids(self, region_id: RegionId, suffix: str) -> list[int]:
         """Return the WAL entries of a region, ascending."""
-        found = []
+        found: list[int] = []
         paths = {info.path for info in self.store.list_objects(wal_directory(region_id))}
         wal_id = 1
         while len(found) < len([path for path in paths if path.endswith(suffix)]):
@@ -89,6 +89,6 @@ class Vandal:
             relative = info.path.removeprefix(f"{prefix}/{source}/")
             self.store.put(f"{prefix}/{target}/{relative}", self.store.get(info.path))
 
-    def _change_entry(self, change: Callable[[MemWalEntry], MemWalEntry]) -> None:
-        info = self.table.manifests.locate(self.table.dataset().version)
+    def _change_entry(self, change: Callable[[MemWalEntry], MemWalEntry], version: int | None = None) -> None:
+        info = self.table.manifests.locate(version or self.table.dataset().version)
         self.store.put(info.path, replace_mem_wal_entry(self.store.get(info.path), change))

@@ -189,9 +189,7 @@ MERGED_ROWS = {1: "a", 2: "p2", 5: "a", 6: "a", 7: "a"}
 def drop_old_versions(uri: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Give up all versions of a base table but the newest and tagged ones."""
     dataset = lance.dataset(uri, storage_options=dict(storage_options or {}) or None)
-    dataset.cleanup_old_versions(
-        older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
-    )
+    dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False)
 
 
 def only_region(admin: TableAdmin) -> RegionId:

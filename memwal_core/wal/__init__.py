@@ -5,12 +5,16 @@ read. May import storage and what lies below.
 """
 
 from memwal_core.wal.appender import Appended, WalAppender
-from memwal_core.wal.codec import LANCE_CODEC, WalCodec, WalEntry, codec_for_suffix
+from memwal_core.wal.arrow_codec import ArrowCodec
+from memwal_core.wal.codec import codec_for_suffix
+from memwal_core.wal.entry import WalCodec, WalEntry
+from memwal_core.wal.lance_codec import LANCE_CODEC
 from memwal_core.wal.replay import find_tail, read_tail
 
 __all__ = [
     "LANCE_CODEC",
     "Appended",
+    "ArrowCodec",
     "WalAppender",
     "WalCodec",
     "WalEntry",

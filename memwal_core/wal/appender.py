@@ -11,6 +11,7 @@ A position that is taken is read before anything else is decided:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from memwal_core.errors import (
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.storage.layout import wal_entry_path
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.codec import ATTEMPT_KEY, WRITER_EPOCH_KEY, WalCodec, WalEntry
+from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, GENERATION_KEY, WRITER_EPOCH_KEY, WalCodec, WalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,12 @@ class WalAppender:
         """The last entry known to exist; 0 if there is none."""
         return self._last_wal_id
 
-    def append(self, rows: pa.Table) -> Appended:
+    def append(self, rows: pa.Table, generation: int | None = None) -> Appended:
         """Write one entry durably.
 
         Args:
             rows: In write order, the MemTable schema; not empty.
+            generation: The MemTable that took the rows, noted in the entry if given.
 
         Returns:
             Where the rows are now, and late entries that must be replayed before them.
@@ -96,17 +98,32 @@ class WalAppender:
             CommitUnknownError: The store did not answer; the entry may exist or appear later. Append
                 the same rows again: should the first attempt have landed, it comes back as ``late``.
         """
+        return self._append(rows, {} if generation is None else {GENERATION_KEY: str(generation)})
+
+    def append_fence(self) -> Appended:
+        """Take the next position without rows, so that an older writer finds it taken at its next write.
+
+        Returns:
+            As for ``append``.
+
+        Raises:
+            FencedError: A newer writer owns the region. Stop.
+            CommitUnknownError: The store did not answer. Claim the region again.
+        """
+        return self._append(pa.table({}), {FENCE_KEY: "true"})
+
+    def _append(self, rows: pa.Table, metadata: Mapping[str, str]) -> Appended:
         late: list[WalEntry] = []
         while True:
             wal_id = self._last_wal_id + len(late) + 1
-            size = self._put(wal_id, rows, self._ids.commit_id().hex())
+            size = self._put(wal_id, rows, self._ids.commit_id().hex(), metadata)
             if size is not None:
                 # Not before: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
                 return Appended(wal_id, size, tuple(late))
             late.append(self._occupied(wal_id))
 
-    def _put(self, wal_id: int, rows: pa.Table, attempt: str) -> int | None:
+    def _put(self, wal_id: int, rows: pa.Table, attempt: str, extra: Mapping[str, str]) -> int | None:
         """Put the entry; its size, or None when the position is taken by other bytes.
 
         Raises:
@@ -115,7 +132,7 @@ class WalAppender:
         path = wal_entry_path(self._region_id, wal_id, self._codec.suffix)
         staged = self._store.staging_directory(path) / f"{attempt}{self._codec.suffix}"
         try:
-            metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt}
+            metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
             self._codec.write(staged, rows, metadata, self._storage_version)
             size = staged.stat().st_size
             self._store.put_file_if_absent(path, staged)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.storage.layout import wal_entry_path
+from memwal_core.storage.layout import WAL_SUFFIXES, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.codec import WalCodec, WalEntry
+from memwal_core.wal.entry import WalCodec, WalEntry
+
+_SINGLE_PROBES = 16
+"""Entries looked for one by one before several are looked for at once: most tails are short."""
 
 
-def find_tail(store: ObjectStore, region_id: RegionId, suffix: str, known_wal_id: int) -> int:
+def find_tail(store: ObjectStore, region_id: RegionId, suffix: str, known_wal_id: int, concurrency: int = 1) -> int:
     """Return the last WAL entry by probing upward, one existence check per entry.
 
     Args:
@@ -19,14 +22,25 @@ def find_tail(store: ObjectStore, region_id: RegionId, suffix: str, known_wal_id
         suffix: File suffix of the region's codec.
         known_wal_id: An entry up to which nothing needs to be probed, for example the replay
             pointer. Never a hint when rows are to be replayed: a hint may be wrong.
+        concurrency: Entries probed at once where the tail turns out to be long; positions beyond
+            its end are then probed, too, but never more than were found.
 
     Returns:
         The last consecutive entry after ``known_wal_id``, or ``known_wal_id`` itself.
     """
     tail = known_wal_id
-    while store.head(wal_entry_path(region_id, tail + 1, suffix)) is not None:
-        tail += 1
-    return tail
+    while True:
+        found = tail - known_wal_id
+        window = 1 if found < _SINGLE_PROBES else min(concurrency, found)
+        positions = range(tail + 1, tail + 1 + window)
+        exist = map_concurrently(lambda wal_id: _exists(store, region_id, suffix, wal_id), positions, concurrency)
+        if all(exist):
+            tail += window
+            continue
+        tail += exist.index(False)
+        if any(exist[exist.index(False) :]) and _exists(store, region_id, suffix, tail + 1):
+            continue  # Written while the window was probed: the first answers are out of date.
+        return tail
 
 
 def read_tail(
@@ -52,9 +66,11 @@ def read_tail(
 
     Raises:
         CorruptionError: An entry is missing at or below ``wal_id_last_seen`` (replaying on would
-            silently drop all later rows), or an entry cannot be read.
+            silently drop all later rows), an entry cannot be read, or the WAL holds entries of
+            another codec.
     """
-    tail = find_tail(store, region_id, codec.suffix, replay_after_wal_id)
+    tail = find_tail(store, region_id, codec.suffix, replay_after_wal_id, concurrency)
+    _refuse_other_codec(store, region_id, codec, {replay_after_wal_id + 1, tail + 1})
     if tail < wal_id_last_seen:
         raise CorruptionError(
             "the WAL has a hole: an entry that was seen before is missing",
@@ -66,3 +82,26 @@ def read_tail(
         )
     positions = range(replay_after_wal_id + 1, tail + 1)
     return map_concurrently(lambda wal_id: codec.read(store, region_id, wal_id), positions, concurrency)
+
+
+def _exists(store: ObjectStore, region_id: RegionId, suffix: str, wal_id: int) -> bool:
+    return store.head(wal_entry_path(region_id, wal_id, suffix)) is not None
+
+
+def _refuse_other_codec(store: ObjectStore, region_id: RegionId, codec: WalCodec, wal_ids: set[int]) -> None:
+    """Look where a writer of the other codec would have written: behind a pointer that it, too, reads.
+
+    Raises:
+        CorruptionError: It has.
+    """
+    for suffix in WAL_SUFFIXES:
+        for wal_id in sorted(wal_ids):
+            if suffix != codec.suffix and _exists(store, region_id, suffix, wal_id):
+                raise CorruptionError(
+                    "the WAL holds entries of two codecs, so their order is unknown",
+                    remedy="stop all writers of the region and keep both files; find out who wrote the second kind",
+                    region_id=str(region_id),
+                    wal_id=wal_id,
+                    expected=codec.suffix,
+                    found=suffix,
+                )

@@ -130,6 +130,23 @@ class GroupCommit:
         if error is not None:
             raise error
 
+    def write_fence(self) -> None:
+        """Take the next position without rows, which stops an older writer at its next write.
+
+        Raises:
+            FencedError: A newer writer owns the region.
+            CommitUnknownError: Storage did not answer; claim the region again.
+            CorruptionError: A late entry does not fit the table.
+        """
+        with self._turn:
+            appended = self._appender.append_fence()
+            late = [(entry, self._late_rows(entry)) for entry in appended.late]
+            with self._state.lock:
+                active = self._state.queue.active
+                for entry, rows in late:
+                    active.add_replayed(rows, entry.wal_id, entry.size_bytes)
+                active.add_replayed(self._state.schema.empty_table(), appended.wal_id, appended.size_bytes)
+
     def _write(self) -> tuple[Sequence[_Ticket], MemwalError | None]:
         """Write what is pending now; return whose rows that covers, and what went wrong."""
         with self._state.lock:
@@ -153,7 +170,7 @@ class GroupCommit:
 
     def _append(self, memtable: MemTable, fragments: Sequence[Fragment]) -> None:
         started = self._clock.monotonic()
-        appended = self._appender.append(pa.concat_tables(fragment.rows for fragment in fragments))
+        appended = self._appender.append(pa.concat_tables(fragment.rows for fragment in fragments), memtable.generation)
         late = [(entry, self._late_rows(entry)) for entry in appended.late]
         with self._state.lock:
             for entry, rows in late:

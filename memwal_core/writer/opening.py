@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
-from memwal_core.errors import InvalidRequestError
-from memwal_core.flush import FlushPlan, plan_flush, write_flushed_memtable
+from memwal_core.flush import FlushPlan, newest_rows, plan_flush, rewrite_memtable, write_flushed_memtable
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest, RegionStatus, claim
 from memwal_core.memtable import MemTable, MemTableQueue
 from memwal_core.settings import Settings
-from memwal_core.wal import LANCE_CODEC, WalAppender, WalCodec, read_tail
+from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
+from memwal_core.wal import WalAppender, WalCodec, codec_for_suffix, read_tail
 from memwal_core.writer.flush_queue import FlushQueue
 from memwal_core.writer.group_commit import GroupCommit
 from memwal_core.writer.layout import TableLayout
@@ -51,12 +52,13 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
         InvalidRequestError: The table or region cannot be written by this writer.
         FencedError: A newer writer claimed the region meanwhile.
         CorruptionError: The WAL has a hole or an unreadable entry. Nothing was changed but the epoch.
+        CommitUnknownError: Storage did not answer while the claim was made known; open again.
     """
     state = table.state()
     table.require_writable(state)
     layout = TableLayout.of(table, state)
     manifests = ManifestStore(table.store, ids, settings=settings.storage)
-    codec = _codec_of(manifests.load(region_id))
+    codec = codec_of_region(manifests.load(region_id), state.field_ids)
     shared = _claimed(table, manifests, region_id, layout, codec, settings, clock)
     appender = WalAppender(
         table.store,
@@ -68,12 +70,17 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
         ids=ids,
     )
     wal = GroupCommit(shared, appender, clock)
+    if codec.writes_fences:
+        wal.write_fence()
 
     def plan(memtable: MemTable, directory: str) -> FlushPlan:
         return plan_flush(memtable, region_id, directory, layout.key)
 
     def write(planned: FlushPlan, memtable: MemTable) -> FlushedGeneration:
-        return write_flushed_memtable(table.store, planned, layout.fields, codec)
+        if codec.suffix == LANCE_WAL_SUFFIX:
+            return write_flushed_memtable(table.store, planned, layout.fields, codec)
+        rows = newest_rows(memtable, layout.key)
+        return rewrite_memtable(table.store, planned, layout.fields, rows, layout.storage_version)
 
     flushes = FlushQueue(shared, wal, manifests, plan=plan, write=write, settings=settings.writer, clock=clock, ids=ids)
     return WriterParts(layout, table.store.kind, shared, wal, flushes)
@@ -114,12 +121,10 @@ def _claimed(  # noqa: PLR0913  (one caller)
     return RegionState(ownership, manifest, MemTableQueue(memtable), layout.memtable_schema, meters)
 
 
-def _codec_of(manifest: RegionManifest) -> WalCodec:
-    if manifest.status is not RegionStatus.SEALED:
-        raise InvalidRequestError(
-            "this region belongs to pylance's own writer (its WAL has the arrow codec)",
-            remedy="write it with pylance's mem_wal_writer, or create a region of your own",
-            region_id=str(manifest.region_id),
-            status=manifest.status.name,
-        )
-    return LANCE_CODEC
+def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:
+    """Return the codec that a region was created with.
+
+    A SEALED region refuses pylance's writer, so its WAL is ours alone; in an ACTIVE one both take turns.
+    """
+    is_ours = manifest.status is RegionStatus.SEALED
+    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids)

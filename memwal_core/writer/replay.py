@@ -38,6 +38,8 @@ def rows_of_entry(entry: WalEntry, schema: pa.Schema, region_id: RegionId) -> pa
     Raises:
         CorruptionError: The entry has another schema.
     """
+    if entry.is_fence:
+        return schema.empty_table()
     expected = schema.remove_metadata()
     if not entry.rows.schema.equals(expected):
         raise CorruptionError(

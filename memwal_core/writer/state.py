@@ -38,7 +38,7 @@ class RegionState:
     meters: WriterMeters
     pending_since: float | None = None
     is_closed: bool = False
-    lock: threading.RLock = field(default_factory=threading.RLock)  # type: ignore[valid-type]
+    lock: threading.RLock = field(default_factory=threading.RLock)
     changed: threading.Condition = field(init=False)
 
     def __post_init__(self) -> None:

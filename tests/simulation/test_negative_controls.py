@@ -17,7 +17,7 @@ from memwal_core.testing.simulation import Chances, SimulationFailedError, World
 from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
 from memwal_core.testing.simulation.run import everybody
 from memwal_core.wal import WalAppender
-from memwal_core.writer import region_writer
+from memwal_core.writer import ownership
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
 MAX_SEEDS = 40
@@ -37,7 +37,7 @@ def _found(directory: Path, actors: Callable = everybody) -> bool:
 
 @pytest.mark.req("WRT-76", "WRT-78", "LEASE-13")
 def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region_writer, "check_epoch", lambda local, stored: None)
+    monkeypatch.setattr(ownership, "check_epoch", lambda local, stored: None)
     assert _found(tmp_path)
 
 
@@ -55,7 +55,7 @@ def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: p
 @pytest.mark.req("WRT-42")
 def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = WalAppender.append
-    monkeypatch.setattr(WalAppender, "append", lambda self, rows: replace(append(self, rows), late=()))
+    monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
     assert _found(tmp_path)
 
 

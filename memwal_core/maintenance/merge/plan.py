@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
@@ -24,11 +25,12 @@ class Verdict(StrEnum):
     MISSING = "blocked: missing generation"
     AHEAD = "blocked: progress ahead of the region"
     PARKED = "parked: schema"
+    HELD = "held: quality"
 
     @property
     def needs_human(self) -> bool:
         """Whether no later pass can do better without somebody acting."""
-        return self in {Verdict.HOLE, Verdict.MISSING, Verdict.AHEAD, Verdict.PARKED}
+        return self in {Verdict.HOLE, Verdict.MISSING, Verdict.AHEAD, Verdict.PARKED, Verdict.HELD}
 
 
 class Defect(StrEnum):
@@ -73,6 +75,7 @@ class SurveyedRegion:
         current_generation: Oldest generation that is not flushed.
         merged: Merge progress of the base version; 0 = nothing.
         generations: Recorded generations above ``merged``, in any order.
+        held: Generation -> why its audit holds it back.
     """
 
     region_id: RegionId
@@ -80,6 +83,7 @@ class SurveyedRegion:
     current_generation: int
     merged: int
     generations: tuple[SurveyedGeneration, ...]
+    held: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +290,8 @@ def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None) -> 
         if generation.defect is not None:
             end = Verdict.PARKED if generation.defect is Defect.SCHEMA else Verdict.MISSING
             return _Prospect(region, tuple(ready), end, f"generation {number}: {generation.evidence}")
+        if number in region.held:
+            return _Prospect(region, tuple(ready), Verdict.HELD, f"generation {number}: {region.held[number]}")
         ready.append(generation)
     return _Prospect(region, tuple(ready), Verdict.COMPLETE if ready else Verdict.NOTHING_TO_MERGE, "")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.field_history import was_renamed
 from memwal_core.generations import MergeTarget
+from memwal_core.holds import Hold, HoldStore
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge.generations import inspect_generation
 from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
@@ -70,8 +71,14 @@ class Surveyor:
         by_region: dict[RegionId, list[SurveyedGeneration]] = {}
         for (region_id, _), generation in zip(unmerged, inspected, strict=True):
             by_region.setdefault(region_id, []).append(generation)
+        held = HoldStore(self._store).by_region()
         found = tuple(
-            _surveyed(manifest, progress.merged_generation(manifest.region_id), by_region.get(manifest.region_id, []))
+            _surveyed(
+                manifest,
+                progress.merged_generation(manifest.region_id),
+                by_region.get(manifest.region_id, []),
+                held.get(manifest.region_id, {}),
+            )
             for manifest in manifests
         )
         return MergeSurvey(self._table.uri, state.version, found), state
@@ -101,11 +108,14 @@ def merge_target(state: TableState) -> MergeTarget:
     return MergeTarget(state.schema, state.field_ids, state.require_primary_key().columns)
 
 
-def _surveyed(manifest: RegionManifest, merged: int, generations: list[SurveyedGeneration]) -> SurveyedRegion:
+def _surveyed(
+    manifest: RegionManifest, merged: int, generations: list[SurveyedGeneration], held: Mapping[int, Hold]
+) -> SurveyedRegion:
     return SurveyedRegion(
         region_id=manifest.region_id,
         manifest_version=manifest.version,
         current_generation=manifest.current_generation,
         merged=merged,
         generations=tuple(generations),
+        held={number: "; ".join(hold.reasons) for number, hold in held.items()},
     )

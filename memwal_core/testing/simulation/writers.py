@@ -43,7 +43,7 @@ class WriterActor:
             return self._use_zombie(rng.choice(self._zombies))
         if self._writer is None:
             return self._open()
-        action = rng.choices(("put", "delete", "flush", "replace", "close"), (10, 2, 4, 1, 1))[0]
+        action = rng.choices(("put", "delete", "flush", "rotate", "replace", "close"), (10, 2, 4, 2, 1, 1))[0]
         if action == "replace":
             for forgotten in self._zombies[:-1]:
                 self._world.model.settled(forgotten)
@@ -90,6 +90,8 @@ class WriterActor:
             if action == "flush":
                 record = writer.flush()
                 return f"flushed generation {record.generation}" if record is not None else "had nothing to flush"
+            if action == "rotate":
+                return f"froze {writer.memtable.generation - 1}" if writer.rotate() else "had nothing to freeze"
             if action == "close":
                 writer.close()
                 self._forget(writer)

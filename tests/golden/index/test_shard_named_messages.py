@@ -9,10 +9,13 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
+from memwal_core.index import DEFAULT_INLINE_SNAPSHOT_THRESHOLD
 from memwal_core.index.codec import decode_details
+from memwal_core.index.rules import caught_up_generation, is_inline
 from memwal_core.manifest.codec import decode_manifest, encode_manifest
 from memwal_core.manifest.model import FlushedGeneration, RegionManifest
 from memwal_core.pb import mem_wal_pb2 as pb
+from memwal_core.settings import IndexSettings
 
 SHARD_PROTO = """
 syntax = "proto3";
@@ -142,6 +145,22 @@ def test_region_manifest_is_the_shard_manifest(shard):
     assert [(each.generation, each.path) for each in theirs.flushed_generations] == [(5, "0000000a_gen_5")]
     back = decode_manifest(theirs.SerializeToString(), region_id=REGION, version=2)
     assert back == manifest
+
+
+@pytest.mark.req("SHD-17")
+def test_index_that_shard_named_bytes_do_not_mention_has_not_caught_up(shard):
+    theirs = shard("MemWalIndexDetails").FromString(region_details().SerializeToString())
+    details = decode_details(theirs.SerializeToString())
+    assert caught_up_generation(details, ["v_idx"], REGION) == 4
+    assert caught_up_generation(details, ["v_idx", "other_idx"], REGION) == 0
+
+
+@pytest.mark.req("SHD-18")
+def test_inline_threshold_is_one_setting_for_both_vocabularies():
+    threshold = IndexSettings().inline_snapshot_threshold
+    assert threshold == DEFAULT_INLINE_SNAPSHOT_THRESHOLD == 100
+    assert is_inline(100, threshold=threshold)
+    assert not is_inline(101, threshold=threshold)
 
 
 @pytest.mark.req("SHD-13")

@@ -8,8 +8,7 @@ from memwal_core.admin import CatchupRequest, CompactRequest, SnapshotRequest, T
 from memwal_core.errors import ConflictError
 
 if __name__ == "__main__":
-    admin = TableAdmin.open(sys.argv[1])
-    holder = "the one worker of this table"
+    admin, holder = TableAdmin.open(sys.argv[1]), sys.argv[2]
     print("ready", flush=True)
     while True:
         try:

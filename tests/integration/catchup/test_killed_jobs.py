@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import CompactRequest, SnapshotRequest, TableAdmin
+from memwal_core.admin import CatchupRequest, CompactRequest, SnapshotRequest, TableAdmin
 from memwal_core.base_table import BaseTable, read_coverage, read_snapshot
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.testing.articles import articles, make_articles_table
@@ -19,7 +19,8 @@ from memwal_core.testing.native_regions import Put, native_region_id, write_nati
 
 WORKER = Path(__file__).with_name("jobs_worker.py")
 REGION = native_region_id(1)
-KILLS = 12
+KILLS = 6
+HOLDER = "the one worker of this table"
 
 
 def wait_for_signs_of_work(table: BaseTable, worker: subprocess.Popen[str], random_s: float) -> None:
@@ -35,7 +36,9 @@ def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_p
     write_native_generations(table.uri, REGION, [[Put(articles(300, 1))]])
     rng = random.Random(7)
     for generation in range(1, KILLS + 1):
-        with subprocess.Popen([sys.executable, str(WORKER), table.uri], stdout=subprocess.PIPE, text=True) as worker:
+        with subprocess.Popen(
+            [sys.executable, str(WORKER), table.uri, HOLDER], stdout=subprocess.PIPE, text=True
+        ) as worker:
             try:
                 wait_for_signs_of_work(table, worker, rng.uniform(0, 0.25))
                 table.merge_upsert(articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
@@ -54,12 +57,12 @@ def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_p
                 assert index.unindexed_rows == 0, f"{name} records generation {generation} without having its rows"
 
     admin = TableAdmin.open(table.uri)
-    assert admin.compact(CompactRequest(force=True, holder="the one worker of this table")).outcome in {
+    assert admin.compact(CompactRequest(force=True, holder=HOLDER)).outcome in {
         JobOutcome.DONE,
         JobOutcome.NOTHING_TO_DO,
     }
-    admin.catch_up()
-    admin.build_snapshot(SnapshotRequest(force=True, holder="the one worker of this table"))
+    admin.catch_up(CatchupRequest(holder=HOLDER))
+    admin.build_snapshot(SnapshotRequest(force=True, holder=HOLDER))
     details = table.state().require_details()
     assert {name: dict(entry) for name, entry in details.index_catchup.items()} == {
         name: {REGION: KILLS} for name in ("id_idx", "title_idx", "vec_idx")

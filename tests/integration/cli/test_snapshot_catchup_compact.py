@@ -32,7 +32,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
-@pytest.mark.req("BLD-01", "BLD-21")
+@pytest.mark.req("BLD-21")
 def test_snapshot_is_planned_published_and_then_nothing_to_do(uri: str) -> None:
     planned = run("snapshot", uri, "--dry-run")
     assert (planned.exit_code, "would publish 1 regions inside the table manifest" in planned.stdout) == (0, True)

@@ -10,7 +10,7 @@ from memwal_core.settings import MIB, MergeSettings, Settings
 
 if __name__ == "__main__":
     uri, strategy, max_mib = sys.argv[1:]
-    bounds = MergeSettings(strategy=strategy, max_bytes=int(max_mib) * MIB, batch_bytes=8 * MIB)
+    bounds = MergeSettings(strategy=strategy, max_bytes=int(max_mib) * MIB, batch_bytes=4 * MIB)
     report = TableAdmin.open(uri, settings=Settings(merge=bounds)).merge()
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rows = sum(commit.upserts for commit in report.commits)

@@ -8,7 +8,8 @@ from memwal_core.admin import TableAdmin
 from memwal_core.settings import MergeSettings, Settings
 
 if __name__ == "__main__":
-    settings = Settings(merge=MergeSettings(max_generations=int(sys.argv[2]), max_attempts=50))
+    bounds = MergeSettings(max_generations=int(sys.argv[2]), strategy=sys.argv[3], max_attempts=50)
+    settings = Settings(merge=bounds)
     admin = TableAdmin.open(sys.argv[1], settings=settings)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -88,9 +88,9 @@ def test_crash_at_each_place_changes_nothing_that_a_reader_sees_and_a_repeat_fin
     assert {details.merged_generation(region) for region in REGIONS} == {4}
 
 
-def start(uri: Path, max_generations: int) -> subprocess.Popen[str]:
+def start(uri: Path, max_generations: int, strategy: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(WORKER), str(uri), str(max_generations)],
+        [sys.executable, str(WORKER), str(uri), str(max_generations), strategy],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -113,8 +113,10 @@ def end(worker: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.req("MRG-06", "MRG-18")
-def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path):
+@pytest.mark.parametrize("strategy", ["native", "single_commit"])
+def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strategy):
     pristine = tmp_path / "pristine"
     make_table(str(pristine), 25)
     expected = visible(str(pristine))
@@ -122,9 +124,9 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path):
     table = tmp_path / "t"
     shutil.copytree(pristine, table)
     killed_halfway = 0
-    following = start(table, 1)
+    following = start(table, 1, strategy)
     for _ in range(KILLS):
-        worker, following = following, start(table, 1)
+        worker, following = following, start(table, 1, strategy)
         wait_until_ready(worker)
         let_go(worker)
         # Not a wait for a condition: the moment of death is what varies.
@@ -141,7 +143,7 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path):
             end(following)
             shutil.rmtree(table)
             shutil.copytree(pristine, table)
-            following = start(table, 1)
+            following = start(table, 1, strategy)
     wait_until_ready(following)
     let_go(following)
     end(following)
@@ -150,13 +152,16 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path):
 
 
 @pytest.mark.req("MRG-14", "MRG-15")
-def test_four_processes_at_once_end_like_one(tmp_path):
+def test_four_processes_of_both_strategies_at_once_end_like_one(tmp_path):
     table, alone = tmp_path / "t", tmp_path / "alone"
     make_table(str(table), 10)
     shutil.copytree(table, alone)
     TableAdmin.open(str(alone)).merge()
 
-    workers = [start(table, each) for each in (1, 1, 2, 3)]
+    workers = [
+        start(table, each, strategy)
+        for each, strategy in ((1, "native"), (1, "single_commit"), (2, "single_commit"), (3, "native"))
+    ]
     for worker in workers:
         wait_until_ready(worker)
     for worker in workers:

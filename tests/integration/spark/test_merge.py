@@ -13,6 +13,7 @@ import pytest
 
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.maintenance.merge import MergeOutcome
+from memwal_core.settings import MergeSettings, Settings
 from memwal_core.spark.merge import SparkReader, ipc_chunks
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
@@ -45,9 +46,10 @@ def test_executors_reading_gives_the_rows_and_progress_of_one_process(tmp_path, 
     make_table(on_spark)
     shutil.copytree(on_spark, in_process)
 
-    admin = TableAdmin.open(on_spark)
+    native = Settings(merge=MergeSettings(strategy="native"))
+    admin = TableAdmin.open(on_spark, settings=native)
     report = admin.merge(MergeRequest(reader=SparkReader(spark, admin.table.storage_options)))
-    expected = TableAdmin.open(in_process).merge()
+    expected = TableAdmin.open(in_process, settings=native).merge()
 
     assert rows(on_spark).equals(rows(in_process))
     assert report.outcome is MergeOutcome.DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_bytes_of_no_layout_are_corrupt():
 class TestWalIds:
     """All forms of the id segment decode to the same ids."""
 
-    FORMS = {
+    FORMS: ClassVar = {
         "range with holes, 16 bit": lambda: ids(
             range_with_holes=legacy_pb.U64Segment.RangeWithHoles(
                 start=0,
@@ -127,9 +128,7 @@ class TestWalIds:
         ),
         "array, 64 bit": lambda: ids(
             array=legacy_pb.EncodedU64Array(
-                u64_array=legacy_pb.EncodedU64Array.U64Array(
-                    values=np.array([0, 1, 2, 3, 6, 7, 8, 9], "<u8").tobytes()
-                )
+                u64_array=legacy_pb.EncodedU64Array.U64Array(values=np.array([0, 1, 2, 3, 6, 7, 8, 9], "<u8").tobytes())
             )
         ),
     }
@@ -193,9 +192,7 @@ class TestWalIds:
             )
         )
         values = np.array(sorted(wanted), "<u8").tobytes()
-        array = ids(
-            sorted_array=legacy_pb.EncodedU64Array(u64_array=legacy_pb.EncodedU64Array.U64Array(values=values))
-        )
+        array = ids(sorted_array=legacy_pb.EncodedU64Array(u64_array=legacy_pb.EncodedU64Array.U64Array(values=values)))
         found = decode_wal_ids(bitmap)
         assert found == decode_wal_ids(array)
         assert {n for first, last in found.spans for n in range(first, last + 1)} == wanted

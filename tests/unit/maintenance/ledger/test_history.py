@@ -81,7 +81,7 @@ def test_no_order_of_reports_loses_an_end_or_grows_without_bound(reports):
 def test_what_found_nothing_to_do_is_forgotten_first():
     found = history(RunOutcome.FAILED, *[RunOutcome.NOTHING_TO_DO] * 9)
     found = begin_run(found, run(10), 10)
-    assert [each.run_id for each in found.runs][0] == "run-0"
+    assert found.runs[0].run_id == "run-0"
     assert "run-1" not in {each.run_id for each in found.runs}
     assert found.forgotten == 1
     assert len(found.runs) == 10
@@ -111,7 +111,8 @@ class TestCooldown:
         assert judge(history(RunOutcome.FAILED, RunOutcome.DONE), START, SETTINGS).failures == 0
 
     @pytest.mark.parametrize(
-        ("failures", "pause_s"), [(1, 0), (2, 0), (3, 600), (4, 1200), (5, 2400), (8, 19_200), (9, 21_600), (500, 21_600)]
+        ("failures", "pause_s"),
+        [(1, 0), (2, 0), (3, 600), (4, 1200), (5, 2400), (8, 19_200), (9, 21_600), (500, 21_600)],
     )
     def test_pause_doubles_after_three_failures_up_to_six_hours(self, failures, pause_s):
         found = history(*[RunOutcome.FAILED] * failures)

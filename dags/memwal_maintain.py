@@ -1,0 +1,165 @@
+"""The whole cycle of every registered table."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import DAG, Param, TriggerRule, task, task_group
+
+from memwal_spark_jobs import (
+    DEFAULT_ARGUMENTS,
+    JOBS_FOLDER,
+    SPARK_CONNECTION,
+    MaintenanceJob,
+    holder_of,
+    pool_for,
+)
+
+DOC = """
+### Maintain all registered tables: merge, catch-up, compact, catch-up, snapshot, garbage
+
+One run goes through the cycle of every registered table that is due, side by side, each step after the one that it
+needs: indexes follow the merge, compaction needs indexes that cover everything and makes Lance forget how far they
+are, the snapshot shows the result, and only then is it clear what nobody needs any more.
+
+| Task | What it does |
+|---|---|
+| `tables` | the registered tables (`MAINTENANCE_TABLES`) whose last cycle is older than their `every_minutes` |
+| `cycle.prepare` | plans the merge of one table, and skips the Spark job if there is nothing to merge |
+| `cycle.merge` | the Spark job |
+| the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped* and the next one runs |
+
+**When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
+Garbage is only planned, unless the entry of the table says `collect_garbage = true`. A table that fails stops its own
+cycle and no other.
+
+**What do failures mean?** Conflicts and storage failures are tried again with growing waits; what needs a person is
+not: see `docs/runbooks`.
+
+**Schedule**: `MAINTENANCE_SCHEDULE` of Airflow's processes, for example `*/5 * * * *`; none by default.
+"""
+
+
+def step_task(job: str, task_id: str, doc: str) -> Any:  # noqa: ANN401 - a decorated function
+    """Return the task of one step of the cycle."""
+
+    @task(
+        task_id=task_id,
+        doc_md=doc,
+        trigger_rule=TriggerRule.NONE_FAILED,
+        map_index_template="{{ label }}",
+        **pool_for(job),
+    )
+    def run(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return what was done.
+
+        Raises:
+            AirflowSkipException: There was nothing to do.
+        """
+        from airflow.sdk import get_current_context
+        from airflow.sdk.exceptions import AirflowSkipException
+
+        from memwal_core.tasks.cycle import cycle_step
+
+        get_current_context()["label"] = table["label"]
+        result = cycle_step(job, table, holder_of(context))
+        if result["outcome"] in ("nothing_to_do", "planned"):
+            raise AirflowSkipException(f"{result['outcome'].replace('_', ' ')}; the log above says why")
+        return result
+
+    return run
+
+
+with DAG(
+    "memwal_maintain",
+    description="The whole cycle of every registered table: merge, catch-up, compact, catch-up, snapshot, garbage.",
+    doc_md=DOC,
+    schedule=os.environ.get("MAINTENANCE_SCHEDULE") or None,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["memwal", "maintain"],
+    default_args=DEFAULT_ARGUMENTS,
+    params={
+        "tables": Param(
+            [],
+            type="array",
+            items={"type": "string", "minLength": 1},
+            uniqueItems=True,
+            title="Tables",
+            description="Names of registered tables, one per line, whether due or not. Empty: by hand all, by "
+            "schedule those that are due.",
+        )
+    },
+):
+
+    @task(doc_md="Chooses the registered tables that are due.")
+    def tables(params: dict[str, Any] | None = None, **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+        """Return one entry per table.
+
+        Raises:
+            AirflowSkipException: No table is due.
+        """
+        from airflow.sdk.exceptions import AirflowSkipException
+
+        from memwal_core.tasks.cycle import choose_cycle_tables
+
+        by_schedule = context["dag_run"].run_type == "scheduled"
+        chosen = choose_cycle_tables((params or {})["tables"], by_schedule=by_schedule)
+        if not chosen:
+            raise AirflowSkipException("no registered table is due; the log above says when each ran")
+        return chosen
+
+    @task_group(tooltip="The cycle of one table")
+    def cycle(table: dict[str, Any]) -> None:
+        """Chain the steps."""
+
+        @task(
+            doc_md="Plans the merge of the table, and records that its cycle begins.",
+            multiple_outputs=True,
+            map_index_template="{{ label }}",
+        )
+        def prepare(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
+            """Return what the Spark job gets.
+
+            Raises:
+                AirflowSkipException: There is nothing to merge.
+            """
+            from airflow.sdk import get_current_context
+            from airflow.sdk.exceptions import AirflowSkipException
+
+            from memwal_core.tasks.cycle import begin_cycle
+
+            get_current_context()["label"] = table["label"]
+            arguments = begin_cycle(table, holder_of(context))
+            if arguments is None:
+                raise AirflowSkipException("nothing to merge; the log above says why")
+            return arguments
+
+        prepared = prepare(table)
+        merge = MaintenanceJob(
+            task_id="merge",
+            doc_md="Merges the table; repeating it is harmless.",
+            application=str(JOBS_FOLDER / "merge.py"),
+            conn_id=SPARK_CONNECTION,
+            name=prepared["name"],
+            application_args=prepared["application_args"],
+            storage_connection=prepared["storage_connection"],
+            map_index_template="{{ task.name }}",
+            **pool_for("merge"),
+        )
+        steps = [
+            step_task("catchup", "catch_up", "Extends the indexes over what was merged.")(table),
+            step_task("compact", "compact", "Rewrites small fragments, where that is worth it.")(table),
+            step_task("catchup", "catch_up_again", "Extends and records the indexes after the rewrite.")(table),
+            step_task("snapshot", "snapshot", "Publishes what readers need to know.")(table),
+            step_task("gc", "collect_garbage", "Deletes, or only lists, what nobody needs any more.")(table),
+        ]
+        last = merge
+        for step in steps:
+            last >> step
+            last = step
+
+    cycle.expand(table=tables())

@@ -1,0 +1,34 @@
+"""Region snapshots."""
+
+from __future__ import annotations
+
+from airflow.sdk import Param
+
+from memwal_spark_jobs import DRY_RUN, INDEXES
+from memwal_steps import Step, build
+
+DOC = """
+### Publish a snapshot of a table's regions
+
+Readers learn from the snapshot which regions and flushed MemTables there are, without listing the store. It starts by
+itself after each index catch-up.
+
+**When is it safe?** Always. A reader that finds an old snapshot, or none, reads the region manifests instead. If
+nothing has changed, the run is *skipped*.
+
+**What do failures mean?** Conflicts and storage failures are tried again. A region that cannot be read fails the run
+and leaves the present snapshot in place: see `docs/runbooks/corrupt-region-manifest.md`.
+"""
+
+dag = build(
+    Step(
+        job="snapshot",
+        description="Publish a snapshot of all regions for readers.",
+        doc=DOC,
+        schedule=[INDEXES],
+        params={
+            "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
+            "force": Param(False, type="boolean", title="Force", description="Publish even if nothing has changed."),
+        },
+    )
+)

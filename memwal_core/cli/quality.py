@@ -1,0 +1,104 @@
+"""`memwal quality`: what the checks found, what they hold back, and letting it pass."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from memwal_core.admin import TableAdmin
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.errors import InvalidRequestError
+from memwal_core.holds import Hold
+from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.quality import QualityTable, Result, Stage
+
+
+def open_quality(admin: TableAdmin) -> QualityTable:
+    """Return the quality of an opened table."""
+    return QualityTable(admin.table, admin.manifests, admin.table.settings)
+
+
+def quality(
+    uri: TableUri,
+    release: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--release",
+            help="Let a held generation pass: the next merge takes it on as it is. Repeatable.",
+            metavar="REGION:GENERATION",
+        ),
+    ] = None,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Show the newest results of the data-quality checks and what they hold back from the merge.
+
+    The checks themselves run on Spark: `spark-submit jobs/quality.py`, or the DAG `memwal_quality`.
+    Exit codes: 0 nothing failed and nothing is held, 2 bad input, 3 no check ever ran, 5 a check
+    failed or something is held.
+    """
+    named = [_parse_generation(text) for text in release or ()]
+    checked = open_quality(open_admin(uri, storage_option))
+    released = [checked.release(region_id, generation) for region_id, generation in named]
+    held = checked.holds.load()
+    newest = {stage: checked.newest(stage) for stage in Stage}
+    outcome = _outcome(held, [document for document in newest.values() if document is not None])
+    if json:
+        print_json(
+            {
+                "table_uri": checked.table.uri,
+                "outcome": outcome.value,
+                "released": [hold.to_dict() for hold in released],
+                "held": [hold.to_dict() for hold in held],
+                "newest": {stage.value: document for stage, document in newest.items()},
+            }
+        )
+    else:
+        _show(released, held, newest)
+    sys.exit(outcome.exit_code)
+
+
+def _parse_generation(text: str) -> tuple[RegionId, int]:
+    region, _, number = text.partition(":")
+    if not (number.isascii() and number.isdigit()):
+        raise InvalidRequestError(
+            "a generation is named by its region and its number", remedy="write REGION:GENERATION", text=text
+        )
+    return parse_region_id(region), int(number)
+
+
+def _outcome(held: Sequence[Hold], documents: Sequence[Mapping[str, Any]]) -> JobOutcome:
+    if held or any(document.get("failed") for document in documents):
+        return JobOutcome.BLOCKED
+    return JobOutcome.DONE if documents else JobOutcome.NOTHING_TO_DO
+
+
+def _show(released: Sequence[Hold], held: Sequence[Hold], newest: Mapping[Stage, Mapping[str, Any] | None]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for hold in released:
+        console.print(f"released: region {hold.region_id} generation {hold.generation}", markup=False)
+    for stage, document in newest.items():
+        if document is None:
+            console.print(f"{stage.value} a merge: never checked", markup=False)
+            continue
+        console.print(
+            f"{stage.value} a merge: {document.get('outcome')} on version {document.get('version')}, "
+            f"{document.get('ended_at')}",
+            markup=False,
+        )
+        table = Table()
+        for name in ("check", "result", "subject", "evidence"):
+            table.add_column(name, overflow="fold")
+        for each in document.get("results", ()):
+            evidence = each["evidence"] if each["result"] != Result.PASSED.value else ""
+            table.add_row(each["check"], each["result"], each["subject"], evidence)
+        console.print(table)
+    for hold in held:
+        reasons = "; ".join(hold.reasons)
+        console.print(f"held: region {hold.region_id} generation {hold.generation}: {reasons}", markup=False)

@@ -1,0 +1,89 @@
+"""What the jobs count, through the OpenTelemetry API: nothing happens until a process installs an SDK.
+
+Every name is a constant here or, for writers, in ``memwal_core.writer.stats``; ``docs/metrics.md``
+describes all of them. Histograms carry no table, so that their number of series stays fixed.
+Renaming one is a breaking change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from opentelemetry import metrics, trace
+
+METER_NAME = "memwal_core"
+
+JOB_RUNS = "memwal.job.runs"
+JOB_DURATION = "memwal.job.duration"
+MERGE_ROWS = "memwal.merge.rows"
+MERGE_BYTES = "memwal.merge.bytes"
+MERGE_GENERATIONS = "memwal.merge.generations"
+MERGE_COMMITS = "memwal.merge.commits"
+MERGE_CONFLICTS = "memwal.merge.conflicts"
+GC_OBJECTS = "memwal.gc.objects"
+GC_BYTES = "memwal.gc.bytes"
+GC_FAILURES = "memwal.gc.failures"
+SIGNAL_VALUE = "memwal.signal.value"
+SIGNAL_LEVEL = "memwal.signal.level"
+
+COUNTERS: Mapping[str, str] = {
+    JOB_RUNS: "{run}",
+    MERGE_ROWS: "{row}",
+    MERGE_BYTES: "By",
+    MERGE_GENERATIONS: "{generation}",
+    MERGE_COMMITS: "{commit}",
+    MERGE_CONFLICTS: "{conflict}",
+    GC_OBJECTS: "{object}",
+    GC_BYTES: "By",
+    GC_FAILURES: "{failure}",
+}
+"""Name -> unit."""
+
+HISTOGRAMS: Mapping[str, str] = {JOB_DURATION: "s"}
+GAUGES: Mapping[str, str] = {SIGNAL_VALUE: "1", SIGNAL_LEVEL: "1"}
+
+TABLE_LABEL = "memwal.table"
+JOB_LABEL = "memwal.job"
+OUTCOME_LABEL = "outcome"
+KIND_LABEL = "kind"
+SIGNAL_LABEL = "memwal.signal"
+
+
+class Instruments:
+    """The instruments of the jobs. Cheap; safe to share between threads.
+
+    Args:
+        meter: Makes the instruments; the process's own if None.
+        tracer: Makes spans; the process's own if None.
+    """
+
+    def __init__(self, meter: metrics.Meter | None = None, tracer: trace.Tracer | None = None) -> None:
+        """Make the instruments."""
+        chosen = meter if meter is not None else metrics.get_meter(METER_NAME)
+        self._tracer = tracer if tracer is not None else trace.get_tracer(METER_NAME)
+        self._counters = {name: chosen.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
+        self._histograms = {name: chosen.create_histogram(name, unit=unit) for name, unit in HISTOGRAMS.items()}
+        self._gauges = {name: chosen.create_gauge(name, unit=unit) for name, unit in GAUGES.items()}
+
+    def count(self, name: str, amount: int, labels: Mapping[str, str]) -> None:
+        """Add to a counter; an amount of 0 makes its series visible."""
+        self._counters[name].add(amount, labels)
+
+    def gauge(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """Set a gauge."""
+        self._gauges[name].set(value, labels)
+
+    def job_ended(self, job: str, table: str, outcome: str, seconds: float) -> None:
+        """Count a run of a job and how long it took."""
+        self._counters[JOB_RUNS].add(1, {JOB_LABEL: job, TABLE_LABEL: table, OUTCOME_LABEL: outcome})
+        self._histograms[JOB_DURATION].record(seconds, {JOB_LABEL: job, OUTCOME_LABEL: outcome})
+
+    def span(self, job: str, table: str) -> AbstractContextManager[Any]:
+        """Return a span named ``memwal.<job>`` that lasts as long as the context."""
+        return self._tracer.start_as_current_span(f"memwal.{job}", attributes={TABLE_LABEL: table})
+
+
+INSTRUMENTS = Instruments()
+"""Those of the process. An SDK that is installed later receives what is recorded from then on."""

@@ -1,0 +1,168 @@
+"""Running Great Expectations on Spark DataFrames, and reading what came out.
+
+Importing this module takes seconds: only the quality job and its tests do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import great_expectations as gx
+from great_expectations.checkpoint import UpdateDataDocsAction
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.expectations import Expectation
+from pyspark.sql import DataFrame
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.quality.model import Check
+
+_SITE = "memwal"
+_S3 = "s3://"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one expectation found.
+
+    Attributes:
+        check: The check it belongs to.
+        success: Whether it was met.
+        rows: Where it was not: values of the identifying columns, if there are any.
+        evidence: For people.
+    """
+
+    check: Check
+    success: bool
+    rows: tuple[Mapping[str, Any], ...]
+    evidence: str
+
+
+class Examination:
+    """One run of Great Expectations: its own context, and a Data Docs site if one is asked for.
+
+    Args:
+        docs: Directory or ``s3://bucket/prefix`` of the site; none if empty. On S3 the credentials
+            and the endpoint are those that boto3 finds in the environment.
+    """
+
+    def __init__(self, docs: str = "") -> None:
+        """Make the context; nothing is written yet."""
+        self._context = gx.get_context(mode="ephemeral")
+        self._context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+        self._actions: list[Any] = []
+        if docs:
+            self._context.add_data_docs_site(_SITE, _site(docs))
+            self._actions = [UpdateDataDocsAction(name="docs", site_names=[_SITE])]
+        asset = self._context.data_sources.add_spark("spark").add_dataframe_asset("frame")
+        self._batches = asset.add_batch_definition_whole_dataframe("all")
+
+    def expect(
+        self, name: str, frame: DataFrame, expectations: Sequence[Expectation], identify: Sequence[str] = ()
+    ) -> list[Finding]:
+        """Validate a DataFrame.
+
+        Args:
+            name: Unique within the run; the title in Data Docs.
+            frame: The rows.
+            expectations: Each with a check in its metadata, see ``as_check``.
+            identify: Columns that tell which rows failed. All failing rows then come to the driver,
+                so give them for small frames only.
+        """
+        suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
+        definition = self._context.validation_definitions.add(
+            gx.ValidationDefinition(name=name, data=self._batches, suite=suite)
+        )
+        result_format: dict[str, Any] = {"result_format": "SUMMARY"}
+        if identify:
+            result_format = {"result_format": "COMPLETE", "unexpected_index_column_names": list(identify)}
+        checkpoint = self._context.checkpoints.add(
+            gx.Checkpoint(
+                name=name, validation_definitions=[definition], actions=self._actions, result_format=result_format
+            )
+        )
+        outcome = checkpoint.run(batch_parameters={"dataframe": frame})
+        return [_finding(each) for run in outcome.run_results.values() for each in run.results]
+
+
+def as_check(check: Check) -> dict[str, str]:
+    """Return the metadata that ties an expectation to a check."""
+    return {"check": check.value}
+
+
+def load_suite(path: str) -> tuple[str, list[Expectation]]:
+    """Read a user's suite.
+
+    Args:
+        path: A ``.json`` file in Great Expectations' own form, or a ``.py`` file that sets ``suite``
+            to an ``ExpectationSuite``. Python files are executed.
+
+    Returns:
+        Its name and its expectations.
+
+    Raises:
+        InvalidRequestError: There is no suite in the file.
+    """
+    file = Path(path)
+    try:
+        if file.suffix == ".py":
+            suite = run_path(path)["suite"]
+        else:
+            document = json.loads(file.read_text(encoding="utf-8"))
+            suite = gx.ExpectationSuite(name=document["name"], expectations=document["expectations"])
+        expectations = list(suite.expectations)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, gx.exceptions.GreatExpectationsError) as error:
+        raise InvalidRequestError(
+            "this file holds no expectation suite",
+            remedy="give a .json suite of Great Expectations, or a .py file that sets `suite`",
+            path=path,
+            problem=str(error),
+        ) from error
+    for expectation in expectations:
+        expectation.meta = {**(expectation.meta or {}), **as_check(Check.USER_SUITE)}
+    return str(suite.name), expectations
+
+
+def _site(docs: str) -> Any:  # noqa: ANN401 - one of several unexported forms
+    if docs.startswith(_S3):
+        bucket, _, prefix = docs.removeprefix(_S3).partition("/")
+        backend = {"class_name": "TupleS3StoreBackend", "bucket": bucket, "prefix": prefix.rstrip("/")}
+    else:
+        backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(Path(docs).resolve())}
+    return {
+        "class_name": "SiteBuilder",
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "store_backend": backend,
+    }
+
+
+def _finding(result: Any) -> Finding:  # noqa: ANN401 - its fields depend on the expectation
+    config = result.expectation_config
+    rows = tuple(result.result.get("unexpected_index_list") or ())
+    return Finding(Check(config.meta["check"]), bool(result.success), rows, _evidence(result, config))
+
+
+def _evidence(result: Any, config: Any) -> str:  # noqa: ANN401
+    found = result.result
+    problem = _problem(result.exception_info or {})
+    if problem:
+        return f"{config.type}: {problem}"
+    if result.success:
+        return f"{config.type}: met"
+    if "unexpected_count" in found:
+        sample = (found.get("partial_unexpected_list") or [])[:_SHOWN]
+        return f"{config.type}: {found['unexpected_count']} of {found.get('element_count')}, for example {sample}"
+    return f"{config.type}: observed {found.get('observed_value')}"
+
+
+def _problem(info: Mapping[str, Any]) -> str:
+    """Return the first exception in either of the two forms in which they are reported."""
+    for each in (info, *info.values()):
+        if isinstance(each, Mapping) and each.get("raised_exception"):
+            return str(each.get("exception_message"))
+    return ""

@@ -1,0 +1,161 @@
+"""Spark DataFrames of Lance rows: executors scan, nothing passes through the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from memwal_core.base_table import translated
+from memwal_core.generations import MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.quality.audit import AuditTask
+
+REGION_COLUMN = "_region_id"
+GENERATION_COLUMN = "_generation"
+_BATCH_ROWS = 8192
+_UNSIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+"""Spark has no unsigned numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Some fragments of a version.
+
+    Attributes:
+        uri: The table.
+        version: The version.
+        fragments: Fragment ids.
+    """
+
+    uri: str
+    version: int
+    fragments: frozenset[int]
+
+
+def base_frame(
+    spark: SparkSession, dataset: lance.LanceDataset, columns: Sequence[str], storage_options: Mapping[str, str]
+) -> DataFrame:
+    """Return columns of a table version, one task per group of fragments.
+
+    Args:
+        spark: The session.
+        dataset: The version.
+        columns: Columns that Spark has a type for.
+        storage_options: For pylance on the executors.
+    """
+    fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
+    tasks = max(1, min(len(fragments), spark.sparkContext.defaultParallelism * 4))
+    slices = [_Slice(dataset.uri, dataset.version, frozenset(fragments[start::tasks])) for start in range(tasks)]
+    types = spark_types(pa.schema([dataset.schema.field(name) for name in columns]))
+    return _frame(spark, slices, types, _read_slice(to_arrow_schema(types), dict(storage_options)))
+
+
+def generation_frame(
+    spark: SparkSession, tasks: Sequence[AuditTask], target: MergeTarget, storage_options: Mapping[str, str]
+) -> DataFrame:
+    """Return the rows of flushed MemTables in the base table's columns, without deletes.
+
+    Columns that a flushed MemTable lacks are NULL, those that Spark has no type for are left out, and
+    ``_region_id`` and ``_generation`` tell where a row is from.
+
+    Args:
+        spark: The session.
+        tasks: The flushed MemTables, at least one.
+        target: The base table's side.
+        storage_options: For pylance on the executors.
+    """
+    types = spark_types(target.schema)
+    types.add(StructField(REGION_COLUMN, StringType())).add(StructField(GENERATION_COLUMN, LongType()))
+    return _frame(spark, list(tasks), types, _read_generation(to_arrow_schema(types), target, dict(storage_options)))
+
+
+def spark_types(schema: pa.Schema) -> StructType:
+    """Return the Spark columns of an Arrow schema, all nullable; types that Spark lacks are left out."""
+    fields = []
+    for field in schema:
+        try:
+            fields.append(StructField(field.name, from_arrow_type(_UNSIGNED.get(field.type, field.type)), True))
+        except PySparkTypeError:
+            continue
+    return StructType(fields)
+
+
+def _frame(
+    spark: SparkSession,
+    tasks: Sequence[object],
+    types: StructType,
+    read: Callable[[object], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    def partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(tasks[number])
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partition, types)
+
+
+def _read_slice(schema: pa.Schema, storage_options: dict[str, str]) -> Callable[[object], Iterator[pa.RecordBatch]]:
+    def read(task: object) -> Iterator[pa.RecordBatch]:
+        assert isinstance(task, _Slice)  # noqa: S101 - narrows the type of our own tasks
+        if not task.fragments:
+            return
+        with translated("read the base table", task.uri, version=task.version):
+            dataset = lance.dataset(task.uri, version=task.version, storage_options=storage_options or None)
+            fragments = [each for each in dataset.get_fragments() if each.fragment_id in task.fragments]
+            scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=_BATCH_ROWS)
+            for batch in scanner.to_batches():
+                yield pa.RecordBatch.from_arrays(
+                    [batch.column(field.name).cast(field.type) for field in schema], schema=schema
+                )
+
+    return read
+
+
+def _read_generation(
+    schema: pa.Schema, target: MergeTarget, storage_options: dict[str, str]
+) -> Callable[[object], Iterator[pa.RecordBatch]]:
+    def read(task: object) -> Iterator[pa.RecordBatch]:
+        assert isinstance(task, AuditTask)  # noqa: S101 - narrows the type of our own tasks
+        dataset = open_generation(task.uri, storage_options)
+        mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
+        if isinstance(mapping, SchemaMismatch):
+            return
+        sources = {name: mapping.sources[name] for name in schema.names if name in mapping.sources}
+        marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
+        with translated("read a flushed MemTable", task.uri):
+            scanner = dataset.scanner(columns=[*sources.values(), *marks], batch_size=_BATCH_ROWS)
+            for batch in scanner.to_batches():
+                kept = batch
+                if marks:
+                    kept = batch.filter(pc.invert(pc.fill_null(batch.column(TOMBSTONE_COLUMN), False)))
+                yield _as_row_batch(kept, schema, sources, task)
+
+    return read
+
+
+def _as_row_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, sources: Mapping[str, str], task: AuditTask
+) -> pa.RecordBatch:
+    origin = {REGION_COLUMN: str(task.region_id), GENERATION_COLUMN: task.generation}
+    arrays = []
+    for field in schema:
+        if field.name in sources:
+            arrays.append(batch.column(sources[field.name]).cast(field.type))
+        elif field.name in origin:
+            arrays.append(pa.repeat(pa.scalar(origin[field.name], field.type), batch.num_rows))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,173 @@
+"""What may be asked of the quality of one table without Spark: the plan, the last results, the holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from memwal_core.base_table import BaseTable, TableState, retained_versions
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.holds import Hold, HoldStore
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.merge import Surveyor
+from memwal_core.maintenance.merge.survey import merge_target
+from memwal_core.manifest import ManifestStore
+from memwal_core.quality.audit import AuditTask, routing_of
+from memwal_core.quality.model import QualityReport, Stage
+from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan_before
+from memwal_core.settings import Settings
+from memwal_core.storage.layout import generation_path, quality_result_path
+
+
+class QualityTable:
+    """The quality of one table.
+
+    Args:
+        table: The base table.
+        manifests: Its region manifests.
+        settings: All settings.
+    """
+
+    def __init__(self, table: BaseTable, manifests: ManifestStore, settings: Settings) -> None:
+        """Keep the parts; nothing is read."""
+        self.table = table
+        self.settings = settings.quality
+        self.holds = HoldStore(table.store)
+        self._manifests = manifests
+        self._concurrency = settings.storage.concurrency
+
+    def plan(self, stage: Stage, *, since: int | None = None) -> QualityPlan:
+        """Decide what a stage would check. Changes nothing.
+
+        Args:
+            stage: Which checks.
+            since: After a merge: recount everything merged after this version, not only the last merge.
+
+        Raises:
+            InvalidRequestError: The table cannot be merged into, or ``since`` is not retained.
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: A manifest contradicts itself.
+        """
+        if stage is Stage.BEFORE:
+            surveyor = Surveyor(self.table, self.table.store, self._manifests, self._concurrency)
+            survey, _ = surveyor.survey()
+            return plan_before(survey, self.holds.released())
+        state = self.table.state()
+        columns = {number: name for name, number in state.field_ids.items()}
+        return plan_after(
+            self.table.uri, self._versions(state, since), self.table.indexes(state.version), columns, since
+        )
+
+    def audit_tasks(self, plan: QualityPlan) -> list[AuditTask]:
+        """Return what executors need to audit the flushed MemTables of a plan.
+
+        Raises:
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: A manifest contradicts itself.
+        """
+        state = self.table.state()
+        target = merge_target(state)
+        specs = {spec.spec_id: spec for spec in state.require_details().region_specs}
+        regions = sorted({audit.region_id for audit in plan.audits})
+        routing = {
+            manifest.region_id: routing_of(manifest, specs, target)
+            for manifest in self._manifests.load_many(regions, self._concurrency)
+        }
+        return [
+            AuditTask(
+                audit.region_id,
+                audit.generation.generation,
+                audit.generation.uri,
+                target,
+                routing[audit.region_id],
+                audit.generation.evidence if audit.generation.defect is not None else "",
+            )
+            for audit in plan.audits
+        ]
+
+    def merged_generations(
+        self, spans: Mapping[RegionId, tuple[int, int]]
+    ) -> tuple[list[list[tuple[int, str]]], list[str]]:
+        """Return the flushed MemTables that a merge took on.
+
+        Args:
+            spans: Region -> progress before and after.
+
+        Returns:
+            Per region, (generation, address) ascending; and those that manifests no longer record.
+
+        Raises:
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: A manifest contradicts itself.
+        """
+        found, gone = [], []
+        for manifest in self._manifests.load_many(sorted(spans), self._concurrency):
+            merged, through = spans[manifest.region_id]
+            recorded = {each.generation: each.path for each in manifest.flushed_generations}
+            numbers = range(merged + 1, through + 1)
+            gone += [f"region {manifest.region_id} generation {number}" for number in numbers if number not in recorded]
+            found.append(
+                [
+                    (number, self.table.store.uri_of(generation_path(manifest.region_id, recorded[number])))
+                    for number in numbers
+                    if number in recorded
+                ]
+            )
+        return found, gone
+
+    def record(self, report: QualityReport) -> None:
+        """Keep the newest report of a stage for whoever looks.
+
+        Raises:
+            UnavailableError: Storage failed.
+        """
+        document = json.dumps(report.to_dict(), indent=2).encode()
+        self.table.store.put(quality_result_path(report.stage.value), document)
+
+    def newest(self, stage: Stage) -> dict[str, Any] | None:
+        """Return the newest report of a stage as JSON values; None if there is none.
+
+        Raises:
+            UnavailableError: Storage failed.
+        """
+        try:
+            data = self.table.store.get(quality_result_path(stage.value))
+        except ObjectNotFoundError:
+            return None
+        try:
+            document = json.loads(data)
+        except ValueError:
+            return None  # Only shown to people, and written anew by the next run.
+        return document if isinstance(document, dict) else None
+
+    def release(self, region_id: RegionId, generation: int) -> Hold:
+        """Let a held flushed MemTable pass: the next merge takes it on as it is.
+
+        Raises:
+            InvalidRequestError: It is not held.
+            UnavailableError: Storage failed. Try again.
+        """
+        return self.holds.release(region_id, generation, self.table.clock.now())
+
+    def _versions(self, state: TableState, since: int | None) -> list[VersionFacts]:
+        """Return the newest retained versions, ascending; at least the newest.
+
+        Raises:
+            InvalidRequestError: ``since`` is not retained.
+        """
+        retained = [
+            each
+            for each in retained_versions(self.table, self._concurrency)
+            if each.branch is None and each.enabled and not each.legacy and each.version <= state.version
+        ]
+        if since is not None and since not in {each.version for each in retained}:
+            raise InvalidRequestError(
+                "this version of the table is not retained", remedy="name a version that exists", version=since
+            )
+        chosen = retained[-self.settings.history :]
+        if since is not None and since < chosen[0].version:
+            chosen = [each for each in retained if each.version >= since]
+        return [
+            VersionFacts(each.version, self.table.dataset(each.version).count_rows(), each.merged) for each in chosen
+        ]

@@ -1,0 +1,74 @@
+"""How new the rows of a read are: what a caller asks for, and what a result states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+FRESHNESS_KEY = b"memwal:freshness"
+"""Schema metadata of every result: its ``Freshness`` as JSON."""
+
+
+class Consistency(StrEnum):
+    """Where a read looks for rows that are not in the base table yet.
+
+    ``snapshot`` trusts the region snapshot in the MemWAL index: one read of the table, and nothing
+    that was flushed since. ``latest`` reads the region manifests: everything that is flushed.
+    ``durable`` also reads the WAL behind the last flush: everything that was acknowledged as durable.
+    ``in_process`` takes the MemTables of writers in this process instead, which also hold rows that
+    are not durable; regions that are written elsewhere are read as with ``durable``.
+    """
+
+    SNAPSHOT = "snapshot"
+    LATEST = "latest"
+    DURABLE = "durable"
+    IN_PROCESS = "in_process"
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What a result contains.
+
+    Attributes:
+        asked: The consistency that was asked for.
+        achieved: What all regions together reached; weaker than ``asked`` when MemTables of other
+            processes are out of reach.
+        base_version: Table version from which rows and merge progress were taken.
+        taken: Everything written before this moment, as far as ``achieved`` reaches, is contained;
+            timezone UTC. The moment of the region snapshot for ``snapshot``.
+        regions: Regions that were looked at.
+        regions_in_memory: Those of them whose MemTables were read.
+        is_time_travel: Whether an old version was asked for.
+    """
+
+    asked: Consistency
+    achieved: Consistency
+    base_version: int
+    taken: datetime
+    regions: int
+    regions_in_memory: int = 0
+    is_time_travel: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the values as JSON-able ones."""
+        return {
+            "asked": str(self.asked),
+            "achieved": str(self.achieved),
+            "base_version": self.base_version,
+            "taken": self.taken.isoformat(),
+            "regions": self.regions,
+            "regions_in_memory": self.regions_in_memory,
+            "is_time_travel": self.is_time_travel,
+        }
+
+    def metadata(self) -> Mapping[bytes, bytes]:
+        """Return the schema metadata that states this freshness."""
+        return {FRESHNESS_KEY: json.dumps(self.to_dict(), sort_keys=True).encode()}
+
+
+def at_millis(millis: int) -> datetime:
+    """Return the moment of a Unix time in milliseconds."""
+    return datetime.fromtimestamp(millis / 1000, tz=UTC)

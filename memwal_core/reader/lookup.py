@@ -1,0 +1,248 @@
+"""Point lookups: newest generation first, and nothing older once a key is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.key_search import KeySearch, positions
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.generations import ColumnMapping, SchemaMismatch, map_columns
+from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.newest import last_row_per_key
+from memwal_core.reader.explain import RegionNames, explain_lookup
+from memwal_core.reader.guard import KeyGuard, OpenGuard
+from memwal_core.reader.key_condition import condition_on, shown_condition
+from memwal_core.reader.opened import GenerationGoneError, OpenedTable
+from memwal_core.reader.plan import ReadPlan, RegionRead
+from memwal_core.reader.rows import ROW_ADDRESS, MemoryRows, RowRequest
+from memwal_core.reader.sources import GenerationSource
+from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
+
+_MAX_CONDITION_KEYS = 1000
+"""Keys that are searched by condition; more are searched by one scan of the key columns."""
+
+
+class Lookup:
+    """Finds rows by primary key.
+
+    Args:
+        opened: The view.
+        guard: Filters of flushed MemTables.
+    """
+
+    def __init__(self, opened: OpenedTable, guard: KeyGuard | None = None) -> None:
+        """Prepare; nothing is read."""
+        self._opened = opened
+        self._guard: KeyGuard = guard if guard is not None else OpenGuard()
+        details = opened.survey.state.details
+        self._specs = {spec.spec_id: spec for spec in (details.region_specs if details is not None else ())}
+
+    def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the newest versions of the rows of some keys.
+
+        Args:
+            keys: The key columns, in any order; values not NULL. Repeated keys count once.
+            columns: Columns of the result; all if None.
+
+        Returns:
+            One row per key that exists, in the order of the keys; the schema's metadata states the
+            freshness.
+
+        Raises:
+            InvalidRequestError: The keys do not fit the table, or a column does not exist.
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+        """
+        wanted = self.conform(keys)
+        names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
+        self._check_columns(names)
+        needed = (*names, *(name for name in self._opened.key if name not in names))
+        plan = self._opened.plan()
+        found, pending = [], wanted
+        for region, candidates in self._assigned(plan, wanted):
+            for source in region.generations:
+                candidates = _among(candidates, pending, self._opened.key)
+                if not candidates.num_rows:
+                    break
+                rows, hits = self._in_generation(source, candidates, needed)
+                found.append(rows)
+                pending = pending.filter(pa.array(~KeySearch(hits, self._opened.key).found(pending)))
+        if pending.num_rows:
+            found.append(self._in_base(pending, needed))
+        rows = pa.concat_tables([self._empty(needed), *found])
+        order = positions(rows, wanted, self._opened.key)
+        rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
+        return rows.select(list(names)).replace_schema_metadata(dict(plan.freshness.metadata()))
+
+    def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
+        """Return the plan as text, regions that cannot hold any of the keys left out."""
+        wanted = self.conform(keys)
+        plan = self._opened.plan()
+        kept = tuple(region for region, candidates in self._assigned(plan, wanted) if candidates.num_rows)
+        shown = ReadPlan(plan.state, kept, plan.pruned, plan.freshness)
+        return explain_lookup(shown, shown_condition(wanted), names or {})
+
+    def conform(self, keys: pa.Table) -> pa.Table:
+        """Return keys in key order and type, each once.
+
+        Raises:
+            InvalidRequestError: They do not fit the table.
+        """
+        key = list(self._opened.key)
+        schema = pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in key])
+        if sorted(keys.column_names) != sorted(key):
+            raise InvalidRequestError(
+                "these are not the primary key's columns",
+                remedy="pass exactly the key columns",
+                expected=key,
+                found=keys.column_names,
+            )
+        try:
+            cast = keys.select(key).cast(schema)
+        except (pa.ArrowInvalid, ValueError) as error:
+            raise InvalidRequestError(
+                "the keys do not fit the primary key's types", remedy="cast them, and leave out NULLs", cause=str(error)
+            ) from error
+        if any(column.null_count for column in cast.columns):
+            raise InvalidRequestError("a key is NULL", remedy="leave it out; no row has such a key", columns=key)
+        return cast.take(pa.array(last_row_per_key(cast, key))) if cast.num_rows > 1 else cast
+
+    def _check_columns(self, columns: Sequence[str]) -> None:
+        unknown = [name for name in columns if name not in self._opened.target.schema.names]
+        if unknown or not columns:
+            raise InvalidRequestError(
+                "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
+            )
+
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        schema = self._opened.target.schema
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
+
+    def _assigned(self, plan: ReadPlan, keys: pa.Table) -> list[tuple[RegionRead, pa.Table]]:
+        """Return for each region the keys that it may hold."""
+        routed = {spec_id: self._routed(spec, keys) for spec_id, spec in self._specs.items()}
+        assigned = []
+        for region in plan.regions:
+            values = routed.get(region.manifest.region_spec_id)
+            if values is None:
+                assigned.append((region, keys))  # Made by hand, or divided by more than the key.
+                continue
+            value = decode_region_value(
+                self._specs[region.manifest.region_spec_id], region.manifest.region_field_values
+            )
+            assigned.append((region, values.get(value, keys.slice(0, 0))))
+        return assigned
+
+    def _routed(self, spec: RegionSpec, keys: pa.Table) -> dict[RegionValue, pa.Table] | None:
+        field_ids = self._opened.target.field_ids
+        own = {field_ids[name] for name in self._opened.key}
+        sources = {source for field in spec.fields for source in field.source_ids}
+        if not sources & set(field_ids.values()) <= own:
+            return None
+        router = RegionRouter(spec, {name: field_ids[name] for name in self._opened.key})
+        return {part.value: part.rows for part in router.route(keys)}
+
+    def _in_generation(
+        self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return the live rows of some keys, and those of the keys that the generation writes or deletes.
+
+        Raises:
+            GenerationGoneError: It is not there.
+        """
+        if source.rows is not None:
+            return self._in_memory(source, keys, columns)
+        keys = keys.filter(pa.array(self._guard.may_contain(source, keys)))
+        if not keys.num_rows:
+            return self._empty(columns), keys
+        dataset = self._opened.dataset(source)
+        assert dataset is not None  # noqa: S101 - it is flushed
+        try:
+            return self._in_flushed(dataset, keys, columns)
+        except ObjectNotFoundError as error:
+            raise GenerationGoneError(source) from error
+
+    def _in_memory(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        rows = self._opened.rows(source)
+        matching = np.flatnonzero(KeySearch(keys, self._opened.key).found(rows.keys))
+        last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), self._opened.key)]
+        assert isinstance(rows, MemoryRows)  # noqa: S101 - the source has its rows with it
+        live = last[~rows.deleted[last]]
+        batches = rows.read(live, RowRequest(tuple(columns)))
+        return _typed(pa.Table.from_batches(batches, rows.table.select(list(columns)).schema), self._empty(columns)), (
+            rows.keys.take(pa.array(last))
+        )
+
+    def _in_flushed(
+        self, dataset: lance.LanceDataset, keys: pa.Table, columns: Sequence[str]
+    ) -> tuple[pa.Table, pa.Table]:
+        mapping = map_columns(self._opened.target, dataset.lance_schema.fields(), dataset.schema)
+        if isinstance(mapping, SchemaMismatch):
+            raise InvalidRequestError(
+                "a flushed MemTable cannot be read as rows of the table",
+                remedy="`memwal doctor` says what to do",
+                uri=dataset.uri,
+                reason=mapping.reason,
+            )
+        own = [mapping.sources[name] for name in self._opened.key]
+        present = [mapping.sources[name] for name in columns if name in mapping.sources]
+        marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
+        rows = _search(dataset, keys, own, [*present, *marks]).sort_by(ROW_ADDRESS)
+        rows = rows.take(pa.array(last_row_per_key(rows, own)))
+        hits = rows.select(own).rename_columns(list(self._opened.key)).cast(keys.schema)
+        if marks:
+            rows = rows.filter(pa.array(~_flags(rows.column(TOMBSTONE_COLUMN))))
+        return _typed(_padded(rows, mapping, columns), self._empty(columns)), hits
+
+    def _in_base(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        rows = _search(self._opened.base, keys, list(self._opened.key), list(columns))
+        return _typed(rows.select(list(columns)), self._empty(columns))
+
+
+def _flags(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = column.fill_null(False).to_numpy().astype(bool)
+    return flags
+
+
+def _among(candidates: pa.Table, pending: pa.Table, key: Sequence[str]) -> pa.Table:
+    if candidates.num_rows == 0 or pending.num_rows == 0:
+        return candidates.slice(0, 0)
+    return candidates.filter(pa.array(KeySearch(pending, key).found(candidates)))
+
+
+def _search(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    """Return rows that have one of some keys, with their addresses; several of a key if there are."""
+    wanted = list(dict.fromkeys([*own, *columns]))
+    with translated("look rows up", dataset.uri):
+        if keys.num_rows <= _MAX_CONDITION_KEYS:
+            return dataset.to_table(columns=wanted, filter=condition_on(keys, own), with_row_address=True)
+        search = KeySearch(keys.rename_columns(list(own)), own)
+        schema = pa.schema([pa.field(name, field.type) for name, field in zip(own, keys.schema, strict=True)])
+        kept = []
+        scanner = dataset.scanner(columns=wanted, with_row_address=True)
+        for batch in scanner.to_batches():
+            rows = pa.Table.from_batches([batch])
+            found = search.found(rows.select(list(own)).cast(schema))
+            kept.append(rows.filter(pa.array(found)))
+        return pa.concat_tables([scanner.projected_schema.empty_table(), *kept])
+
+
+def _padded(rows: pa.Table, mapping: ColumnMapping, columns: Sequence[str]) -> dict[str, pa.ChunkedArray | None]:
+    return {name: rows.column(mapping.sources[name]) if name in mapping.sources else None for name in columns}
+
+
+def _typed(rows: pa.Table | dict[str, pa.ChunkedArray | None], empty: pa.Table) -> pa.Table:
+    """Return rows in the base schema; columns that are not there are NULL."""
+    columns = {name: rows.column(name) for name in rows.column_names} if isinstance(rows, pa.Table) else rows
+    length = next((len(column) for column in columns.values() if column is not None), 0)
+    arrays = []
+    for field in empty.schema:
+        column = columns[field.name]
+        arrays.append(pa.nulls(length, field.type) if column is None else column.cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=empty.schema)

@@ -1,0 +1,116 @@
+"""What a read touches, decided from a survey alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memwal_core.base_table import TableState
+from memwal_core.ids import RegionId
+from memwal_core.index import MemWalIndexDetails
+from memwal_core.manifest import RegionManifest
+from memwal_core.manifest.model import BASE_TABLE_GENERATION
+from memwal_core.reader.freshness import Freshness
+from memwal_core.reader.predicate import Box
+from memwal_core.reader.pruning import RegionPruner
+from memwal_core.reader.sources import GenerationSource, ObservedRegion, SourceKind
+from memwal_core.reader.survey import Survey
+
+AddressOf = Callable[[RegionId, str], str]
+"""From region and recorded directory name to the address of a flushed MemTable."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRead:
+    """What to read of one region.
+
+    Attributes:
+        manifest: Its manifest.
+        merged: Highest generation that the base version contains.
+        generations: Everything newer, newest first.
+        merged_generations: Flushed MemTables that are merged but still recorded, newest first. Scans
+            leave them out; searches may use their indexes where those of the base table lag behind.
+    """
+
+    manifest: RegionManifest
+    merged: int
+    generations: tuple[GenerationSource, ...]
+    merged_generations: tuple[GenerationSource, ...] = ()
+
+    @property
+    def region_id(self) -> RegionId:
+        """The region."""
+        return self.manifest.region_id
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """One read.
+
+    Attributes:
+        state: The base version, generation -1.
+        regions: What to read of each region that may hold matching rows.
+        pruned: Regions that cannot.
+        freshness: What the result will state.
+    """
+
+    state: TableState
+    regions: tuple[RegionRead, ...]
+    pruned: tuple[RegionId, ...]
+    freshness: Freshness
+
+    @property
+    def sources(self) -> tuple[tuple[RegionId | None, int], ...]:
+        """All sources as (region, generation), the base table first under no region."""
+        newer = ((each.region_id, each.generation) for region in self.regions for each in region.generations)
+        return ((None, BASE_TABLE_GENERATION), *newer)
+
+
+def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None = None) -> ReadPlan:
+    """Decide what to read.
+
+    Args:
+        survey: What was found.
+        address_of: Where flushed MemTables are.
+        boxes: What the filter lets through; None for no filter.
+    """
+    state = survey.state
+    details = state.details if state.details is not None else MemWalIndexDetails()
+    kept = list(survey.regions)
+    if boxes is not None:
+        pruner = RegionPruner(details.region_specs, state.schema, state.field_ids, boxes)
+        kept = [region for region in survey.regions if pruner.may_match(region.manifest)]
+    ids = {region.manifest.region_id for region in kept}
+    return ReadPlan(
+        state=state,
+        regions=tuple(_region(region, details, address_of) for region in kept),
+        pruned=tuple(region.manifest.region_id for region in survey.regions if region.manifest.region_id not in ids),
+        freshness=Freshness(
+            asked=survey.asked,
+            achieved=survey.achieved,
+            base_version=state.version,
+            taken=survey.taken,
+            regions=len(kept),
+            regions_in_memory=sum(region.in_memory for region in kept),
+            is_time_travel=survey.is_time_travel,
+        ),
+    )
+
+
+def _region(region: ObservedRegion, details: MemWalIndexDetails, address_of: AddressOf) -> RegionRead:
+    manifest = region.manifest
+    merged = details.merged_generation(manifest.region_id)
+    flushed = [
+        GenerationSource(
+            manifest.region_id, each.generation, SourceKind.FLUSHED, address_of(manifest.region_id, each.path)
+        )
+        for each in manifest.flushed_generations
+    ]
+    unflushed = [each for each in region.unflushed if each.generation > merged]
+    newest_first = sorted([*flushed, *unflushed], key=lambda each: each.generation, reverse=True)
+    return RegionRead(
+        manifest=manifest,
+        merged=merged,
+        generations=tuple(each for each in newest_first if each.generation > merged),
+        merged_generations=tuple(each for each in newest_first if each.generation <= merged),
+    )

@@ -1,0 +1,106 @@
+"""Which regions can hold rows that a filter lets through.
+
+Every transform is evaluated by the one evaluation that writers route by, never by a second formula.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.manifest import RegionManifest
+from memwal_core.reader.predicate import Bound, Box
+from memwal_core.region_spec import RegionField, RegionSpec, decode_region_value, evaluate_field
+
+_MAX_COMBINATIONS = 4096
+_ORDER_PRESERVING = frozenset({"identity", "year", "truncate"})
+"""Transforms f with a <= b => f(a) <= f(b), and NULL only for NULL. Months and hours repeat."""
+
+
+class RegionPruner:
+    """Judges regions of some specs by a filter.
+
+    Args:
+        specs: The table's region specs.
+        schema: Its schema.
+        field_ids: Top-level column -> field id.
+        boxes: What the filter lets through.
+    """
+
+    def __init__(
+        self, specs: Sequence[RegionSpec], schema: pa.Schema, field_ids: Mapping[str, int], boxes: Sequence[Box]
+    ) -> None:
+        """Evaluate the region values that each box allows."""
+        self._specs = {spec.spec_id: spec for spec in specs}
+        self._types = {field_ids[field.name]: field.type for field in schema}
+        self._names = {number: name for name, number in field_ids.items()}
+        self._boxes = {
+            spec.spec_id: [[self._allowed(field, box) for field in spec.fields] for box in boxes] for spec in specs
+        }
+
+    def may_match(self, manifest: RegionManifest) -> bool:
+        """Tell whether a region may hold a row of the filter.
+
+        A region without a spec, or with values that cannot be read, may hold anything.
+        """
+        spec = self._specs.get(manifest.region_spec_id)
+        if spec is None:
+            return True
+        try:
+            value = decode_region_value(spec, manifest.region_field_values)
+        except CorruptionError:
+            return True
+        return any(
+            all(_fits(component, bound) for component, bound in zip(value, bounds, strict=True))
+            for bounds in self._boxes[spec.spec_id]
+        )
+
+    def _allowed(self, field: RegionField, box: Box) -> Bound:
+        sources = [box.get(self._names.get(source, ""), Bound()) for source in field.source_ids]
+        if any(source not in self._types for source in field.source_ids):
+            return Bound()
+        listed = [bound.values for bound in sources]
+        if listed and all(values is not None for values in listed):
+            return self._evaluated(field, [sorted(v or (), key=repr) for v in listed])
+        if len(sources) == 1 and field.transform in _ORDER_PRESERVING:
+            return self._range(field, sources[0])
+        return Bound()
+
+    def _evaluated(self, field: RegionField, listed: Sequence[Sequence[object]]) -> Bound:
+        if math.prod(map(len, listed)) > _MAX_COMBINATIONS:
+            return Bound()
+        found = self._values(field, list(zip(*itertools.product(*listed), strict=True)))
+        return Bound() if found is None else Bound(values=frozenset(found))
+
+    def _range(self, field: RegionField, source: Bound) -> Bound:
+        ends = [end for end in (source.low, source.high) if end is not None]
+        found = self._values(field, [ends]) if ends else None
+        if found is None:
+            return Bound()
+        low = found[0] if source.low is not None else None
+        high = found[-1] if source.high is not None else None
+        return Bound(low=low, high=high)
+
+    def _values(self, field: RegionField, columns: Sequence[Sequence[object]]) -> list[object] | None:
+        try:
+            arrays = {
+                source: pa.array(values, self._types[source])
+                for source, values in zip(field.source_ids, columns, strict=True)
+            }
+            rows = len(columns[0]) if columns else 0
+            values: list[object] = evaluate_field(field, arrays, rows).to_pylist()
+        except (InvalidRequestError, pa.ArrowException, OverflowError, TypeError):
+            return None  # What cannot be evaluated prunes nothing.
+        return values
+
+
+def _fits(component: object, bound: Bound) -> bool:
+    if bound.values is not None:
+        return component in bound.values
+    if bound.low is None and bound.high is None:
+        return True
+    return not Bound(frozenset({component})).both(bound).is_empty

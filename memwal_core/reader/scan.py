@@ -1,0 +1,226 @@
+"""Scans: every row of a view once, in its newest version, without holding more than keys and a few batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.key_search import KeySearch
+from memwal_core.errors import InvalidRequestError
+from memwal_core.manifest.model import BASE_TABLE_GENERATION
+from memwal_core.reader.explain import RegionNames, explain_scan
+from memwal_core.reader.freshness import Freshness
+from memwal_core.reader.opened import OpenedTable
+from memwal_core.reader.plan import ReadPlan
+from memwal_core.reader.rows import RowRequest
+from memwal_core.reader.winners import RegionWinners
+
+GENERATION_COLUMN = "_gen"
+"""May be asked for like a column: the generation a row is from, -1 for the base table."""
+
+OrderBy = Sequence[tuple[str, Literal["ascending", "descending"]]]
+
+_SORT_ROWS = 65_536
+"""Rows gathered beyond a limit before the best ones are chosen among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """What a scan returns.
+
+    Attributes:
+        columns: In this order; all columns of the table if None.
+        filter_sql: Condition on the newest versions of rows, in Lance's SQL; None for all.
+        limit: Most rows returned; None for all.
+        order_by: Sort columns, which must be among ``columns``; without a limit all rows are held.
+        batch_rows: Upper bound of rows read at once; Lance's default if None.
+    """
+
+    columns: tuple[str, ...] | None = None
+    filter_sql: str | None = None
+    limit: int | None = None
+    order_by: tuple[tuple[str, Literal["ascending", "descending"]], ...] = ()
+    batch_rows: int | None = None
+
+
+class Scan:
+    """One scan of a view; each method runs it anew.
+
+    Args:
+        opened: The view.
+        request: What is wanted.
+    """
+
+    def __init__(self, opened: OpenedTable, request: ScanRequest) -> None:
+        """Plan the scan; no row is read.
+
+        Raises:
+            InvalidRequestError: A column does not exist, or the limit is negative.
+        """
+        self._opened = opened
+        self._request = request
+        self._columns = request.columns if request.columns is not None else tuple(opened.target.schema.names)
+        _check(request, self._columns, opened.target.schema)
+        self._plan = opened.plan(request.filter_sql)
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What the scan touches."""
+        return self._plan
+
+    @property
+    def freshness(self) -> Freshness:
+        """How new the rows are."""
+        return self._plan.freshness
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the result; its metadata states the freshness."""
+        own = self._opened.target.schema
+        fields = [
+            pa.field(name, pa.int64(), nullable=False) if name == GENERATION_COLUMN else own.field(name)
+            for name in self._columns
+        ]
+        return pa.schema(fields, metadata=dict(self.freshness.metadata()))
+
+    def explain(self, names: RegionNames | None = None) -> str:
+        """Return the plan as text.
+
+        Args:
+            names: What to call regions; ``region_`` and the id by default.
+        """
+        return explain_scan(self._plan, self._opened.key, self._request.filter_sql, names or {})
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream; regions' keys are read before it begins.
+
+        Raises:
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+            InvalidRequestError: Lance does not accept the filter.
+        """
+        winners = self._opened.winners(self._plan.regions)
+        rows = self._limited(self._typed(self._all(winners, self._columns)))
+        return pa.RecordBatchReader.from_batches(self.schema, rows)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows; errors as for ``batches``."""
+        return self.batches().read_all()
+
+    def to_pandas(self) -> Any:  # noqa: ANN401 - pandas ships no types
+        """Return all rows as a pandas DataFrame; errors as for ``batches``."""
+        return self.to_arrow().to_pandas()
+
+    def count(self) -> int:
+        """Count the rows, reading keys only; errors as for ``batches``."""
+        winners = self._opened.winners(self._plan.regions)
+        filter_sql, limit = self._request.filter_sql, self._request.limit
+        if winners:
+            rows: int = sum(batch.num_rows for batch in self._all(winners, self._opened.key))
+        else:
+            with translated("count rows", self._opened.uri):
+                rows = int(self._opened.base.count_rows(filter_sql))
+        return rows if limit is None else min(rows, limit)
+
+    def _all(self, winners: Sequence[RegionWinners], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield base rows that nothing supersedes, then the winners; ``_gen`` where it was asked for."""
+        superseded = _superseded(winners, self._opened)
+        own = tuple(name for name in columns if name != GENERATION_COLUMN)
+        yield from (_tagged(each, columns, BASE_TABLE_GENERATION) for each in self._base(superseded, own))
+        # A batch needs a column to know its length by.
+        request = RowRequest(own or self._opened.key, self._request.filter_sql, self._request.batch_rows)
+        for region in winners:
+            for generation in region.generations:
+                number = generation.rows.source.generation
+                yield from (_tagged(each, columns, number) for each in generation.read(request))
+
+    def _base(self, superseded: KeySearch | None, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        key = self._opened.key
+        needed = (
+            [*columns, *(name for name in key if name not in columns)] if superseded is not None else columns or key
+        )
+        limit = self._request.limit or None if superseded is None and not self._request.order_by else None
+        with translated("scan the base table", self._opened.uri):
+            scanner = self._opened.base.scanner(
+                columns=list(needed),
+                filter=self._request.filter_sql,
+                limit=limit,
+                batch_size=self._request.batch_rows,
+            )
+            for batch in scanner.to_batches():
+                yield batch if superseded is None else _without(batch, superseded, key)
+
+    def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def _limited(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._request.order_by:
+            batches = _ordered(batches, self._request, self.schema)
+        left = self._request.limit
+        for batch in batches:
+            if left is None:
+                yield batch
+                continue
+            if left == 0:
+                return
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+
+
+def _superseded(winners: Sequence[RegionWinners], opened: OpenedTable) -> KeySearch | None:
+    keys = [region.keys for region in winners if region.keys.num_rows]
+    return KeySearch(pa.concat_tables(keys), opened.key) if keys else None
+
+
+def _without(batch: pa.RecordBatch, superseded: KeySearch, key: Sequence[str]) -> pa.RecordBatch:
+    found = superseded.found(pa.Table.from_batches([batch.select(list(key))]))
+    return batch.filter(pa.array(~found)) if found.any() else batch
+
+
+def _tagged(batch: pa.RecordBatch, columns: Sequence[str], generation: int) -> pa.RecordBatch:
+    if GENERATION_COLUMN not in columns:
+        return batch.select(list(columns)) if columns else batch
+    tag = pa.array(np.full(batch.num_rows, generation, dtype=np.int64))
+    arrays = [tag if name == GENERATION_COLUMN else batch.column(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _ordered(batches: Iterable[pa.RecordBatch], request: ScanRequest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += batch.num_rows
+        if request.limit is not None and rows > request.limit + _SORT_ROWS:
+            gathered = _best(gathered, request, schema).to_batches()
+            rows = sum(each.num_rows for each in gathered)
+    yield from _best(gathered, request, schema).to_batches()
+
+
+def _best(batches: Sequence[pa.RecordBatch], request: ScanRequest, schema: pa.Schema) -> pa.Table:
+    ordered = pa.Table.from_batches(batches, schema=schema).sort_by(list(request.order_by))
+    return ordered if request.limit is None else ordered.slice(0, request.limit)
+
+
+def _check(request: ScanRequest, columns: Sequence[str], schema: pa.Schema) -> None:
+    known = {*schema.names, GENERATION_COLUMN}
+    unknown = [name for name in columns if name not in known]
+    unsorted = [name for name, _ in request.order_by if name not in columns]
+    if unknown or unsorted or not columns:
+        raise InvalidRequestError(
+            "these columns cannot be returned or sorted by",
+            remedy="name top-level columns of the table, and sort by columns that are returned",
+            unknown=unknown,
+            not_returned=unsorted,
+            columns=sorted(known),
+        )
+    if request.limit is not None and request.limit < 0:
+        raise InvalidRequestError("a limit cannot be negative", remedy="correct it", limit=request.limit)

@@ -1,0 +1,225 @@
+"""Finding out where the rows of a table are, in an order in which none can be missed.
+
+Rows travel from MemTables to flushed MemTables to the base table. Whoever looks at the places in the
+same order can meet a row twice, never not at all: first the MemTables of this process, then region
+manifests and WALs, last one version of the base table with the merge progress that belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader, TableState, read_snapshot
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError, UnavailableError
+from memwal_core.ids import RegionId
+from memwal_core.index.snapshot import snapshot_manifests
+from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.reader.freshness import Consistency, at_millis
+from memwal_core.reader.sources import GenerationSource, ObservedRegion, RegionHolder, SourceKind, observe_held
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
+from memwal_core.wal import WalEntry, codec_for_suffix, read_tail
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Where the rows of a table are.
+
+    Attributes:
+        state: One version of the base table; its merge progress belongs to exactly these rows.
+        regions: All regions found.
+        asked: The consistency asked for.
+        achieved: The one reached.
+        taken: Rows written before are contained, as far as ``achieved`` reaches; timezone UTC.
+        is_time_travel: Whether an old version was asked for.
+    """
+
+    state: TableState
+    regions: tuple[ObservedRegion, ...]
+    asked: Consistency
+    achieved: Consistency
+    taken: datetime
+    is_time_travel: bool = False
+
+
+class Surveyor:
+    """Looks at one table.
+
+    Args:
+        table: The base table.
+        manifests: Its region manifests.
+        holders: Region writers of this process.
+    """
+
+    def __init__(self, table: TableReader, manifests: ManifestStore, holders: Sequence[RegionHolder] = ()) -> None:
+        """Keep the parts; nothing is read."""
+        self._table = table
+        self._manifests = manifests
+        self._holders: Mapping[RegionId, RegionHolder] = {holder.region_id: holder for holder in holders}
+        self._concurrency = table.settings.storage.concurrency
+
+    def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
+        """Look at the table.
+
+        Args:
+            consistency: Where to look for rows that are not in the base table yet.
+            version: An old table version; then the region snapshot of that version is used.
+
+        Raises:
+            InvalidRequestError: The table cannot be read so: no usable primary key, an old version
+                with another consistency than ``snapshot``, or ``in_process`` without any writer.
+            ObjectNotFoundError: The version does not exist.
+            CorruptionError: A manifest, WAL or snapshot is damaged.
+            UnavailableError: Storage failed, or the table changed faster than it could be read.
+        """
+        if version is not None:
+            return self._survey_version(consistency, version)
+        if consistency is Consistency.SNAPSHOT:
+            return self._survey_snapshot()
+        if consistency is Consistency.IN_PROCESS and not self._holders:
+            raise InvalidRequestError(
+                "no region writer of this process was given, so there are no MemTables to read",
+                remedy="open the table with its writers, or read with consistency `durable`",
+                table=self._table.uri,
+            )
+        for _ in range(_ATTEMPTS):
+            taken = self._table.clock.now()
+            regions, achieved = self._observe(consistency)
+            state = self._table.state()
+            if regions and state.details is None:
+                self._table.require_mem_wal(state)  # Without progress nobody knows what is merged.
+            if not any(_is_overtaken(region, state) for region in regions):
+                return Survey(state, regions, consistency, achieved, taken)
+        raise UnavailableError(
+            "regions were flushed and merged faster than they could be read",
+            remedy="read again, or with consistency `latest`",
+            table=self._table.uri,
+            attempts=_ATTEMPTS,
+        )
+
+    def _survey_version(self, consistency: Consistency, version: int) -> Survey:
+        if consistency is not Consistency.SNAPSHOT:
+            raise InvalidRequestError(
+                "an old version can only be read with the region snapshot that it holds",
+                remedy="use consistency `snapshot` with a version, or leave the version out",
+                consistency=str(consistency),
+                version=version,
+            )
+        state = self._table.state(version)
+        manifests, taken = self._snapshot_of(state)
+        regions = tuple(map(ObservedRegion, manifests or ()))
+        return Survey(state, regions, consistency, consistency, taken, is_time_travel=True)
+
+    def _survey_snapshot(self) -> Survey:
+        state = self._table.state()
+        manifests, taken = self._snapshot_of(state)
+        if manifests is not None:
+            regions = tuple(map(ObservedRegion, manifests))
+            return Survey(state, regions, Consistency.SNAPSHOT, Consistency.SNAPSHOT, taken)
+        # Nobody has published a snapshot yet: the manifests are what it would be made of.
+        latest = self.survey(Consistency.LATEST)
+        return Survey(latest.state, latest.regions, Consistency.SNAPSHOT, Consistency.LATEST, latest.taken)
+
+    def _snapshot_of(self, state: TableState) -> tuple[tuple[RegionManifest, ...] | None, datetime]:
+        details = state.details
+        found = None if details is None else read_snapshot(self._table, state)
+        if details is None or found is None:
+            return None, state.timestamp
+        return snapshot_manifests(found), at_millis(details.snapshot_ts_millis)
+
+    def _observe(self, consistency: Consistency) -> tuple[tuple[ObservedRegion, ...], Consistency]:
+        held: dict[RegionId, ObservedRegion] = {}
+        if consistency is Consistency.IN_PROCESS:
+            held = {region_id: observe_held(holder.view()) for region_id, holder in self._holders.items()}
+        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        if consistency is Consistency.LATEST:
+            return tuple(map(ObservedRegion, manifests)), consistency
+        observed = map_concurrently(
+            lambda manifest: self._unflushed(manifest, held.get(manifest.region_id)), manifests, self._concurrency
+        )
+        everything = consistency is Consistency.IN_PROCESS and all(region.in_memory for region in observed)
+        return tuple(observed), Consistency.IN_PROCESS if everything else Consistency.DURABLE
+
+    def _unflushed(self, manifest: RegionManifest, held: ObservedRegion | None) -> ObservedRegion:
+        # A fenced writer of this process no longer knows the region; its rows are in the WAL.
+        if held is not None and held.manifest.writer_epoch >= manifest.writer_epoch:
+            return held
+        manifest, entries = self._tail(manifest)
+        rows = [entry.rows for entry in entries if entry.rows.num_rows]
+        if not rows:
+            return ObservedRegion(manifest)
+        tail = _in_one_table(rows, manifest)
+        source = GenerationSource(manifest.region_id, manifest.current_generation, SourceKind.WAL, rows=tail)
+        return ObservedRegion(manifest, (source,))
+
+    def _tail(self, manifest: RegionManifest) -> tuple[RegionManifest, list[WalEntry]]:
+        codec = codec_for_suffix(self._suffix(manifest), {})
+        while True:
+            try:
+                return manifest, read_tail(
+                    self._table.store,
+                    manifest.region_id,
+                    codec,
+                    manifest.replay_after_wal_id,
+                    manifest.wal_id_last_seen,
+                    self._concurrency,
+                )
+            except (CorruptionError, ObjectNotFoundError):
+                # Entries that a flush has made superfluous meanwhile may be gone.
+                newer = self._manifests.load(manifest.region_id)
+                if newer.replay_after_wal_id == manifest.replay_after_wal_id:
+                    raise
+                manifest = newer
+
+    def _suffix(self, manifest: RegionManifest) -> str:
+        # Regions of the lance codec are always SEALED (decision 0002); Lance may seal its own, too.
+        if manifest.status is not RegionStatus.SEALED:
+            return ARROW_WAL_SUFFIX
+        first = wal_entry_path(manifest.region_id, manifest.replay_after_wal_id + 1, ARROW_WAL_SUFFIX)
+        return LANCE_WAL_SUFFIX if self._table.store.head(first) is None else ARROW_WAL_SUFFIX
+
+
+def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:
+    """Tell whether the base table may hold newer rows than the unflushed ones that were read."""
+    if state.details is None or region.in_memory:
+        return False  # A MemTable knows its generation, so that rows merged since are told apart.
+    merged = state.details.merged_generation(region.manifest.region_id)
+    return any(source.generation <= merged for source in region.unflushed)
+
+
+def _in_one_table(rows: Sequence[pa.Table], manifest: RegionManifest) -> pa.Table:
+    schema = rows[-1].schema.remove_metadata()
+    if any(not part.schema.remove_metadata().equals(schema) for part in rows):
+        raise InvalidRequestError(
+            "the WAL holds rows of two schemas",
+            remedy="flush the region, or read with consistency `latest`",
+            region_id=str(manifest.region_id),
+        )
+    return pa.concat_tables([part.cast(schema) for part in rows])
+
+
+def check_unflushed_schema(source: GenerationSource, schema: pa.Schema) -> None:
+    """Refuse rows of an older schema: without field ids nobody can tell which columns they have.
+
+    Raises:
+        InvalidRequestError: The table's schema changed after the rows were written.
+    """
+    if source.rows is None:
+        return
+    own = [(field.name, field.type) for field in source.rows.schema if field.name != TOMBSTONE_COLUMN]
+    expected = [(field.name, field.type) for field in schema]
+    if own != expected:
+        raise InvalidRequestError(
+            "unflushed rows have another schema than the table",
+            remedy="flush the region, or read with consistency `latest`",
+            region_id=str(source.region_id),
+            expected=expected,
+            found=own,
+        )

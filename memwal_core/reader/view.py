@@ -1,0 +1,71 @@
+"""A table as it was found at one moment, to be queried any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader
+from memwal_core.reader.explain import RegionNames
+from memwal_core.reader.freshness import Freshness
+from memwal_core.reader.guard import KeyGuard
+from memwal_core.reader.lookup import Lookup
+from memwal_core.reader.opened import OpenedTable
+from memwal_core.reader.scan import Scan, ScanRequest
+from memwal_core.reader.survey import Survey
+
+
+class TableView:
+    """Rows of one moment. What happens to the table later does not show.
+
+    Garbage collection may delete flushed MemTables once they are merged: a view is usable for the
+    grace time (``gc.grace_s``) and then for as long as nothing of it was collected.
+
+    Args:
+        table: The base table.
+        survey: Where the rows were found.
+        guard: Filters of flushed MemTables, for lookups.
+    """
+
+    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard | None = None) -> None:
+        """Open the base version."""
+        self._opened = OpenedTable(table, survey)
+        self._lookup = Lookup(self._opened, guard)
+
+    @property
+    def freshness(self) -> Freshness:
+        """How new the rows are."""
+        return self._opened.plan().freshness
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's schema."""
+        return self._opened.target.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key."""
+        return self._opened.key
+
+    def scan(self, request: ScanRequest | None = None) -> Scan:
+        """Plan a scan; nothing is read yet.
+
+        Raises:
+            InvalidRequestError: A column does not exist.
+        """
+        return Scan(self._opened, request if request is not None else ScanRequest())
+
+    def lookup(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of some keys; see ``Lookup.find``.
+
+        Raises:
+            InvalidRequestError: The keys do not fit the table, or a column does not exist.
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+        """
+        return self._lookup.find(keys, columns)
+
+    def explain_lookup(self, keys: pa.Table, names: RegionNames | None = None) -> str:
+        """Return the plan of a lookup as text."""
+        return self._lookup.explain(keys, names)

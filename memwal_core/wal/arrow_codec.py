@@ -1,0 +1,110 @@
+"""The ``arrow`` codec: an entry is an Arrow IPC stream, as pylance's own writer makes and reads them.
+
+Entries of pylance carry no checksum; Arrow's own checks are all there is. Ours carry one. pylance
+refuses unknown keys in the schema metadata of an entry with rows, so the attempt's mark and the
+checksum are custom metadata of the first batch's message, which it ignores.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from memwal_core.ids import RegionId
+from memwal_core.storage.layout import ARROW_WAL_SUFFIX, wal_entry_path
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, seal, verify
+from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, WalEntry, described_entry, entry_bytes, refuse_unreadable
+
+_FIELD_ID_KEY = b"lance:field_id"
+_MESSAGE = struct.Struct("<iI")
+_CONTINUATION = -1
+
+
+class ArrowCodec:
+    """An entry is an Arrow IPC stream.
+
+    Args:
+        field_ids: Top-level column of the base table -> field id, noted in each entry as pylance does.
+    """
+
+    suffix = ARROW_WAL_SUFFIX
+    writes_fences = True
+
+    def __init__(self, field_ids: Mapping[str, int]) -> None:
+        """Keep the ids."""
+        self._field_ids = dict(field_ids)
+
+    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:  # noqa: ARG002  (Arrow has no storage version)
+        """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
+        if FENCE_KEY in metadata:
+            schema = pa.schema([], metadata={**metadata, CHECKSUM_KEY: EMPTY_SLOT})
+            with path.open("wb") as file, pa.ipc.new_stream(file, schema):
+                pass
+        else:
+            own = {ATTEMPT_KEY: metadata[ATTEMPT_KEY], CHECKSUM_KEY: EMPTY_SLOT}
+            shared = {key: value for key, value in metadata.items() if key != ATTEMPT_KEY}
+            schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
+            with path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
+                for number, batch in enumerate(rows.cast(schema).combine_chunks().to_batches()):
+                    writer.write_batch(batch, custom_metadata=None if number else own)
+        seal(path, metadata_range)
+
+    def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
+        """Read and verify an entry; see ``WalCodec.read``."""
+        path = wal_entry_path(region_id, wal_id, self.suffix)
+        data = entry_bytes(store, region_id, wal_id, self.suffix)
+        try:
+            is_sealed = verify(data, metadata_range)
+            rows, stored = _decoded(data)
+            rows.validate(full=not is_sealed)
+        except (OSError, pa.ArrowException, ChecksumError) as error:
+            refuse_unreadable(region_id, wal_id, path, str(error), error)
+        if not is_sealed and (ATTEMPT_KEY.encode() in stored or CHECKSUM_KEY.encode() in stored):
+            refuse_unreadable(region_id, wal_id, path, "it is one of ours and its checksum is damaged")
+        return described_entry(region_id, wal_id, stored, rows, len(data))
+
+    def _with_id(self, field: pa.Field) -> pa.Field:
+        field_id = self._field_ids.get(field.name)
+        if field_id is None:
+            return field
+        return field.with_metadata({**(field.metadata or {}), _FIELD_ID_KEY: str(field_id).encode()})
+
+
+def metadata_range(data: bytes) -> tuple[int, int]:
+    """Return where an Arrow stream keeps its schema and what is noted with its first batch.
+
+    Raises:
+        ChecksumError: The stream does not begin with a message.
+    """
+    schema_size = _message_size(data, 0)
+    batch = _MESSAGE.size + schema_size
+    # The end of a stream is a message of no size.
+    return _MESSAGE.size, batch + _MESSAGE.size + _message_size(data, batch)
+
+
+def _message_size(data: bytes, start: int) -> int:
+    """Return the length of the metadata of a message.
+
+    Raises:
+        ChecksumError: There is no message.
+    """
+    if len(data) < start + _MESSAGE.size:
+        raise ChecksumError("the stream is cut off")
+    continuation, size = _MESSAGE.unpack_from(data, start)
+    if continuation != _CONTINUATION:
+        raise ChecksumError("the stream has something else where a message should be")
+    return int(size)
+
+
+def _decoded(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
+    with pa.ipc.open_stream(data) as reader:
+        stored = dict(reader.schema.metadata or {})
+        batches = []
+        for batch, custom in reader.iter_batches_with_custom_metadata():
+            batches.append(batch)
+            stored |= dict(custom or {})
+        return pa.Table.from_batches(batches, schema=reader.schema), stored

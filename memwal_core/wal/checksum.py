@@ -1,0 +1,80 @@
+"""A checksum inside the file that it covers.
+
+The schema metadata of an entry holds a slot of fixed length. The checksum is XXH3 (64 bits) of all
+bytes of the file with zeros in the slot's digits, and is written into the slot afterwards, which
+changes no length or offset. So an entry stays one ordinary Lance or Arrow file, and a changed byte
+anywhere in it, footer and padding included, is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import xxhash
+
+CHECKSUM_KEY = "memwal:checksum"
+_MARK = b"memwal-xxh3:"
+_DIGITS = 16
+EMPTY_SLOT = (_MARK + b"0" * _DIGITS).decode()
+"""What a codec writes as the value of ``CHECKSUM_KEY`` before ``seal``."""
+
+FindRange = Callable[[bytes], tuple[int, int]]
+"""Gives the part of a file that holds its schema metadata, as start and end."""
+
+
+class ChecksumError(ValueError):
+    """The bytes are not those that were sealed."""
+
+
+def seal(path: Path, metadata_range: FindRange) -> None:
+    """Fill the slot of a file that was just written.
+
+    Args:
+        path: The file; its schema metadata has ``EMPTY_SLOT``.
+        metadata_range: Where the codec keeps schema metadata.
+
+    Raises:
+        ChecksumError: The file has no slot.
+    """
+    data = path.read_bytes()
+    slot = _slot(data, metadata_range)
+    if slot is None:
+        raise ChecksumError("there is no slot for the checksum")
+    with path.open("r+b") as file:
+        file.seek(slot)
+        file.write(_digest(data, slot))
+
+
+def verify(data: bytes, metadata_range: FindRange) -> bool:
+    """Check a file's bytes against the checksum inside.
+
+    Returns:
+        Whether there is one; a file without may be foreign.
+
+    Raises:
+        ChecksumError: The bytes have changed since they were sealed.
+    """
+    slot = _slot(data, metadata_range)
+    if slot is None:
+        return False
+    found, expected = data[slot : slot + _DIGITS], _digest(data, slot)
+    if found != expected:
+        raise ChecksumError(f"the checksum is {found!r} where the bytes give {expected!r}")
+    return True
+
+
+def _slot(data: bytes, metadata_range: FindRange) -> int | None:
+    start, end = metadata_range(data)
+    at = data.rfind(_MARK, max(start, 0), min(end, len(data)))
+    slot = at + len(_MARK)
+    return slot if at >= 0 and slot + _DIGITS <= len(data) else None
+
+
+def _digest(data: bytes, slot: int) -> bytes:
+    digest = xxhash.xxh3_64()
+    view = memoryview(data)
+    digest.update(view[:slot])
+    digest.update(b"0" * _DIGITS)
+    digest.update(view[slot + _DIGITS :])
+    return digest.hexdigest().encode()

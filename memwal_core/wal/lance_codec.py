@@ -1,0 +1,105 @@
+"""The ``lance`` codec: an entry is one Lance file, at which a flushed MemTable can point (decision 0002)."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+from lance.file import LanceFileReader, LanceFileWriter
+
+from memwal_core.ids import RegionId
+from memwal_core.storage.layout import LANCE_WAL_SUFFIX, wal_entry_path
+from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, seal, verify
+from memwal_core.wal.entry import WalEntry, described_entry, entry_bytes, refuse_unreadable
+
+_READ_BATCH_ROWS = 65_536
+_NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
+_FOOTER = struct.Struct("<QQQIIHH4s")
+_BUFFER = struct.Struct("<QQ")
+_MAGIC = b"LANC"
+
+
+class LanceCodec:
+    """An entry is one Lance file with a checksum in its schema metadata."""
+
+    suffix = LANCE_WAL_SUFFIX
+    writes_fences = False
+
+    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
+        """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
+        schema = _uncompressed(rows.schema)
+        with LanceFileWriter(str(path), schema, version=storage_version) as writer:
+            for key, value in {**metadata, CHECKSUM_KEY: EMPTY_SLOT}.items():
+                writer.add_schema_metadata(key, value)
+            for batch in rows.cast(schema).to_batches():
+                writer.write_batch(batch)
+        seal(path, schema_range)
+
+    def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
+        """Read and verify an entry; see ``WalCodec.read``."""
+        path = wal_entry_path(region_id, wal_id, self.suffix)
+        data = entry_bytes(store, region_id, wal_id, self.suffix)
+        try:
+            if not verify(data, schema_range):
+                refuse_unreadable(region_id, wal_id, path, "it has no checksum")
+            with _local_file(store, path, data) as file:
+                reader = LanceFileReader(file)
+                stored = reader.metadata().schema.metadata or {}
+                rows = reader.read_all(batch_size=_READ_BATCH_ROWS).to_table()
+        except (OSError, RuntimeError, ChecksumError) as error:
+            refuse_unreadable(region_id, wal_id, path, str(error), error)
+        return described_entry(region_id, wal_id, stored, rows, len(data))
+
+
+def schema_range(data: bytes) -> tuple[int, int]:
+    """Return where a Lance file keeps its schema: its first global buffer.
+
+    Raises:
+        ChecksumError: The footer cannot be that of a Lance file.
+    """
+    try:
+        *_, buffers, count, _, _, _, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
+        start, size = _BUFFER.unpack_from(data, buffers)
+    except struct.error as error:
+        raise ChecksumError("the footer is damaged") from error
+    if magic != _MAGIC or not count:
+        raise ChecksumError("the footer is damaged")
+    return start, start + size
+
+
+@contextmanager
+def _local_file(store: ObjectStore, path: str, data: bytes) -> Iterator[str]:
+    """Give a local path with the verified bytes, so that nothing is fetched twice."""
+    if store.kind is StoreKind.LOCAL:
+        yield store.uri_of(path)
+        return
+    with tempfile.NamedTemporaryFile(dir=store.staging_directory(path), suffix=LANCE_WAL_SUFFIX) as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+@lru_cache(maxsize=64)
+def _uncompressed(schema: pa.Schema) -> pa.Schema:
+    """Ask Lance not to compress text: looking for a dictionary takes longer than writing a small entry.
+
+    The entry lives only until its rows are merged, where the base table's own encoding applies.
+    """
+    return pa.schema([f.with_metadata({**(f.metadata or {}), **_NO_COMPRESSION}) if _is_text(f) else f for f in schema])
+
+
+def _is_text(field: pa.Field) -> bool:
+    return bool(pa.types.is_string(field.type) or pa.types.is_large_string(field.type) or _is_binary(field.type))
+
+
+def _is_binary(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
+
+
+LANCE_CODEC = LanceCodec()

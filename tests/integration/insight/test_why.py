@@ -1,0 +1,114 @@
+"""For one region, every job says whether it would act, and why."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.errors import ObjectNotFoundError
+from memwal_core.ids import RegionId
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.ledger import RunEnd, RunOutcome
+from memwal_core.settings import MergeTriggerSettings, Settings
+from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.damage import Vandal
+from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+from memwal_core.testing.tables import make_people_table, people
+
+REGION = native_region_id(1)
+
+
+@pytest.fixture
+def uri(tmp_path):
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(*range(5)))
+    write_native_generations(uri, REGION, [[Put(people(1, 2))], [Put(people(3))]])
+    return uri
+
+
+def ask(uri, later_s=0.0, **settings):
+    clock = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=later_s))
+    admin = TableAdmin.open(uri, settings=Settings(**settings), clock=clock)
+    answer = admin.insight.why(REGION)
+    assert answer.to_dict()["region_id"] == str(REGION)
+    return admin, {verdict.job: verdict for verdict in answer.verdicts}
+
+
+def test_young_region_with_few_generations_is_not_due_and_tells_the_distances(uri):
+    _, answers = ask(uri)
+    assert not answers["merge"].acts
+    assert answers["merge"].reason.startswith("not due yet: generations 2 of 8, bytes")
+    assert answers["gc"].reason == "nothing is merged, so nothing is garbage"
+
+
+def test_quiet_region_becomes_due_by_age_alone(uri):
+    """Two generations never reach a count of eight; their age makes them due (bug 36)."""
+    _, answers = ask(uri, later_s=700)
+    assert answers["merge"].acts
+    assert "age" in answers["merge"].reason
+    assert "generations" not in answers["merge"].reason
+
+
+def test_count_alone_makes_due(uri):
+    _, answers = ask(uri, merge_triggers=MergeTriggerSettings(generations=2))
+    assert answers["merge"].acts
+
+
+def test_after_the_merge_nothing_waits_and_garbage_is_free(uri):
+    TableAdmin.open(uri).merge()
+    _, answers = ask(uri, later_s=700)
+    assert answers["merge"].reason == "nothing waits for a merge"
+    assert answers["gc"].acts
+    assert answers["gc"].facts["free_through"] == 2
+
+
+def test_index_that_lags_holds_garbage_back_by_name(uri):
+    table = TableAdmin.open(uri).table
+    table.dataset().create_scalar_index("score", "BTREE", name="score_idx")
+    TableAdmin.open(uri).merge()
+    _, answers = ask(uri)
+    assert answers["catchup"].acts
+    assert answers["catchup"].reason == "index score_idx covers generation 0 of 2 merged ones"
+
+
+def test_hole_stops_the_merge_and_is_the_reason(uri):
+    vandal = Vandal(TableAdmin.open(uri).table)
+    vandal.manifest(REGION, flushed_generations=vandal.manifests.load(REGION).flushed_generations[1:])
+    _, answers = ask(uri, later_s=700)
+    assert not answers["merge"].acts
+    assert answers["merge"].reason.startswith("blocked: hole: generation 1 is next")
+
+
+def test_pause_after_failures_is_a_reason(uri):
+    admin, _ = ask(uri)
+    for _ in range(3):
+        run = admin.insight.new_run(JobKey("merge"), "airflow")
+        admin.insight.ledger.end(run, RunEnd(run.started, RunOutcome.FAILED, error="UnavailableError"))
+    _, answers = ask(uri, merge_triggers=MergeTriggerSettings(generations=2))
+    assert not answers["merge"].acts
+    assert "paused: 3 failures in a row" in answers["merge"].reason
+
+
+def test_lease_of_somebody_else_is_named(uri):
+    admin, _ = ask(uri)
+    admin.insight.leases.acquire(JobKey("merge"), "airflow-run-7")
+    _, answers = ask(uri)
+    assert "airflow-run-7 holds its lease until" in answers["merge"].reason
+
+
+def test_writer_alone_can_flush_a_waiting_wal(uri):
+    table = TableAdmin.open(uri).table
+    vandal = Vandal(table)
+    last = vandal.wal_ids(REGION, ".arrow")[-1]
+    vandal.copy_wal_entry(REGION, (last, ".arrow"), (last + 1, ".arrow"))
+    _, answers = ask(uri)
+    assert not answers["flush"].acts
+    assert answers["flush"].reason == "1 WAL entries wait; only the region's writer can flush them"
+
+
+def test_region_that_does_not_exist_is_refused(uri):
+    with pytest.raises(ObjectNotFoundError):
+        TableAdmin.open(uri).insight.why(RegionId(uuid.UUID(int=1 << 127)))

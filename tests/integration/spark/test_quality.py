@@ -1,0 +1,349 @@
+"""Quality checks on real tables: a sound one passes, and each kind of damage makes its check fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.cli.app import app
+from memwal_core.cli.quality import open_quality
+from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.quality import Check, QualityReport, Result, Stage
+from memwal_core.quality.run import QualityRequest, check_quality
+from memwal_core.region_spec import RegionField, RegionSpec
+from memwal_core.storage.layout import generation_path
+from memwal_core.testing.articles import articles, make_articles_table
+from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.writer.table_writer import TableWriter
+
+# The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:lance is not fork-safe"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+ROOT = Path(__file__).resolve().parents[3]
+
+Check_ = Callable[..., QualityReport]
+
+
+@pytest.fixture
+def run(spark: SparkSession) -> Check_:
+    """Plan and run a stage of the checks."""
+
+    def checked(uri: str, stage: Stage, **request: object) -> QualityReport:
+        quality = open_quality(TableAdmin.open(uri))
+        return check_quality(quality, quality.plan(stage), spark, QualityRequest(**request))
+
+    return checked
+
+
+def write(table: BaseTable, *generations: Sequence[int]) -> None:
+    with TableWriter.open(table) as writer:
+        for ids in generations:
+            writer.put(people(*ids, name="new"))
+            writer.flush()
+
+
+def make_waiting_table(uri: str) -> TableAdmin:
+    """Make a table with two regions and two generations each; keys 0 to 19 are in the base table."""
+    table = make_people_table(uri, rows=people(*range(20)), buckets=2)
+    write(table, range(10, 30), range(25, 35))
+    return TableAdmin.open(uri)
+
+
+def forge(admin: TableAdmin, rows: pa.Table) -> tuple[str, int]:
+    """Replace the rows of the first region's first generation; return its name in reports."""
+    manifest = admin.manifests.load(admin.manifests.region_ids()[0])
+    first = manifest.flushed_generations[0]
+    lance.write_dataset(
+        rows, admin.table.store.uri_of(generation_path(manifest.region_id, first.path)), mode="overwrite"
+    )
+    return str(manifest.region_id), first.generation
+
+
+def results(report: QualityReport) -> dict[str, str]:
+    return {result.check.value: result.result.value for result in report.results}
+
+
+def failed(report: QualityReport) -> set[Check]:
+    return {result.check for result in report.failed}
+
+
+def test_sound_generations_pass_and_are_described_in_data_docs(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    suite = tmp_path / "suite.py"
+    suite.write_text(
+        "import great_expectations as gx\n"
+        "import great_expectations.expectations as gxe\n"
+        "suite = gx.ExpectationSuite('people', expectations=[gxe.ExpectColumnValuesToNotBeNull(column='name')])\n"
+    )
+
+    report = run(admin.table.uri, Stage.BEFORE, suites=[str(suite)], docs=str(tmp_path / "docs"))
+
+    assert report.outcome is JobOutcome.DONE, report.to_dict()
+    assert {result.result for result in report.results} == {Result.PASSED}
+    assert report.held == ()
+    assert (tmp_path / "docs" / "index.html").is_file()
+    assert list((tmp_path / "docs" / "validations").rglob("*.html"))
+
+
+def test_rows_of_another_region_hold_their_region_back_and_no_other(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    region, generation = forge(admin, people(*range(10, 30), name="stray"))
+
+    report = run(admin.table.uri, Stage.BEFORE)
+
+    assert failed(report) == {Check.REGION_EXCLUSIVITY}
+    assert [(str(hold.region_id), hold.generation) for hold in report.held] == [(region, generation)]
+    assert "rows belong to another region" in report.held[0].reasons[0]
+    merged = admin.merge()
+    shares = {str(share.region_id): share for share in merged.regions}
+    assert merged.outcome is MergeOutcome.BLOCKED
+    assert shares.pop(region).verdict is Verdict.HELD
+    assert [(share.merged_after, share.verdict) for share in shares.values()] == [(2, Verdict.COMPLETE)]
+
+
+def test_pylances_bucket_is_checked_by_its_own_formula(tmp_path, run):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(PEOPLE.empty_table(), uri)
+    table = BaseTable.open(uri)
+    field = RegionField("f", (table.state().field_ids["id"],), "bucket", parameters={"num_buckets": "2"})
+    table.create_mem_wal_index([RegionSpec(1, (field,))])
+    write(table, range(40))
+
+    assert run(uri, Stage.BEFORE).outcome is JobOutcome.DONE
+
+    forge(TableAdmin.open(uri), people(*range(40)))
+    assert failed(run(uri, Stage.BEFORE)) == {Check.REGION_EXCLUSIVITY}
+
+
+def test_key_without_value_is_held(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    nullable = pa.schema([pa.field("id", pa.int64()), *(PEOPLE.field(name) for name in ("name", "score"))])
+    forge(admin, pa.table({"id": [None], "name": ["x"], "score": [1.0]}, schema=nullable))
+
+    report = run(admin.table.uri, Stage.BEFORE)
+
+    assert Check.KEY_NOT_NULL in failed(report)
+    assert any("1 of 1 rows have no complete key" in reason for hold in report.held for reason in hold.reasons)
+
+
+def test_other_schema_is_held(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    forge(admin, pa.table({"id": [1], "name": [2], "score": [1.0]}))
+
+    report = run(admin.table.uri, Stage.BEFORE)
+
+    assert failed(report) == {Check.SCHEMA}
+    assert "'name'" in report.held[0].reasons[0]
+
+
+def test_lost_generation_is_reported_and_not_held(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    manifest = admin.manifests.load(admin.manifests.region_ids()[0])
+    path = generation_path(manifest.region_id, manifest.flushed_generations[0].path)
+    shutil.rmtree(Path(admin.table.uri) / path)
+
+    report = run(admin.table.uri, Stage.BEFORE)
+
+    assert failed(report) == {Check.READABLE}
+    assert report.held == ()
+
+
+def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    suite = tmp_path / "suite.json"
+    expectation = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "id", "max_value": 30, "mostly": 1.0},
+        "meta": {},
+    }
+    suite.write_text(json.dumps({"name": "small ids", "expectations": [expectation], "meta": {}}))
+
+    report = run(admin.table.uri, Stage.BEFORE, suites=[str(suite)])
+
+    assert failed(report) == {Check.USER_SUITE}
+    assert {hold.generation for hold in report.held} == {2}
+    assert len(report.held) == 2
+
+
+def test_released_generation_is_merged_and_not_held_again(tmp_path, run):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    region, generation = forge(admin, people(2, name="stray").slice(0, 0))
+    forge(admin, pa.table({"id": [1], "name": [2], "score": [1.0]}))
+    run(admin.table.uri, Stage.BEFORE)
+
+    shown = CliRunner().invoke(app, ["quality", admin.table.uri, "--json"])
+    assert shown.exit_code == 5
+    assert [hold["generation"] for hold in json.loads(shown.stdout)["held"]] == [generation]
+    status = json.loads(CliRunner().invoke(app, ["status", admin.table.uri, "--json"]).stdout)
+    assert {each["region_id"]: each["held_generations"] for each in status["regions"]}[region] == [generation]
+    ended = CliRunner().invoke(app, ["quality", admin.table.uri, "--release", f"{region}:{generation}"])
+    assert f"released: region {region} generation {generation}" in ended.stdout
+
+    assert run(admin.table.uri, Stage.BEFORE).held == ()
+
+
+def merged_table(uri: str) -> TableAdmin:
+    admin = make_waiting_table(uri)
+    assert admin.merge().outcome is MergeOutcome.DONE
+    return admin
+
+
+def test_sound_merge_passes(tmp_path, run):
+    uri = str(tmp_path / "t")
+    admin = merged_table(uri)
+
+    report = run(uri, Stage.AFTER)
+
+    assert report.outcome is JobOutcome.DONE, report.to_dict()
+    assert results(report) == {
+        "key_unique": "passed",
+        "key_not_null": "passed",
+        "no_tombstone_column": "passed",
+        "row_arithmetic": "passed",
+        "merged_keys_present": "passed",
+        "deleted_keys_absent": "passed",
+    }
+    assert open_quality(admin).newest(Stage.AFTER) == report.to_dict()
+
+
+def test_key_that_occurs_twice_fails(tmp_path, run):
+    uri = str(tmp_path / "t")
+    merged_table(uri)
+    lance.write_dataset(people(1, 1), uri, mode="append")
+
+    report = run(uri, Stage.AFTER)
+
+    assert failed(report) == {Check.KEY_UNIQUE, Check.ROWS_STABLE}
+
+
+def test_rows_that_vanish_after_the_merge_fail(tmp_path, run):
+    uri = str(tmp_path / "t")
+    merged_table(uri)
+    lance.dataset(uri).delete("id < 3")
+
+    assert failed(run(uri, Stage.AFTER)) == {Check.ROWS_STABLE}
+
+
+def test_merge_that_loses_rows_fails_the_arithmetic(tmp_path, run):
+    uri = str(tmp_path / "t")
+    admin = make_waiting_table(uri)
+    marks = dict.fromkeys(admin.manifests.region_ids(), 2)
+    admin.table.merge_upsert(people(*range(10, 34), name="new"), marks)  # key 34 is forgotten
+
+    report = run(uri, Stage.AFTER)
+
+    assert failed(report) == {Check.ROW_ARITHMETIC, Check.MERGED_KEYS_PRESENT}
+
+
+def test_merge_that_forgets_a_delete_fails(tmp_path, run):
+    uri = str(tmp_path / "t")
+    table = make_people_table(uri, rows=people(1, 2, 3), buckets=1)
+    with TableWriter.open(table) as writer:
+        writer.delete(pa.table({"id": [2]}, schema=pa.schema([PEOPLE.field("id")])))
+        writer.flush()
+    admin = TableAdmin.open(uri)
+    table.merge_upsert(PEOPLE.empty_table(), dict.fromkeys(admin.manifests.region_ids(), 1))
+
+    report = run(uri, Stage.AFTER)
+
+    assert failed(report) == {Check.ROW_ARITHMETIC, Check.DELETED_KEYS_ABSENT}
+
+
+def test_tombstone_column_in_the_base_table_fails(tmp_path, run):
+    uri = str(tmp_path / "t")
+    merged_table(uri)
+    lance.dataset(uri).add_columns({"_tombstone": "false"})
+
+    assert failed(run(uri, Stage.AFTER)) == {Check.NO_TOMBSTONE_COLUMN}
+
+
+def test_indexes_that_answer_like_a_scan_pass(tmp_path, run):
+    uri = str(tmp_path / "t")
+    make_articles_table(uri, rows=600)
+
+    report = run(uri, Stage.AFTER)
+
+    answers = {result.subject.split(",")[0]: result.result for result in report.results if "index" in result.subject}
+    assert answers == {
+        "index id_idx": Result.PASSED,
+        "index title_idx": Result.SKIPPED,
+        "index topic_idx": Result.PASSED,
+        "index vec_idx": Result.PASSED,
+    }
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "IVF_FLAT"])
+def test_index_with_the_content_of_another_fails(tmp_path, run, kind):
+    uri, other = str(tmp_path / "t"), str(tmp_path / "other")
+    make_articles_table(uri, rows=600, kinds=[kind])
+    shutil.copytree(uri, other)
+    [index] = (Path(uri) / "_indices").iterdir()
+    shutil.rmtree(index)
+    shutil.copytree(foreign_index(tmp_path, kind), index)
+
+    report = run(uri, Stage.AFTER)
+
+    assert Check.INDEXED_ANSWER in failed(report), report.to_dict()
+
+
+def foreign_index(tmp_path: Path, kind: str) -> Path:
+    """Build the index of rows in the opposite order and with other vectors."""
+    uri = str(tmp_path / "foreign")
+    made = make_articles_table(uri, rows=1, kinds=[])
+    rows = articles(0, 600)
+    turned = rows.take(pa.array(np.arange(600)[::-1])).set_column(
+        3, rows.schema.field("vec"), articles(5000, 600).column("vec")
+    )
+    dataset = lance.write_dataset(turned, made.uri, mode="overwrite")
+    if kind == "IVF_FLAT":
+        dataset.create_index("vec", kind, name="vec_idx", num_partitions=4)
+    else:
+        column = {"BTREE": "id", "BITMAP": "topic"}[kind]
+        dataset.create_scalar_index(column, kind, name=f"{column}_idx")
+    [index] = [each for each in (Path(uri) / "_indices").iterdir() if any(each.iterdir())][-1:]
+    return index
+
+
+def test_job_writes_its_report_and_ends_with_the_outcome_code(tmp_path, spark):
+    admin = make_waiting_table(str(tmp_path / "t"))
+    job, target = load_job(), tmp_path / "report.json"
+    arguments = ["--uri", admin.table.uri, "--json", str(target), "--stage"]
+
+    assert job.main([*arguments, "before", "--dry-run"]) == 0
+    assert len(json.loads(target.read_text())["audits"]) == 4
+    assert job.main([*arguments, "after", "--since", "77"]) == 2
+    forge(admin, people(*range(10, 30)))
+    assert job.main([*arguments, "before"]) == 5
+    assert json.loads(target.read_text())["outcome"] == "blocked"
+
+
+def load_job():
+    spec = importlib.util.spec_from_file_location("memwal_quality_job", ROOT / "jobs" / "quality.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_merged_table_has_nothing_to_audit(tmp_path, run):
+    admin = merged_table(str(tmp_path / "t"))
+
+    assert run(admin.table.uri, Stage.BEFORE).outcome is JobOutcome.NOTHING_TO_DO
+    assert admin.merge(MergeRequest(dry_run=True)).outcome is MergeOutcome.NOTHING_TO_DO

@@ -1,0 +1,124 @@
+"""All jobs on a table that Lance's own writer keeps writing in another process, deletes included."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import lance
+import pytest
+
+from memwal_core.admin import GcRequest, TableAdmin
+from memwal_core.clock import SystemClock
+from memwal_core.maintenance.gc import Kind
+from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Settings
+from memwal_core.testing.job_processes import TAKES_OVER, JobSite, forget_versions, run_once
+from memwal_core.testing.native_regions import native_region_id, native_scan
+from memwal_core.testing.native_writer_process import NativeStream, native_writer_process
+from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.tables import make_people_table, people
+
+REGION = native_region_id(7)
+SETTINGS = Settings(
+    index=IndexSettings(inline_snapshot_threshold=1),
+    compact=CompactSettings(min_fragments=2),
+    # Real ages on a real clock; no flush here takes as long, and only one writer ever writes.
+    gc=GcSettings(
+        grace_s=0.3,
+        collect_wal=True,
+        wal_min_age_s=1,
+        wal_epoch_checks=0.1,
+        orphan_age_s=20,
+        manifest_retention=3,
+        manifest_min_age_s=1,
+        allow_unsafe_retention=True,
+    ),
+)
+
+
+def collect(admin: TableAdmin, site: JobSite, done: Counter[Kind]) -> None:
+    forget_versions(site)
+    report = admin.collect_garbage(GcRequest(dry_run=False, holder=TAKES_OVER))
+    assert report.failures == ()
+    done.update({kind: tally.items for kind, tally in report.done.items()})
+
+
+def rows_of_base(admin: TableAdmin) -> dict[int, str]:
+    found = admin.table.dataset().to_table(columns=["id", "name"]).to_pydict()
+    assert len(found["id"]) == len(set(found["id"]))
+    return dict(zip(found["id"], found["name"], strict=True))
+
+
+def require_indexes_answer_like_scans(admin: TableAdmin) -> None:
+    dataset = admin.table.dataset()
+    rows = rows_of_base(admin)
+    for limit in (5, 17, 100):
+        found = dataset.to_table(columns=["id"], filter=f"score < {limit}").column("id").to_pylist()
+        assert sorted(found) == sorted(key for key in rows if key < limit)
+
+
+def rows_of_lances_reader(admin: TableAdmin) -> dict[int, str]:
+    found = native_scan(admin.table.uri, [admin.manifests.load(REGION)], ["id", "name"], "id").to_pydict()
+    return dict(zip(found["id"], found["name"], strict=True))
+
+
+def work(
+    uri: str, options: Mapping[str, str] | None, jobs: tuple[str, ...], seconds: float
+) -> tuple[TableAdmin, JobSite, dict[int, str], Counter[Kind]]:
+    """Write for some seconds while the jobs run in turn; return what was acknowledged and collected."""
+    table = make_people_table(uri, rows=people(*range(20)), storage_options=options, settings=SETTINGS)
+    table.dataset().create_scalar_index("score", "BTREE")
+    site = JobSite(uri, SETTINGS, options, keep_versions_s=0.5)
+    admin = TableAdmin.open(uri, storage_options=options, settings=SETTINGS)
+    done: Counter[Kind] = Counter()
+    clock = SystemClock()
+    with native_writer_process(NativeStream(uri, REGION, options)) as writer:
+        end = clock.monotonic() + seconds
+        while clock.monotonic() < end:
+            for job in jobs:
+                run_once(admin, site, job)
+            if admin.manifests.region_ids():
+                collect(admin, site, done)
+        rows, writes = writer.stop()
+    assert writes > 50
+    return admin, site, rows, done
+
+
+@pytest.mark.slow
+@pytest.mark.req("MRG-06", "BLD-15", "CAT-06", "GC-20", "GC-24", "GC-25", "GC-29")
+def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) -> None:
+    """Bug classes 1, 10, 13 and 16: the writer is never fenced, and deleted rows stay deleted."""
+    jobs = ("merge", "catchup", "compact", "catchup", "snapshot")
+    admin, site, rows, done = work(str(tmp_path / "t"), None, jobs, 12)
+
+    assert rows_of_lances_reader(admin) == rows
+    for job in jobs:
+        run_once(admin, site, job)
+    assert rows_of_base(admin) == rows
+    require_indexes_answer_like_scans(admin)
+    collect(admin, site, done)
+    assert rows_of_lances_reader(admin) == rows
+    assert min(done[Kind.FLUSHED_MEMTABLE], done[Kind.DIRECTORY], done[Kind.WAL_ENTRY]) > 0
+    assert admin.table.state().require_details().index_catchup["score_idx"][REGION] == max(
+        admin.table.state().require_details().merged_generations.values()
+    )
+    with lance.dataset(admin.table.uri).mem_wal_writer(str(REGION)) as reopened:
+        assert reopened.memtable_stats()["row_count"] == 0
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.req("MRG-06", "BLD-15", "GC-20", "GC-29")
+def test_on_s3_no_job_disturbs_lances_writer_or_loses_what_it_wrote() -> None:
+    jobs = ("merge", "snapshot")
+    with s3_server_process() as server:
+        options = dict(server.storage_options)
+        admin, site, rows, done = work(server.uri("bucket/with-native/people.lance"), options, jobs, 12)
+        for job in jobs:
+            run_once(admin, site, job)
+
+        assert rows_of_base(admin) == rows
+        collect(admin, site, done)
+        assert rows_of_base(admin) == rows
+        assert done[Kind.FLUSHED_MEMTABLE] > 0

@@ -1,0 +1,143 @@
+"""Regions that pylance's own writer and ours write in turn."""
+
+import random
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import CorruptionError, FencedError
+from memwal_core.ids import IdSource
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.storage.layout import wal_directory, wal_entry_path
+from memwal_core.testing.native_regions import native_region_id, native_scan
+from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.wal import ArrowCodec
+from memwal_core.writer import RegionWriter
+
+SETTINGS = writer_settings()
+REGION = native_region_id(1)
+ROUNDS = 50
+KEYS = 30
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), rows=people(*range(5), name="base"), settings=SETTINGS)
+
+
+def _native(table):
+    return lance.dataset(table.uri).mem_wal_writer(str(REGION), max_wal_flush_interval_ms=1)
+
+
+def _ours(table) -> RegionWriter:
+    return RegionWriter.open(table, REGION, settings=SETTINGS)
+
+
+def _manifest(table):
+    return ManifestStore(table.store, IdSource()).load(REGION)
+
+
+def _shown(table) -> dict[int, str]:
+    rows = native_scan(table.uri, [_manifest(table)], ["id", "name"], "id")
+    return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
+
+
+def _names(memtable) -> list[tuple[int, str | None]]:
+    rows = memtable.to_table(["id", "name"])
+    return list(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
+
+
+@pytest.mark.req("FMT-20", "MEM-42")
+def test_what_pylance_left_in_the_wal_is_replayed_and_flushed_by_us(table) -> None:
+    crashed = _native(table)
+    crashed.put(people(1, 2, name="native"))
+    crashed.delete(pa.table({"id": [2]}))
+    with _ours(table) as writer:
+        assert _names(writer.memtable) == [(1, "native"), (2, "native"), (2, None)]
+        writer.put(people(3, name="ours"))
+        record = writer.flush()
+    assert flushed_rows(table, REGION, record) == {1: "native", 2: None, 3: "ours"}
+    assert _manifest(table).status is RegionStatus.ACTIVE
+    assert _shown(table) == {0: "base", 1: "native", 3: "ours", 4: "base"}
+    with pytest.raises(OSError, match="fenced"):
+        crashed.put(people(9))
+
+
+def test_what_we_left_in_the_wal_is_replayed_by_pylance(table) -> None:
+    _native(table).close()
+    crashed = _ours(table)
+    crashed.put(people(1, 2, name="ours"))
+    crashed.delete(pa.table({"id": [2]}))
+    with _native(table) as native:
+        native.put(people(3, name="native"))
+    assert _shown(table) == {0: "base", 1: "ours", 3: "native", 4: "base"}
+    with pytest.raises(FencedError):
+        crashed.put(people(9))
+
+
+@pytest.mark.slow
+@pytest.mark.req("WRT-84", "WRT-86")
+def test_fifty_handovers_in_both_directions_lose_no_acknowledged_row(table) -> None:
+    rng = random.Random(50)
+    expected = dict.fromkeys(range(5), "base")
+    abandoned = []
+    _native(table).close()
+    for round_number in range(ROUNDS):
+        writer = _ours(table) if rng.random() < 0.5 else _native(table)
+        abandoned.append(writer)
+        for step in range(rng.randint(1, 3)):
+            keys = rng.sample(range(KEYS), rng.randint(1, 4))
+            name = f"r{round_number}.{step}"
+            if rng.random() < 0.2:
+                writer.delete(pa.table({"id": keys}))
+                for key in keys:
+                    expected.pop(key, None)
+            else:
+                writer.put(people(*keys, name=name))
+                expected |= dict.fromkeys(keys, name)
+            if isinstance(writer, RegionWriter) and rng.random() < 0.2:
+                writer.flush()
+        if rng.random() < 0.3:
+            writer.close()
+    with _ours(table) as last:
+        last.flush()
+    assert _shown(table) == dict(sorted(expected.items()))
+    assert len(_manifest(table).flushed_generations) > ROUNDS / 10
+
+
+def test_our_entries_note_field_ids_generation_and_epoch_as_pylance_does(table) -> None:
+    _native(table).close()
+    writer = _ours(table)
+    receipt = writer.put(people(1))
+    data = table.store.get(wal_entry_path(REGION, receipt.wal_id, ".arrow"))
+    schema = pa.ipc.open_stream(data).schema
+    assert schema.metadata[b"writer_epoch"] == str(writer.writer_epoch).encode()
+    assert schema.metadata[b"generation"] == b"1"
+    ids = {field.name: (field.metadata or {}).get(b"lance:field_id") for field in schema}
+    assert ids == {"id": b"0", "name": b"1", "score": b"2", "_tombstone": None}
+
+
+@pytest.mark.req("WRT-42", "G-05")
+def test_a_late_entry_of_pylances_fenced_writer_is_kept(table) -> None:
+    native = _native(table)
+    native.put(people(1, name="native"))
+    writer = _ours(table)
+    fence = writer.stats().last_wal_id
+    entry = ArrowCodec({}).read(table.store, REGION, fence)
+    assert (entry.is_fence, entry.rows.num_rows, entry.writer_epoch) == (True, 0, writer.writer_epoch)
+
+
+@pytest.mark.req("D-16", "FMT-05")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_entries_of_both_codecs_in_one_wal_are_corruption(table, status: RegionStatus) -> None:
+    region_id = create_region(table, status)
+    RegionWriter.open(table, region_id, settings=SETTINGS).put(people(1))
+    foreign = ".arrow" if status is RegionStatus.SEALED else ".lance"
+    tail = len(list(table.store.list_objects(wal_directory(region_id))))
+    table.store.put_if_absent(wal_entry_path(region_id, tail + 1, foreign), b"x")
+    with pytest.raises(CorruptionError) as caught:
+        RegionWriter.open(table, region_id, settings=SETTINGS)
+    assert (caught.value.facts["found"], caught.value.facts["wal_id"]) == (foreign, tail + 1)

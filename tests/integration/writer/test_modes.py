@@ -1,0 +1,247 @@
+"""Durable and buffered writes: who waits for what, and which rows share a WAL entry."""
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError
+from memwal_core.ids import IdSource
+from memwal_core.manifest import ManifestStore, claim
+from memwal_core.storage.layout import wal_directory
+from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.faulty_store import FaultyStore
+from memwal_core.testing.regions import blocking, create_region, writer_settings
+from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.wal import LANCE_CODEC
+from memwal_core.writer import RegionWriter, stats
+
+WITH_THREADS = writer_settings(background_flush=True)
+BUFFERED = writer_settings(durable_write=False)
+WAL_PUT = "put_file_if_absent"
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), settings=BUFFERED)
+
+
+@pytest.fixture
+def faulty(table):
+    return FaultyStore(table.store)
+
+
+@pytest.fixture
+def region_id(table):
+    return create_region(table)
+
+
+def _open(table, region_id, settings, store=None, **kwargs) -> RegionWriter:
+    chosen = reopened(table, store, settings) if store is not None else table
+    return RegionWriter.open(chosen, region_id, settings=settings, **kwargs)
+
+
+def _entries(table, region_id) -> list[list[int]]:
+    count = len(list(table.store.list_objects(wal_directory(region_id))))
+    rows = [LANCE_CODEC.read(table.store, region_id, wal_id).rows for wal_id in range(1, count + 1)]
+    return [entry.column("id").to_pylist() for entry in rows]
+
+
+@pytest.mark.req("WRT-34", "WRT-44", "WRT-36")
+def test_puts_that_meet_a_write_under_way_share_the_next_entry(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, WITH_THREADS, faulty)
+    with ThreadPoolExecutor(8) as pool, blocking(faulty, WAL_PUT) as blocked:
+        first = pool.submit(writer.put, people(0))
+        assert blocked.reached.wait(10)
+        others = [pool.submit(writer.put, people(i)) for i in range(1, 7)]
+        while writer.memtable.num_rows < 7:
+            wait(others, timeout=0.001)
+        blocked.release.set()
+        receipts = [future.result(10) for future in [first, *others]]
+    assert [receipt.wal_id for receipt in receipts] == [1, 2, 2, 2, 2, 2, 2]
+    assert [sorted(entry) for entry in _entries(table, region_id)] == [[0], [1, 2, 3, 4, 5, 6]]
+    writer.close()
+
+
+def test_a_lone_durable_put_waits_for_no_timer(table, region_id) -> None:
+    clock = ManualClock()
+    writer = _open(table, region_id, writer_settings(wal_flush_interval_s=3600), clock=clock)
+    assert writer.put(people(1)).wal_id == 1
+    assert clock.monotonic() == 0
+    assert clock.sleeps == []
+
+
+@pytest.mark.req("WRT-10", "WRT-31")
+def test_with_a_blocked_store_a_buffered_put_returns_and_a_durable_one_waits(table, faulty, region_id) -> None:
+    buffered = writer_settings(durable_write=False, background_flush=True, wal_flush_puts=1)
+    writer = _open(table, region_id, buffered, faulty)
+    with blocking(faulty, WAL_PUT) as blocked:
+        assert not writer.put(people(1)).durable
+        assert blocked.reached.wait(10)
+        assert not writer.put(people(2)).durable
+    writer.close()
+    durable = _open(table, region_id, WITH_THREADS, faulty)
+    with ThreadPoolExecutor(1) as pool, blocking(faulty, WAL_PUT) as blocked:
+        waiting = pool.submit(durable.put, people(3))
+        assert blocked.reached.wait(10)
+        assert not waiting.done()
+        blocked.release.set()
+        assert waiting.result(10).durable
+    durable.close()
+
+
+@pytest.mark.req("WRT-06", "WRT-30", "WRT-44")
+def test_a_hundred_buffered_puts_with_a_threshold_of_ten_make_ten_entries(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_puts=10), clock=ManualClock())
+    for i in range(100):
+        writer.put(people(i))
+    assert _entries(table, region_id) == [list(range(first, first + 10)) for first in range(0, 100, 10)]
+
+
+@pytest.mark.req("WRT-30")
+def test_buffered_rows_go_to_the_wal_at_the_byte_threshold_and_not_before(table, region_id) -> None:
+    one = people(1)
+    size = RegionWriter.open(table, create_region(table), settings=BUFFERED)
+    size.put(one)
+    limit = size.memtable.size_bytes * 3
+    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_bytes=limit), clock=ManualClock())
+    for expected in ([], [], [[1, 1, 1]]):
+        writer.put(one)
+        assert _entries(table, region_id) == expected
+
+
+@pytest.mark.req("WRT-30", "WRT-06")
+def test_buffered_rows_go_to_the_wal_when_their_time_is_over(table, region_id) -> None:
+    clock = ManualClock()
+    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_interval_s=5), clock=clock)
+    writer.put(people(1))
+    clock.advance(4.9)
+    writer.run_due()
+    assert _entries(table, region_id) == []
+    clock.advance(0.1)
+    writer.run_due()
+    assert _entries(table, region_id) == [[1]]
+
+
+@pytest.mark.req("WRT-02", "WRT-30")
+def test_the_wal_thread_writes_buffered_rows_without_another_call(table, faulty, region_id) -> None:
+    settings = writer_settings(durable_write=False, background_flush=True, wal_flush_interval_s=0.01)
+    writer = _open(table, region_id, settings, faulty)
+    with blocking(faulty, WAL_PUT) as blocked:
+        writer.put(people(1))
+        assert blocked.reached.wait(10)
+    assert writer.sync() == 1
+    writer.close()
+
+
+@pytest.mark.req("WRT-03", "WRT-79")
+def test_async_puts_are_readable_at_once_and_settle_together_when_durable(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings())
+    futures = [writer.put_async(people(i)) for i in range(3)]
+    assert writer.memtable.num_rows == 3
+    assert [future.done() for future in futures] == [False] * 3
+    assert not futures[0].cancel()
+    writer.sync()
+    assert [future.result(0).wal_id for future in futures] == [1, 1, 1]
+
+
+def test_async_puts_are_written_by_the_thread(table, region_id) -> None:
+    with _open(table, region_id, WITH_THREADS) as writer:
+        assert writer.put_async(people(1)).result(10).durable
+
+
+@pytest.mark.req("WRT-33", "WRT-39", "G-15")
+def test_a_failed_wal_write_fails_each_future_once_and_keeps_the_rows_pending(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, writer_settings(), faulty)
+    futures = [writer.put_async(people(i)) for i in range(3)]
+    settled = []
+    for future in futures:
+        future.add_done_callback(settled.append)
+    faulty.fail(WAL_PUT)
+    with pytest.raises(CommitUnknownError):
+        writer.sync()
+    assert [type(future.exception(0)) for future in futures] == [CommitUnknownError] * 3
+    assert writer.stats().pending_puts == 3
+    later = writer.put_async(people(3))
+    writer.sync()
+    assert later.result(0).wal_id == 1
+    assert _entries(table, region_id) == [[0, 1, 2, 3]]
+    assert len(settled) == 3
+    assert writer.stats().counts[stats.WAL_FAILURES] == 1
+
+
+@pytest.mark.req("WRT-79")
+def test_three_waiting_futures_all_fail_when_the_writer_is_fenced(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings())
+    futures = [writer.put_async(people(i)) for i in range(3)]
+    successor = _open(table, region_id, writer_settings())
+    successor.put(people(9))
+    with pytest.raises(FencedError):
+        writer.sync()
+    assert [type(future.exception(0)) for future in futures] == [FencedError] * 3
+    with pytest.raises(FencedError):
+        writer.put_async(people(4))
+
+
+@pytest.mark.req("WRT-79", "WRT-76")
+def test_a_flush_that_is_fenced_fails_the_futures_of_other_rows(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings())
+    writer.put(people(1))
+    writer.rotate()
+    future = writer.put_async(people(2))
+    claim(ManifestStore(table.store, IdSource()), region_id)
+    with pytest.raises(FencedError):
+        writer._flushes.flush_next()
+    assert isinstance(future.exception(0), FencedError)
+
+
+@pytest.mark.req("WRT-87", "WRT-02")
+def test_closing_ends_all_threads_and_a_dropped_writer_ends_its_own(table, region_id) -> None:
+    settings = writer_settings(background_flush=True, durable_write=False)
+    before = set(threading.enumerate())
+    writer = _open(table, region_id, settings)
+    writer.put(people(1))
+    assert len(set(threading.enumerate()) - before) == 2
+    writer.close()
+    assert set(threading.enumerate()) - before == set()
+    with pytest.raises(InvalidRequestError):
+        writer.put(people(2))
+    dropped = _open(table, create_region(table), settings)
+    dropped.put(people(1))
+    threads = set(threading.enumerate()) - before
+    assert threads
+    del dropped
+    gc.collect()
+    for thread in threads:
+        thread.join(10)
+    assert set(threading.enumerate()) - before == set()
+
+
+@pytest.mark.req("WRT-87")
+def test_close_makes_buffered_rows_durable_and_a_failed_close_can_be_repeated(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, BUFFERED, faulty)
+    writer.put(people(1))
+    faulty.fail(WAL_PUT)
+    with pytest.raises(CommitUnknownError):
+        writer.close()
+    writer.close()
+    assert _entries(table, region_id) == [[1]]
+
+
+@pytest.mark.req("MEM-18", "WRT-28")
+def test_rows_of_eight_threads_are_each_in_one_generation_and_one_entry(table, region_id) -> None:
+    settings = writer_settings(background_flush=True, max_memtable_rows=20, max_queued_memtables=2)
+    with _open(table, region_id, settings) as writer:
+        with ThreadPoolExecutor(8) as pool:
+            receipts = list(pool.map(lambda i: writer.put(people(i)), range(200)))
+        assert all(receipt.durable for receipt in receipts)
+        writer.flush()
+    rows = [key for entry in _entries(table, region_id) for key in entry]
+    assert sorted(rows) == list(range(200))
+    manifest = ManifestStore(table.store, IdSource()).load(region_id)
+    assert sum(record.physical_rows for record in manifest.flushed_generations) == 200
+    assert [record.generation for record in manifest.flushed_generations] == list(
+        range(1, len(manifest.flushed_generations) + 1)
+    )

@@ -1,0 +1,35 @@
+"""Which strategy a pass takes, and the reason that is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from memwal_core.maintenance.merge.choice import PassSize, choose_strategy
+from memwal_core.settings import MergeSettings
+
+BOUNDED = MergeSettings(native_max_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("size", "executors", "name", "reason"),
+    [
+        (PassSize(1000, 0), 1, "native", "without tombstones in one process"),
+        (PassSize(1001, 0), 1, "single_commit", "1001 bytes are more than the 1000"),
+        (PassSize(10, 1), 1, "single_commit", "1 tombstones"),
+        (PassSize(10, 0), 4, "single_commit", "4 executors"),
+        (PassSize(10_000, 5), None, "native", "the only strategy at hand"),
+        (PassSize(0, 0), 1, "native", "0 bytes"),
+    ],
+)
+def test_auto_is_native_only_for_small_passes_without_tombstones_in_one_process(size, executors, name, reason):
+    choice = choose_strategy(size, BOUNDED, executors)
+
+    assert choice.name == name
+    assert reason in choice.reason
+
+
+@pytest.mark.parametrize("name", ["native", "single_commit"])
+def test_setting_wins_over_size_and_says_so(name):
+    choice = choose_strategy(PassSize(10_000, 3), MergeSettings(strategy=name, native_max_bytes=1), 8)
+
+    assert (choice.name, choice.reason) == (name, f"the setting merge.strategy is {name}")

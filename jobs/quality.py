@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     _deliver(document, options.json)
     if options.ok_when_nothing and outcome is JobOutcome.NOTHING_TO_DO:
         return 0
+    if options.ok_when_failed and outcome is JobOutcome.BLOCKED:
+        return 0
     return outcome.exit_code
 
 
@@ -54,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--docs", default="", metavar="PLACE", help="directory or s3://bucket/prefix of Data Docs")
     parser.add_argument("--dry-run", action="store_true", help="only plan")
     parser.add_argument("--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to do")
+    parser.add_argument(
+        "--ok-when-failed", action="store_true", help="exit with 0, not 5, if a check failed: the report tells"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
     parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
     return parser

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.status_settings import StatusSettings
 
 ENVIRONMENT_PREFIX = "MEMWAL_"
 MIB = 1024 * 1024
@@ -53,6 +54,27 @@ class WriterSettings(_Section):
     durable_write: bool = Field(
         default=True,
         description="A put returns only when its rows are in the WAL. Off: faster, a crash loses what was buffered.",
+    )
+    indexed_write: bool = Field(
+        default=False,
+        description="A put returns only when its rows are in the MemTable's key index. Off: faster puts; whoever looks "
+        "up a key indexes the new rows first.",
+    )
+    memtable_index: Literal["hash", "ordered"] = Field(
+        default="hash",
+        description="Key index of MemTables. `hash`: constant-time look-ups, range scans sort. `ordered`: stays sorted, "
+        "for frequent range scans, at the price of memory and slower refreshes.",
+    )
+    takeover_quiet_s: float = Field(
+        default=300.0,
+        ge=0,
+        description="Seconds without a sign of life after which a writer that did not give its region back counts as "
+        "dead for a table writer that must not fence others. Longer: a crashed writer's regions stay closed longer.",
+    )
+    schema_check_interval_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="Seconds after which a table writer looks again whether the base table's schema has changed.",
     )
     epoch_check_interval_s: float = Field(
         default=10.0,
@@ -123,6 +145,13 @@ class WriterSettings(_Section):
         default=300.0,
         gt=0,
         description="Age in seconds of the oldest waiting MemTable at which the flush queue is reported as stalled.",
+    )
+    key_filter_false_positives: float = Field(
+        default=0.001,
+        gt=0,
+        lt=0.5,
+        description="Share of absent keys that a flushed MemTable's key filter lets pass. Smaller: fewer useless "
+        "look-ups, larger filters (about 2 bytes per key at 0.001).",
     )
     max_open_regions: int = Field(
         default=8, ge=1, description="Regions that a table writer writes at the same time, one thread each."
@@ -413,76 +442,6 @@ class QualitySettings(_Section):
     history: int = Field(
         default=50, ge=2, le=10_000, description="Versions of the table among which the last merge is looked for."
     )
-
-
-class Thresholds(NamedTuple):
-    """When a signal calls for attention.
-
-    Attributes:
-        warn: Value from which it warns.
-        page: Value from which somebody must act now.
-    """
-
-    warn: float
-    page: float
-
-
-class StatusSettings(_Section):
-    """When `memwal status --check` warns (exit code 6) and pages (exit code 7). The worst region counts."""
-
-    pending_generations_warn: int = Field(default=8, ge=1, description="Waiting flushed MemTables of a region: warn.")
-    pending_generations_page: int = Field(default=20, ge=1, description="The same: page.")
-    oldest_unmerged_warn_s: float = Field(
-        default=1200.0, gt=0, description="Age in seconds of the oldest waiting flushed MemTable: warn."
-    )
-    oldest_unmerged_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
-    wal_lag_warn_s: float = Field(
-        default=1200.0,
-        gt=0,
-        description="Age in seconds of the oldest WAL entry that is not flushed: warn. Keep it above "
-        "`writer.max_memtable_age_s`.",
-    )
-    wal_lag_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
-    epoch_changes_warn: int = Field(default=2, ge=1, description="Claims of a region in the last hour: warn.")
-    epoch_changes_page: int = Field(default=6, ge=1, description="The same: page.")
-    index_lag_warn: int = Field(
-        default=16, ge=1, description="Merged generations of a region that an index does not cover: warn."
-    )
-    index_lag_page: int = Field(default=48, ge=1, description="The same: page.")
-    job_failures_warn: int = Field(default=2, ge=1, description="Failures of a job in a row: warn.")
-    job_failures_page: int = Field(default=3, ge=1, description="The same: page.")
-    held_generations_warn: int = Field(
-        default=1, ge=1, description="Flushed MemTables of a region that failed their audit: warn."
-    )
-    held_generations_page: int = Field(default=8, ge=1, description="The same: page.")
-    base_fragments_warn: int = Field(default=64, ge=1, description="Fragments of the base table: warn.")
-    base_fragments_page: int = Field(default=500, ge=1, description="The same: page.")
-    base_versions_warn: int = Field(default=500, ge=1, description="Retained versions of the base table: warn.")
-    base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
-    snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
-    snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
-
-    def thresholds(self) -> Mapping[str, Thresholds]:
-        """Return the thresholds by the name of their signal."""
-        return {
-            "pending_generations": Thresholds(self.pending_generations_warn, self.pending_generations_page),
-            "oldest_unmerged": Thresholds(self.oldest_unmerged_warn_s, self.oldest_unmerged_page_s),
-            "wal_lag": Thresholds(self.wal_lag_warn_s, self.wal_lag_page_s),
-            "epoch_changes": Thresholds(self.epoch_changes_warn, self.epoch_changes_page),
-            "index_lag": Thresholds(self.index_lag_warn, self.index_lag_page),
-            "job_failures": Thresholds(self.job_failures_warn, self.job_failures_page),
-            "held_generations": Thresholds(self.held_generations_warn, self.held_generations_page),
-            "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
-            "base_versions": Thresholds(self.base_versions_warn, self.base_versions_page),
-            "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
-        }
-
-    @model_validator(mode="after")
-    def _warns_first(self) -> Self:
-        late = [name for name, (warn, page) in self.thresholds().items() if warn > page]
-        if late:
-            raise ValueError(f"the warning must not come after the page: {', '.join(late)}")
-        return self
 
 
 class Settings(BaseSettings):

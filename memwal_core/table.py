@@ -11,9 +11,10 @@ from memwal_core.base_table import TableReader
 from memwal_core.errors import CorruptionError, UnavailableError
 from memwal_core.manifest import ManifestStore
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
-from memwal_core.reader.guard import KeyGuard
+from memwal_core.reader.guard import KeyGuard, StoredFilters
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.reader.scan import Scan, ScanRequest
+from memwal_core.reader.vector import VectorQuery
 from memwal_core.reader.view import TableView
 from memwal_core.settings import Settings
 
@@ -28,7 +29,7 @@ class MemWalTable:
         table: The base table.
         writers: Region writers of this process, for consistency ``in_process``.
         consistency: What to read where a call does not say.
-        guard: Filters of flushed MemTables, for lookups.
+        guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class MemWalTable:
         """Keep the parts; nothing is read."""
         self._table = table
         self._consistency = consistency
-        self._guard = guard
+        self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
         manifests = ManifestStore(
             table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
         )
@@ -131,6 +132,12 @@ class MemWalTable:
     ) -> pa.Table:
         """Return the rows of some keys, in their order; errors as for ``run`` and ``TableView.lookup``."""
         return self.run(lambda view: view.lookup(keys, columns), consistency=consistency, version=version)
+
+    def vector_search(
+        self, query: VectorQuery, *, consistency: Consistency | None = None, version: int | None = None
+    ) -> pa.Table:
+        """Return the nearest rows; errors as for ``run`` and ``TableView.vector_search``."""
+        return self.run(lambda view: view.vector_search(query), consistency=consistency, version=version)
 
     def run(
         self,

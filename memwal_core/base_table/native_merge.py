@@ -19,6 +19,7 @@ from lance.mem_wal import CompactedSsTable
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
+from memwal_core.newest import last_row_per_key
 
 DEFAULT_RETRY_TIMEOUT = timedelta(minutes=10)
 """pylance's own limit of 30 seconds ends the retries of any merge whose first attempt took longer."""
@@ -119,7 +120,7 @@ def check_unique_keys(rows: pa.Table, key: Sequence[str]) -> None:
         raise InvalidRequestError(
             "the rows lack primary key columns", remedy="pass all key columns", missing=missing, found=rows.column_names
         )
-    distinct = rows.select(list(key)).group_by(list(key)).aggregate([]).num_rows
+    distinct = len(last_row_per_key(rows, key))
     if distinct != rows.num_rows:
         raise InvalidRequestError(
             "a key occurs more than once among the rows to merge",

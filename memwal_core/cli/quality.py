@@ -48,7 +48,7 @@ def quality(
     released = [checked.release(region_id, generation) for region_id, generation in named]
     held = checked.holds.load()
     newest = {stage: checked.newest(stage) for stage in Stage}
-    outcome = _outcome(held, [document for document in newest.values() if document is not None])
+    outcome = _outcome(held, newest)
     if json:
         print_json(
             {
@@ -73,10 +73,12 @@ def _parse_generation(text: str) -> tuple[RegionId, int]:
     return parse_region_id(region), int(number)
 
 
-def _outcome(held: Sequence[Hold], documents: Sequence[Mapping[str, Any]]) -> JobOutcome:
-    if held or any(document.get("failed") for document in documents):
+def _outcome(held: Sequence[Hold], newest: Mapping[Stage, Mapping[str, Any] | None]) -> JobOutcome:
+    # What failed before a merge is over when nothing is held any more; what failed after it is not.
+    after = newest[Stage.AFTER]
+    if held or (after is not None and after.get("failed")):
         return JobOutcome.BLOCKED
-    return JobOutcome.DONE if documents else JobOutcome.NOTHING_TO_DO
+    return JobOutcome.DONE if any(newest.values()) else JobOutcome.NOTHING_TO_DO
 
 
 def _show(released: Sequence[Hold], held: Sequence[Hold], newest: Mapping[Stage, Mapping[str, Any] | None]) -> None:

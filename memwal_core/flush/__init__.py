@@ -4,6 +4,7 @@ Owns no state. Creates directories that mean nothing until the region manifest r
 import the WAL, the MemTable and what lies below.
 """
 
+from memwal_core.flush.companions import write_companions
 from memwal_core.flush.fields import FieldLayout, field_layout
 from memwal_core.flush.plan import FlushPlan, newest_rows, plan_flush
 from memwal_core.flush.run import rewrite_memtable, write_flushed_memtable
@@ -15,5 +16,6 @@ __all__ = [
     "newest_rows",
     "plan_flush",
     "rewrite_memtable",
+    "write_companions",
     "write_flushed_memtable",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import lance
@@ -18,12 +18,14 @@ from memwal_core.storage.layout import generation_path, wal_directory, wal_entry
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import WalCodec
 
+Complete = Callable[[lance.LanceDataset], None]
+
 _WAL_BASE_ID = 1
 _DATA_DIRECTORY = "data"
 
 
 def write_flushed_memtable(
-    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, codec: WalCodec
+    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, codec: WalCodec, complete: Complete
 ) -> FlushedGeneration:
     """Create the flushed MemTable's table, durable when this returns.
 
@@ -35,6 +37,7 @@ def write_flushed_memtable(
         plan: What to write.
         layout: How columns and field ids are laid out.
         codec: The codec that wrote the WAL entries.
+        complete: Adds what belongs to the table (indexes, filters) before it is made durable.
 
     Returns:
         The record for the region manifest.
@@ -50,11 +53,11 @@ def write_flushed_memtable(
         table = _commit(store, plan, layout, _wal_fragments(plan, layout, codec), [wal])
         if len(plan.superseded):
             table.delete(f"_rowaddr IN ({','.join(map(str, plan.superseded.tolist()))})")
-    return _finished(store, plan, layout, table, plan.physical_rows)
+    return _finished(store, plan, layout, table, complete)
 
 
 def rewrite_memtable(
-    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, rows: pa.Table, storage_version: str
+    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, rows: pa.Table, complete: Complete
 ) -> FlushedGeneration:
     """Create the flushed MemTable's table with a data file of its own; otherwise as ``write_flushed_memtable``.
 
@@ -65,7 +68,7 @@ def rewrite_memtable(
         plan: What to write.
         layout: How columns and field ids are laid out.
         rows: The newest row of each key, in the MemTable schema.
-        storage_version: The base table's data storage version.
+        complete: As for ``write_flushed_memtable``.
 
     Returns:
         The record for the region manifest.
@@ -79,21 +82,29 @@ def rewrite_memtable(
     options = dict(store.storage_options) or None
     with _writing(plan):
         with LanceFileWriter(
-            store.uri_of(path), rows.schema, version=storage_version, storage_options=options
+            store.uri_of(path),
+            rows.schema,
+            version=f"{layout.file_version[0]}.{layout.file_version[1]}",
+            storage_options=options,
         ) as writer:
             for batch in rows.to_batches():
                 writer.write_batch(batch)
         table = _commit(store, plan, layout, [_fragment(0, name, _size(store, path), rows.num_rows, layout)], [])
-    return _finished(store, plan, layout, table, rows.num_rows)
+    return _finished(store, plan, layout, table, complete)
 
 
 def _finished(
-    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, table: lance.LanceDataset, rows: int
+    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, table: lance.LanceDataset, complete: Complete
 ) -> FlushedGeneration:
     _check(table, plan, layout)
+    with _writing(plan):
+        complete(table)
     store.sync_directory(generation_path(plan.region_id, plan.directory))
     return FlushedGeneration(
-        generation=plan.generation, path=plan.directory, in_memory_bytes=plan.in_memory_bytes, physical_rows=rows
+        generation=plan.generation,
+        path=plan.directory,
+        in_memory_bytes=plan.in_memory_bytes,
+        physical_rows=sum(fragment.physical_rows for fragment in table.get_fragments()),
     )
 
 

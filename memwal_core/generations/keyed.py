@@ -14,10 +14,14 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError
 from memwal_core.generations.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.generations.row_filter import kept_rows
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 _SPARSE = 16
 """Below one winner in this many rows, fetching rows one by one beats scanning all of them."""
+
+_READ_AHEAD_BYTES = 64 * 1024 * 1024
+"""What Lance may read ahead of a bounded scan; its own default is 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class KeyedGeneration:
                 batch_size=batch_rows,
                 batch_readahead=readahead,
                 fragment_readahead=readahead,
+                io_buffer_size=None if batch_rows is None else _READ_AHEAD_BYTES,
             )
             for batch in scanner.to_batches():
                 part = mask[start : start + batch.num_rows]
@@ -102,7 +107,7 @@ class KeyedGeneration:
                 if part.all():
                     yield batch
                 elif part.any():
-                    yield batch.filter(pa.array(part))
+                    yield kept_rows(batch, part)
 
 
 def read_keys(

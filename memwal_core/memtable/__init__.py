@@ -4,6 +4,8 @@ Owns the rows of one generation in memory; changed by the region's writer only. 
 lies below the WAL.
 """
 
+from memwal_core.memtable.key_index import Key, KeyIndex, KeyIndexKind, make_key_index
+from memwal_core.memtable.lookup import MemTableIndex
 from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.memtable.queue import MemTableQueue, Waiting
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_tombstones
@@ -11,10 +13,15 @@ from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_
 __all__ = [
     "TOMBSTONE_COLUMN",
     "Fragment",
+    "Key",
+    "KeyIndex",
+    "KeyIndexKind",
     "MemTable",
+    "MemTableIndex",
     "MemTableQueue",
     "StoredEntry",
     "Waiting",
+    "make_key_index",
     "memtable_schema",
     "with_tombstones",
 ]

@@ -9,7 +9,7 @@ import lance
 from great_expectations.expectations import Expectation
 from pyspark.sql import SparkSession
 
-from memwal_core.errors import ObjectNotFoundError
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.maintenance.merge.survey import merge_target
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.quality.answers import compare_answers
@@ -139,7 +139,12 @@ class AfterMerge:
         for name, reason in (self._plan.unquestioned or {}).items():
             yield CheckResult(Check.INDEXED_ANSWER, Result.SKIPPED, f"index {name}", reason)
         for index in self._plan.indexes:
-            answers = compare_answers(dataset, index, self._quality.settings.sample_keys)
+            try:
+                answers = compare_answers(dataset, index, self._quality.settings.sample_keys)
+            except (InvalidRequestError, CorruptionError) as error:
+                # An index that cannot be read gives no answer, and so not that of the scan.
+                yield CheckResult(Check.INDEXED_ANSWER, Result.FAILED, f"index {index.name}", str(error))
+                continue
             if not answers:
                 reason = "the table is empty, or its values cannot be written as SQL"
                 yield CheckResult(Check.INDEXED_ANSWER, Result.SKIPPED, f"index {index.name}", reason)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import OrderedDict
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.key_filter import KEY_FILTER_NAME, KeyFilter
 from memwal_core.reader.sources import GenerationSource
+from memwal_core.storage import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+_MAX_KNOWN = 1024
+"""Filters held; one takes a few bytes per key of its generation."""
 
 
 class KeyGuard(Protocol):
@@ -24,10 +35,46 @@ class KeyGuard(Protocol):
         ...
 
 
-class OpenGuard:
-    """Lets everything through: for generations that have no filter."""
+class StoredFilters:
+    """The key filters that lie beside flushed MemTables, read once each. Safe to share between threads.
+
+    A generation without a filter, or with one that cannot be read, may contain every key.
+
+    Args:
+        store: The table's store.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Read nothing yet."""
+        self._store = store
+        self._known: OrderedDict[str, KeyFilter | None] = OrderedDict()
+        self._lock = threading.Lock()
 
     def may_contain(self, source: GenerationSource, keys: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return yes for each key."""
-        del source
-        return np.ones(keys.num_rows, dtype=bool)
+        """Tell for each key whether a generation may write or delete it; see ``KeyGuard``."""
+        found = self._filter(source)
+        if found is None or found.bounds.num_columns not in {0, keys.num_columns}:
+            return np.ones(keys.num_rows, dtype=bool)
+        # A key column may have been renamed since; the order of the key stays.
+        return found.may_contain(keys.rename_columns(found.bounds.schema.names) if found.keys else keys)
+
+    def _filter(self, source: GenerationSource) -> KeyFilter | None:
+        with self._lock:
+            if source.directory in self._known:
+                self._known.move_to_end(source.directory)
+                return self._known[source.directory]
+        found = self._read(source)
+        with self._lock:
+            self._known[source.directory] = found
+            while len(self._known) > _MAX_KNOWN:
+                self._known.popitem(last=False)
+        return found
+
+    def _read(self, source: GenerationSource) -> KeyFilter | None:
+        try:
+            return KeyFilter.from_bytes(self._store.get(f"{source.directory}/{KEY_FILTER_NAME}"))
+        except ObjectNotFoundError:
+            return None
+        except CorruptionError as error:
+            _log.warning("a key filter is damaged and left out [path=%s, reason=%s]", source.directory, error.what)
+            return None

@@ -16,10 +16,11 @@ from memwal_core.generations import ColumnMapping, SchemaMismatch, map_columns
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.newest import last_row_per_key
 from memwal_core.reader.explain import RegionNames, explain_lookup
-from memwal_core.reader.guard import KeyGuard, OpenGuard
+from memwal_core.reader.guard import KeyGuard
 from memwal_core.reader.key_condition import condition_on, shown_condition
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan import ReadPlan, RegionRead
+from memwal_core.reader.pruning import states_its_value
 from memwal_core.reader.rows import ROW_ADDRESS, MemoryRows, RowRequest
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
@@ -36,10 +37,10 @@ class Lookup:
         guard: Filters of flushed MemTables.
     """
 
-    def __init__(self, opened: OpenedTable, guard: KeyGuard | None = None) -> None:
+    def __init__(self, opened: OpenedTable, guard: KeyGuard) -> None:
         """Prepare; nothing is read."""
         self._opened = opened
-        self._guard: KeyGuard = guard if guard is not None else OpenGuard()
+        self._guard = guard
         details = opened.survey.state.details
         self._specs = {spec.spec_id: spec for spec in (details.region_specs if details is not None else ())}
 
@@ -130,7 +131,7 @@ class Lookup:
         assigned = []
         for region in plan.regions:
             values = routed.get(region.manifest.region_spec_id)
-            if values is None:
+            if values is None or not states_its_value(region.manifest):
                 assigned.append((region, keys))  # Made by hand, or divided by more than the key.
                 continue
             value = decode_region_value(

@@ -10,7 +10,6 @@ import lance
 from memwal_core.base_table import TableReader
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.generations import MergeTarget, open_generation
-from memwal_core.ids import RegionId
 from memwal_core.reader.plan import ReadPlan, RegionRead, plan_read
 from memwal_core.reader.predicate import boxes_of
 from memwal_core.reader.rows import FlushedRows, MemoryRows, open_rows
@@ -18,7 +17,6 @@ from memwal_core.reader.sources import GenerationSource, SourceKind
 from memwal_core.reader.survey import Survey
 from memwal_core.reader.winners import RegionWinners, find_winners
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.storage.layout import generation_path
 
 
 class GenerationGoneError(ObjectNotFoundError):
@@ -58,7 +56,7 @@ class OpenedTable:
     def plan(self, filter_sql: str | None = None) -> ReadPlan:
         """Decide what a query with a filter touches."""
         boxes = None if filter_sql is None else boxes_of(filter_sql, self.survey.state.schema)
-        return plan_read(self.survey, self._address_of, boxes)
+        return plan_read(self.survey, self._table.store.uri_of, boxes)
 
     def dataset(self, source: GenerationSource) -> lance.LanceDataset | None:
         """Open a flushed MemTable; None if the generation is in memory.
@@ -117,6 +115,3 @@ class OpenedTable:
             for region in regions
             if region.generations
         ]
-
-    def _address_of(self, region_id: RegionId, path: str) -> str:
-        return self._table.store.uri_of(generation_path(region_id, path))

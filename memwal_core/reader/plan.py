@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from memwal_core.base_table import TableState
 from memwal_core.ids import RegionId
 from memwal_core.index import MemWalIndexDetails
-from memwal_core.manifest import RegionManifest
+from memwal_core.manifest import FlushedGeneration, RegionManifest
 from memwal_core.manifest.model import BASE_TABLE_GENERATION
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.predicate import Box
 from memwal_core.reader.pruning import RegionPruner
 from memwal_core.reader.sources import GenerationSource, ObservedRegion, SourceKind
 from memwal_core.reader.survey import Survey
+from memwal_core.storage.layout import generation_path
 
-AddressOf = Callable[[RegionId, str], str]
-"""From region and recorded directory name to the address of a flushed MemTable."""
+AddressOf = Callable[[str], str]
+"""From a path relative to the table's root to its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None
 
     Args:
         survey: What was found.
-        address_of: Where flushed MemTables are.
+        address_of: Where things are.
         boxes: What the filter lets through; None for no filter.
     """
     state = survey.state
@@ -100,12 +101,7 @@ def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None
 def _region(region: ObservedRegion, details: MemWalIndexDetails, address_of: AddressOf) -> RegionRead:
     manifest = region.manifest
     merged = details.merged_generation(manifest.region_id)
-    flushed = [
-        GenerationSource(
-            manifest.region_id, each.generation, SourceKind.FLUSHED, address_of(manifest.region_id, each.path)
-        )
-        for each in manifest.flushed_generations
-    ]
+    flushed = [_flushed(manifest.region_id, each, address_of) for each in manifest.flushed_generations]
     unflushed = [each for each in region.unflushed if each.generation > merged]
     newest_first = sorted([*flushed, *unflushed], key=lambda each: each.generation, reverse=True)
     return RegionRead(
@@ -113,4 +109,11 @@ def _region(region: ObservedRegion, details: MemWalIndexDetails, address_of: Add
         merged=merged,
         generations=tuple(each for each in newest_first if each.generation > merged),
         merged_generations=tuple(each for each in newest_first if each.generation <= merged),
+    )
+
+
+def _flushed(region_id: RegionId, recorded: FlushedGeneration, address_of: AddressOf) -> GenerationSource:
+    directory = generation_path(region_id, recorded.path)
+    return GenerationSource(
+        region_id, recorded.generation, SourceKind.FLUSHED, path=address_of(directory), directory=directory
     )

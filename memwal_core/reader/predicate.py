@@ -27,7 +27,7 @@ class Bound:
 
     Attributes:
         values: The only possible ones, None standing for NULL; None if they cannot be listed.
-        low: No value is below; the value itself counts as possible. None = no bound. With a bound, NULL is not possible.
+        low: No value is below, NULL is not possible; the value itself is. None = no bound.
         high: No value is above, likewise; None = no bound.
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.manifest import RegionManifest
+from memwal_core.manifest import RegionManifest, RegionStatus
 from memwal_core.reader.predicate import Bound, Box
 from memwal_core.region_spec import RegionField, RegionSpec, decode_region_value, evaluate_field
 
@@ -48,7 +48,7 @@ class RegionPruner:
         A region without a spec, or with values that cannot be read, may hold anything.
         """
         spec = self._specs.get(manifest.region_spec_id)
-        if spec is None:
+        if spec is None or not states_its_value(manifest):
             return True
         try:
             value = decode_region_value(spec, manifest.region_field_values)
@@ -96,6 +96,15 @@ class RegionPruner:
         except (InvalidRequestError, pa.ArrowException, OverflowError, TypeError):
             return None  # What cannot be evaluated prunes nothing.
         return values
+
+
+def states_its_value(manifest: RegionManifest) -> bool:
+    """Tell whether a region's recorded value can be relied on.
+
+    pylance's writer opens regions under any id without recording a value, which looks like the value
+    NULL; regions that this project creates for NULL are SEALED from the beginning.
+    """
+    return bool(manifest.region_field_values) or manifest.status is RegionStatus.SEALED
 
 
 def _fits(component: object, bound: Bound) -> bool:

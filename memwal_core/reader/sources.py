@@ -31,6 +31,7 @@ class GenerationSource:
         generation: Its number, from 1; higher is newer within the region.
         kind: What holds its rows.
         path: Address of the flushed MemTable; empty if the rows are in memory.
+        directory: The same relative to the table's root.
         rows: The rows in write order, MemTable schema; None for a flushed MemTable.
     """
 
@@ -38,6 +39,7 @@ class GenerationSource:
     generation: int
     kind: SourceKind
     path: str = ""
+    directory: str = ""
     rows: pa.Table | None = field(default=None, repr=False, compare=False)
 
 

@@ -14,6 +14,7 @@ from memwal_core.reader.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.scan import Scan, ScanRequest
 from memwal_core.reader.survey import Survey
+from memwal_core.reader.vector import VectorQuery, VectorSearch
 
 
 class TableView:
@@ -28,7 +29,7 @@ class TableView:
         guard: Filters of flushed MemTables, for lookups.
     """
 
-    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard | None = None) -> None:
+    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard) -> None:
         """Open the base version."""
         self._opened = OpenedTable(table, survey)
         self._lookup = Lookup(self._opened, guard)
@@ -69,3 +70,17 @@ class TableView:
     def explain_lookup(self, keys: pa.Table, names: RegionNames | None = None) -> str:
         """Return the plan of a lookup as text."""
         return self._lookup.explain(keys, names)
+
+    def vector_search(self, query: VectorQuery) -> pa.Table:
+        """Return the nearest rows; see ``VectorSearch.run``.
+
+        Raises:
+            InvalidRequestError: The query does not fit the table.
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+        """
+        return VectorSearch(self._opened, query).run()
+
+    def explain_vector_search(self, query: VectorQuery, names: RegionNames | None = None) -> str:
+        """Return the plan of a vector search as text."""
+        return VectorSearch(self._opened, query).explain(names)

@@ -20,7 +20,8 @@ LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
 STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
-RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality"})
+WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality", "_writers"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"
@@ -246,6 +247,11 @@ def region_reservation_path(region_spec_id: int, region_field_values: Mapping[st
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return f"{RESERVATIONS_DIRECTORY}/{region_spec_id}/{digest.hexdigest()}.json"
+
+
+def writer_release_path(region_id: RegionId) -> str:
+    """Return the path at which a region's last writer says that it has given the region back."""
+    return f"{WRITERS_DIRECTORY}/{region_id}.json"
 
 
 def job_directory(root: str, job: str, scope: str) -> str:

@@ -211,6 +211,8 @@ def _blocked_by(report: StepReport) -> str:
     if isinstance(report, GcReport):
         frozen = report.plan.freezes
         return frozen.table or "; ".join(sorted(set(frozen.regions.values())))
+    if isinstance(report, CatchupReport):
+        return "; ".join(f"{index.name}: {index.reason}" for index in report.indexes if index.reason)
     return ""
 
 

@@ -17,7 +17,6 @@ from memwal_core.errors import InternalError
 from memwal_core.ids import RegionId
 from memwal_core.testing.tables import people
 
-_PAUSE_S = 0.002
 _END_S = 60.0
 _DELETE_EVERY = 4
 _REOPEN_EVERY = 60
@@ -31,16 +30,20 @@ class NativeStream:
         uri: A table of people with a MemWAL index.
         region_id: Its region; created if missing.
         storage_options: Of the object store.
+        first_rows: The table has rows with keys from 0 to this, exclusive, when the writer begins.
         keys: Keys are drawn from 0 to this, exclusive.
         memtable_rows: Rows after which it flushes.
+        pause_s: Between two writes.
         seed: Decides the keys.
     """
 
     uri: str
     region_id: RegionId
     storage_options: Mapping[str, str] | None = None
+    first_rows: int = 0
     keys: int = 60
     memtable_rows: int = 60
+    pause_s: float = 0.002
     seed: int = 1
 
 
@@ -84,14 +87,22 @@ class NativeWriterProcess:
 
 @contextmanager
 def native_writer_process(stream: NativeStream) -> Iterator[NativeWriterProcess]:
-    """Run a writer until the block ends; ``stop`` tells what it wrote."""
+    """Run a writer until the block ends; ``stop`` tells what it wrote.
+
+    Raises:
+        InternalError: Nothing was acknowledged in time.
+    """
     context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     ours, theirs = context.Pipe()
     process = context.Process(target=_write, args=(stream, theirs), daemon=True)
     process.start()
     theirs.close()
     writer = NativeWriterProcess(process, ours)
     try:
+        if not ours.poll(_END_S):
+            raise InternalError("the writer did not begin", remedy="read its output", region_id=str(stream.region_id))
+        ours.recv()
         yield writer
     finally:
         writer.kill()
@@ -99,7 +110,7 @@ def native_writer_process(stream: NativeStream) -> Iterator[NativeWriterProcess]
 
 def _write(stream: NativeStream, connection: Connection) -> None:
     rng = random.Random(stream.seed)  # noqa: S311 - no secret
-    rows: dict[int, str] = {}
+    rows = {key: f"p{key}" for key in range(stream.first_rows)}
     writes = 0
     while not connection.poll():
         with _open(stream) as writer:
@@ -113,7 +124,9 @@ def _write(stream: NativeStream, connection: Connection) -> None:
                 else:
                     writer.put(people(*keys, name=f"v{writes}"))
                     rows |= dict.fromkeys(keys, f"v{writes}")
-                if connection.poll(_PAUSE_S):
+                if writes == 1:
+                    connection.send("began")
+                if connection.poll(stream.pause_s):
                     break
     connection.send((rows, writes))
 

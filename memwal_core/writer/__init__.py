@@ -10,6 +10,7 @@ from memwal_core.writer.region_writer import RegionView, RegionWriter
 from memwal_core.writer.rotation import RotationReason
 from memwal_core.writer.stats import WriterStats
 from memwal_core.writer.table_writer import TableReceipt, TableWriter
+from memwal_core.writer.takeover import Takeover
 
 __all__ = [
     "MemoryBudget",
@@ -19,5 +20,6 @@ __all__ = [
     "RotationReason",
     "TableReceipt",
     "TableWriter",
+    "Takeover",
     "WriterStats",
 ]

@@ -43,3 +43,27 @@ class TableLayout:
         schema = memtable_schema(state.schema, key)
         fields = field_layout(table.dataset(state.version).lance_schema.fields(), schema, state.data_storage_version)
         return cls(state.version, state.schema, key, schema, fields, state.data_storage_version)
+
+
+def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schema) -> TableLayout:
+    """Return the newest layout whose MemTable schema some stored rows have.
+
+    Args:
+        table: The base table.
+        current: The layout of its newest version.
+        rows_schema: Schema of the rows.
+
+    Returns:
+        ``current`` if they have its schema, or if no version that still exists has theirs.
+    """
+    if _fits(current, rows_schema):
+        return current
+    for entry in reversed(table.dataset().versions()):
+        state = table.state(entry["version"])
+        if memtable_schema(state.schema, current.key).remove_metadata().equals(rows_schema):
+            return TableLayout.of(table, state)
+    return current
+
+
+def _fits(layout: TableLayout, rows_schema: pa.Schema) -> bool:
+    return bool(layout.memtable_schema.remove_metadata().equals(rows_schema))

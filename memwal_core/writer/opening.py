@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
-from memwal_core.flush import FlushPlan, newest_rows, plan_flush, rewrite_memtable, write_flushed_memtable
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest, RegionStatus, claim
+from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus, claim
 from memwal_core.memtable import MemTable, MemTableQueue
 from memwal_core.settings import Settings
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
+from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import WalAppender, WalCodec, codec_for_suffix, read_tail
 from memwal_core.writer.flush_queue import FlushQueue
+from memwal_core.writer.flushing import RegionFlusher
 from memwal_core.writer.group_commit import GroupCommit
-from memwal_core.writer.layout import TableLayout
+from memwal_core.writer.layout import TableLayout, layout_of_rows
 from memwal_core.writer.ownership import Ownership
 from memwal_core.writer.replay import replay
 from memwal_core.writer.state import RegionState
@@ -32,14 +33,16 @@ class WriterParts:
 
     Attributes:
         layout: Shape of the rows.
-        store_kind: Where the WAL lives.
+        layout_is_current: Whether it is that of the table's newest version.
+        store: The table's store.
         state: Shared by all threads.
         wal: Writes WAL entries.
         flushes: Flushes full MemTables.
     """
 
     layout: TableLayout
-    store_kind: str
+    layout_is_current: bool
+    store: ObjectStore
     state: RegionState
     wal: GroupCommit
     flushes: FlushQueue
@@ -56,49 +59,12 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
     """
     state = table.state()
     table.require_writable(state)
-    layout = TableLayout.of(table, state)
+    current = TableLayout.of(table, state)
     manifests = ManifestStore(table.store, ids, settings=settings.storage)
     codec = codec_of_region(manifests.load(region_id), state.field_ids)
-    shared = _claimed(table, manifests, region_id, layout, codec, settings, clock)
-    appender = WalAppender(
-        table.store,
-        region_id,
-        codec,
-        writer_epoch=shared.ownership.epoch,
-        last_wal_id=shared.queue.active.last_wal_id or 0,
-        storage_version=layout.storage_version,
-        ids=ids,
-    )
-    wal = GroupCommit(shared, appender, clock)
-    if codec.writes_fences:
-        wal.write_fence()
-
-    def plan(memtable: MemTable, directory: str) -> FlushPlan:
-        return plan_flush(memtable, region_id, directory, layout.key)
-
-    def write(planned: FlushPlan, memtable: MemTable) -> FlushedGeneration:
-        if codec.suffix == LANCE_WAL_SUFFIX:
-            return write_flushed_memtable(table.store, planned, layout.fields, codec)
-        rows = newest_rows(memtable, layout.key)
-        return rewrite_memtable(table.store, planned, layout.fields, rows, layout.storage_version)
-
-    flushes = FlushQueue(shared, wal, manifests, plan=plan, write=write, settings=settings.writer, clock=clock, ids=ids)
-    return WriterParts(layout, table.store.kind, shared, wal, flushes)
-
-
-def _claimed(  # noqa: PLR0913  (one caller)
-    table: BaseTable,
-    manifests: ManifestStore,
-    region_id: RegionId,
-    layout: TableLayout,
-    codec: WalCodec,
-    settings: Settings,
-    clock: Clock,
-) -> RegionState:
     started = clock.monotonic()
     manifest = claim(manifests, region_id)
     ownership = Ownership(manifests, manifest, started, settings.writer.epoch_check_interval_s, clock)
-    memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, clock.now())
     entries = read_tail(
         table.store,
         region_id,
@@ -107,6 +73,10 @@ def _claimed(  # noqa: PLR0913  (one caller)
         manifest.wal_id_last_seen,
         settings.storage.concurrency,
     )
+    # Rows of a schema that the table had before are flushed in that schema first, see RegionWriter.open.
+    schemas = [entry.rows.schema for entry in entries if not entry.is_fence]
+    layout = layout_of_rows(table, current, schemas[0]) if schemas else current
+    memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, clock.now())
     replay(entries, memtable, ownership)
     meters = WriterMeters(str(region_id))
     meters.replayed_entries = len(entries)
@@ -118,7 +88,31 @@ def _claimed(  # noqa: PLR0913  (one caller)
         len(entries),
         memtable.num_rows,
     )
-    return RegionState(ownership, manifest, MemTableQueue(memtable), layout.memtable_schema, meters)
+    shared = RegionState(ownership, manifest, MemTableQueue(memtable), layout.memtable_schema, meters)
+    appender = WalAppender(
+        table.store,
+        region_id,
+        codec,
+        writer_epoch=ownership.epoch,
+        last_wal_id=memtable.last_wal_id or 0,
+        storage_version=layout.storage_version,
+        ids=ids,
+    )
+    wal = GroupCommit(shared, appender, clock)
+    if codec.writes_fences:
+        wal.write_fence()
+    flusher = RegionFlusher(table.store, region_id, codec, layout, settings.writer.key_filter_false_positives)
+    flushes = FlushQueue(
+        shared,
+        wal,
+        manifests,
+        plan=flusher.plan,
+        write=flusher.write,
+        settings=settings.writer,
+        clock=clock,
+        ids=ids,
+    )
+    return WriterParts(layout, layout is current, table.store, shared, wal, flushes)
 
 
 def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:

@@ -14,15 +14,17 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration, RegionManifest
-from memwal_core.memtable import MemTable, with_tombstones
+from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, with_tombstones
 from memwal_core.settings import Settings
 from memwal_core.writer.flush_queue import RETRYABLE
 from memwal_core.writer.group_commit import PutReceipt
+from memwal_core.writer.indexes import MemTableIndexes
 from memwal_core.writer.intake import Intake
 from memwal_core.writer.memory import MemoryBudget
 from memwal_core.writer.opening import WriterParts, open_parts
 from memwal_core.writer.rotation import RotationReason
 from memwal_core.writer.stats import WriterStats
+from memwal_core.writer.takeover import note_release
 from memwal_core.writer.upkeep import Upkeep
 from memwal_core.writer.validate import conform, tombstones
 
@@ -83,6 +85,11 @@ class RegionWriter:
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
         writer = cls(open_parts(table, region_id, chosen, time, source), chosen, time, memory)
+        if not writer._layout_is_current:
+            # The table's schema changed after the last writer crashed: its rows keep their schema.
+            writer.flush()
+            writer.close()
+            return cls.open(table, region_id, settings=chosen, clock=time, ids=source, memory=memory)
         if writer._upkeep.rotate_if_due():
             writer._upkeep.flush_soon()
         return writer
@@ -90,11 +97,13 @@ class RegionWriter:
     def __init__(self, parts: WriterParts, settings: Settings, clock: Clock, memory: MemoryBudget | None) -> None:
         """Keep the parts of a claimed and replayed region."""
         self._layout = parts.layout
-        self._store_kind = parts.store_kind
+        self._layout_is_current = parts.layout_is_current
+        self._store = parts.store
         self._state = parts.state
         self._wal = parts.wal
         self._flushes = parts.flushes
         self._settings = settings.writer
+        self._indexes = MemTableIndexes(parts.layout.key, KeyIndexKind(settings.writer.memtable_index))
         self._upkeep = Upkeep(parts.state, parts.wal, parts.flushes, settings.writer, clock)
         self._intake = Intake(
             parts.state, parts.wal, parts.flushes, self._upkeep, settings=settings.writer, clock=clock, memory=memory
@@ -121,6 +130,36 @@ class RegionWriter:
         """Return the manifest and all MemTables of one moment, for readers in the same process."""
         with self._state.lock:
             return RegionView(self._state.manifest, self._state.queue.all)
+
+    def lookup(self, keys: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Return the newest row of each key in the MemTables, tombstones included.
+
+        Rows that no key index covers yet are indexed first, so the answer is exact.
+
+        Args:
+            keys: The primary key's columns in any order; must not be NULL.
+
+        Returns:
+            Rows in the MemTable schema; keys that no MemTable holds are left out.
+
+        Raises:
+            InvalidRequestError: The keys do not fit.
+        """
+        key_schema = pa.schema([self._layout.schema.field(name) for name in self._layout.key])
+        return self._indexes.lookup(self.view().memtables, conform(keys, key_schema, self._layout.key))
+
+    def scan(self, low: Key | None = None, high: Key | None = None) -> pa.Table:
+        """Return the newest row of each key of a range in the MemTables, in key order, tombstones included.
+
+        Args:
+            low: Smallest key, included; a tuple for composite keys; None for no bound.
+            high: Largest key, included.
+        """
+        return self._indexes.scan(self.view().memtables, low, high)
+
+    def index_of(self, memtable: MemTable) -> MemTableIndex:
+        """Return the key index of one of this writer's MemTables."""
+        return self._indexes.of(memtable)
 
     def put(self, rows: pa.Table | pa.RecordBatch) -> PutReceipt:
         """Write rows: new keys are inserted, existing ones replaced, the last row of a key wins.
@@ -249,7 +288,7 @@ class RegionWriter:
             queue, meters = self._state.queue, self._state.meters
             pending = queue.unstored()
             return WriterStats(
-                store_kind=self._store_kind,
+                store_kind=self._store.kind,
                 writer_epoch=self.writer_epoch,
                 counts=meters.counts(),
                 rotations=meters.rotations(),
@@ -297,6 +336,8 @@ class RegionWriter:
         finally:
             if self._state.is_closed:
                 self._upkeep.stop()
+        if self._state.ownership.ended is None:
+            note_release(self._store, self.region_id, self.writer_epoch)
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -316,6 +357,9 @@ class RegionWriter:
         is_first = self._state.pending_since is None
         is_durable = self._settings.durable_write and batch.num_rows > 0
         future = self._intake.accept(batch, is_awaited=is_durable)
+        if self._settings.indexed_write:
+            for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
+                self._indexes.of(memtable).refresh()
         if is_durable:
             return self._wal.commit(future)
         self._upkeep.write_wal_if_due(is_first=is_first)

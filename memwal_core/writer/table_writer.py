@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import Clock
+from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import FlushedGeneration, ManifestStore
-from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue
+from memwal_core.manifest import FlushedGeneration
+from memwal_core.region_spec import RegionValue
 from memwal_core.settings import Settings
 from memwal_core.writer.group_commit import PutReceipt
 from memwal_core.writer.memory import MemoryBudget
-from memwal_core.writer.region_directory import RegionDirectory
 from memwal_core.writer.region_writer import RegionWriter
+from memwal_core.writer.table_parts import TableParts
+from memwal_core.writer.takeover import Takeover
 from memwal_core.writer.validate import conform
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,11 @@ class TableReceipt:
 class TableWriter:
     """Routes batches to the regions of one spec and writes the regions concurrently.
 
-    Opening a region fences its present writer, so several table writers must own different
-    regions: ``accept`` says which.
+    Regions are claimed when their first row comes. Several table writers must own different regions:
+    ``accept`` says which, and ``takeover`` what happens where they meet.
+
+    When the base table's schema changes, the rows written so far are flushed in their schema and the
+    regions are claimed anew in the new one, between two batches.
     """
 
     @classmethod
@@ -56,6 +64,7 @@ class TableWriter:
         *,
         spec_id: int | None = None,
         accept: Callable[[RegionValue], bool] | None = None,
+        takeover: Takeover | str = Takeover.FAIL,
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -66,6 +75,9 @@ class TableWriter:
             table: The base table; it needs a primary key and a MemWAL index.
             spec_id: The region spec to follow; may be omitted if the table has exactly one.
             accept: Which region values are this writer's; all if None.
+            takeover: Whether a region whose writer seems alive is left alone with an error (``fail``)
+                or claimed, which stops that writer (``fence``). A writer that was closed is not
+                alive; one that crashed seems so for ``takeover_quiet_s``.
             settings: Values; defaults if None.
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
@@ -74,40 +86,19 @@ class TableWriter:
             InvalidRequestError: The table cannot be written, or the spec does not exist.
         """
         chosen = settings if settings is not None else Settings()
-        source = ids if ids is not None else IdSource()
-        state = table.state()
-        details = table.require_writable(state)
-        key = state.require_primary_key()
-        spec = _choose(details.region_specs, spec_id)
-        manifests = ManifestStore(table.store, source, settings=chosen.storage)
-        directory = RegionDirectory(table.store, spec, manifests, source, chosen.storage.concurrency)
-        directory.refresh()
+        parts = TableParts(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id)
+        return cls(parts, accept, Takeover(takeover))
 
-        memory = MemoryBudget(chosen.writer.max_buffered_bytes)
-
-        def open_region(region_id: RegionId) -> RegionWriter:
-            return RegionWriter.open(table, region_id, settings=chosen, clock=clock, ids=source, memory=memory)
-
-        router = RegionRouter(spec, state.field_ids)
-        return cls(router, directory, open_region, accept, (state.schema, key.columns), chosen)
-
-    def __init__(
-        self,
-        router: RegionRouter,
-        directory: RegionDirectory,
-        open_region: Callable[[RegionId], RegionWriter],
-        accept: Callable[[RegionValue], bool] | None,
-        target: tuple[pa.Schema, tuple[str, ...]],
-        settings: Settings,
-    ) -> None:
-        """Keep the parts; no region is claimed yet."""
-        self._router = router
-        self._directory = directory
-        self._open_region = open_region
+    def __init__(self, parts: TableParts, accept: Callable[[RegionValue], bool] | None, takeover: Takeover) -> None:
+        """Read the table; no region is claimed yet."""
+        self._parts = parts
         self._accept = accept
-        self._schema, self._key = target
+        self._takeover = takeover
+        self._target = parts.load()
         self._writers: dict[RegionValue, RegionWriter] = {}
-        self._pool = ThreadPoolExecutor(settings.writer.max_open_regions, thread_name_prefix="memwal-region")
+        self._memory = MemoryBudget(parts.settings.writer.max_buffered_bytes)
+        self._pool = ThreadPoolExecutor(parts.settings.writer.max_open_regions, thread_name_prefix="memwal-region")
+        self._lock = threading.RLock()
 
     @property
     def writers(self) -> Mapping[RegionValue, RegionWriter]:
@@ -122,15 +113,27 @@ class TableWriter:
 
         Raises:
             InvalidRequestError: The batch does not fit; nothing was written.
+            ConflictError: A region seems to have another live writer; see ``takeover``.
+            BackpressureError: A region's flush queue stayed full; put again later.
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
-        return self._distribute(conform(rows, self._schema, self._key), RegionWriter.put)
+        with self._lock:
+            try:
+                self._follow_schema(only_if_due=True)
+                batch = self._conformed(rows)
+            except InvalidRequestError:
+                if not self._follow_schema(only_if_due=False):
+                    raise
+                batch = self._conformed(rows)
+            return self._distribute(batch, RegionWriter.put)
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
         """Delete rows by key in their regions; errors as for ``put`` and ``RegionWriter.delete``."""
-        key_schema = pa.schema([field for field in self._schema if field.name in self._key])
-        return self._distribute(conform(keys, key_schema, self._key), RegionWriter.delete)
+        with self._lock:
+            self._follow_schema(only_if_due=True)
+            key_schema = pa.schema([field for field in self._target.schema if field.name in self._target.key])
+            return self._distribute(conform(keys, key_schema, self._target.key), RegionWriter.delete)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
         """Flush the MemTables of all claimed regions.
@@ -158,9 +161,12 @@ class TableWriter:
         """Close."""
         self.close()
 
+    def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        return conform(rows, self._target.schema, self._target.key)
+
     def _distribute(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> TableReceipt:
         own, left = [], 0
-        for value, part in self._router.route(batch):
+        for value, part in self._target.router.route(batch):
             if self._accept is None or self._accept(value):
                 own.append((self._writer(value), part))
             else:
@@ -175,20 +181,31 @@ class TableWriter:
     def _writer(self, value: RegionValue) -> RegionWriter:
         writer = self._writers.get(value)
         if writer is None:
-            writer = self._open_region(self._directory.ensure(value))
+            region_id = self._target.directory.ensure(value)
+            if self._takeover is Takeover.FAIL:
+                self._parts.require_no_live_writer(region_id)
+            writer = self._parts.open_region(region_id, self._memory)
             self._writers[value] = writer
         return writer
 
+    def _follow_schema(self, *, only_if_due: bool) -> bool:
+        """Adopt the base table's present schema; the rows written so far keep theirs.
 
-def _choose(specs: tuple[RegionSpec, ...], spec_id: int | None) -> RegionSpec:
-    found = [spec for spec in specs if spec_id is None or spec.spec_id == spec_id]
-    if len(found) == 1:
-        return found[0]
-    raise InvalidRequestError(
-        "the table has no such region spec"
-        if spec_id is not None
-        else "the table does not have exactly one region spec",
-        remedy="name one of the spec ids",
-        spec_id=spec_id,
-        known=[spec.spec_id for spec in specs],
-    )
+        Returns:
+            Whether the schema has changed.
+        """
+        now = self._parts.clock.monotonic()
+        if only_if_due and now - self._target.checked_at < self._parts.settings.writer.schema_check_interval_s:
+            return False
+        target = self._parts.load()
+        if target.has_shape_of(self._target):
+            self._target = replace(self._target, checked_at=target.checked_at)
+            return False
+        # In this order: a region whose flush fails keeps its writer, and the next put begins here again.
+        for value, writer in list(self._writers.items()):
+            writer.flush()
+            writer.close()
+            del self._writers[value]
+        self._target = target
+        _log.info("the base table's schema has changed, regions are claimed anew [columns=%s]", target.schema.names)
+        return True

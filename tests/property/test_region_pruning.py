@@ -26,7 +26,7 @@ from memwal_core.region_spec import (
 
 SCHEMA = pa.schema([("n", pa.int64()), ("t", pa.string()), ("at", pa.timestamp("us")), ("x", pa.int32())])
 FIELD_IDS = {name: position for position, name in enumerate(SCHEMA.names)}
-START = datetime(2023, 11, 1)
+START = datetime(2023, 11, 1)  # noqa: DTZ001 - the column has no time zone
 
 
 def _spec(transform: str, column: str, result_type: str, **parameters: str) -> RegionSpec:

@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.maintenance.gc import flushed, wal_entries
+from memwal_core.maintenance.gc import flushed, survey, wal_entries
 from memwal_core.manifest import ManifestStore
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.storage.layout import generation_path
@@ -102,12 +102,7 @@ def test_without_the_merge_condition_flushed_rows_are_lost(tmp_path: Path, monke
 
 @pytest.mark.req("GC-17", "GC-18")
 def test_without_the_retained_versions_time_travel_loses_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate_of = flushed.gate_of
-    monkeypatch.setattr(
-        flushed,
-        "gate_of",
-        lambda base, region_id, generation: gate_of(replace(base, retained=()), region_id, generation),
-    )
+    monkeypatch.setattr(survey, "retained_versions", lambda table, concurrency: ())
     assert _found(tmp_path, _patient)
 
 

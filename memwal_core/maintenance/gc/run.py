@@ -16,6 +16,7 @@ from memwal_core.maintenance.gc.report import GcReport
 from memwal_core.maintenance.gc.state import GcState
 from memwal_core.maintenance.gc.survey import Surveyor
 from memwal_core.maintenance.outcome import CheckLease, JobOutcome
+from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, INSTRUMENTS, KIND_LABEL, TABLE_LABEL, Instruments
 from memwal_core.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -30,12 +31,14 @@ class GcParts:
         settings: What to keep.
         clock: Time.
         check_lease: Called before every commit and every deletion; raises if the lease is lost.
+        metrics: Counts what was done.
     """
 
     surveyor: Surveyor
     settings: Settings
     clock: Clock
     check_lease: CheckLease
+    metrics: Instruments = INSTRUMENTS
 
 
 def collect_garbage(
@@ -63,9 +66,22 @@ def collect_garbage(
     """
     run = _Run(parts, regions)
     run.plan()
-    if not dry_run:
+    if dry_run:
+        return run.report(dry_run=True)
+    with parts.metrics.span("gc", run.table_uri):
         run.execute(wait=wait)
-    return run.report(dry_run=dry_run)
+    report = run.report(dry_run=False)
+    _record(parts.metrics, report)
+    return report
+
+
+def _record(instruments: Instruments, report: GcReport) -> None:
+    table = {TABLE_LABEL: report.table_uri}
+    instruments.job_ended("gc", report.table_uri, report.outcome.value, report.seconds)
+    for kind, tally in report.done.items():
+        instruments.count(GC_OBJECTS, tally.items, {**table, KIND_LABEL: kind.value})
+        instruments.count(GC_BYTES, tally.size_bytes, {**table, KIND_LABEL: kind.value})
+    instruments.count(GC_FAILURES, len(report.failures), table)
 
 
 class _Run:
@@ -77,6 +93,11 @@ class _Run:
         self._began = parts.clock.monotonic()
         self._done: dict[Kind, Tally] = {}
         self._deleters: list[Deleter] = []
+
+    @property
+    def table_uri(self) -> str:
+        """Of the last plan."""
+        return self._plan.table_uri
 
     def plan(self) -> None:
         """Look and plan; what looks frozen is looked at twice, for it may have moved in between."""

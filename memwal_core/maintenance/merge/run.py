@@ -23,6 +23,16 @@ from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, Mer
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import WinnerReader
 from memwal_core.maintenance.merge.survey import Surveyor
+from memwal_core.metrics import (
+    INSTRUMENTS,
+    MERGE_BYTES,
+    MERGE_COMMITS,
+    MERGE_CONFLICTS,
+    MERGE_GENERATIONS,
+    MERGE_ROWS,
+    TABLE_LABEL,
+    Instruments,
+)
 from memwal_core.settings import MergeSettings
 
 _log = logging.getLogger(__name__)
@@ -70,6 +80,7 @@ class MergeParts:
         clock: Measures and waits.
         progress: Is told how far the merge is.
         guard: Called before each commit; raises if this merge must not act any more.
+        metrics: Counts what was done.
         single_commit: Carries out passes that the plan chooses it for; None leaves all to ``strategy``.
     """
 
@@ -82,6 +93,7 @@ class MergeParts:
     progress: MergeProgress
     guard: Guard = unguarded
     single_commit: PassStrategy | None = None
+    metrics: Instruments = INSTRUMENTS
 
 
 def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -109,7 +121,20 @@ def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry
     if dry_run:
         plan, _ = run.plan()
         return run.report(_planned_outcome(plan))
-    return run.report(run.to_the_end())
+    with parts.metrics.span("merge", parts.table.uri):
+        report = run.report(run.to_the_end())
+    _record(parts.metrics, report)
+    return report
+
+
+def _record(instruments: Instruments, report: MergeReport) -> None:
+    labels = {TABLE_LABEL: report.table_uri}
+    instruments.job_ended("merge", report.table_uri, report.outcome.value, report.seconds)
+    instruments.count(MERGE_ROWS, sum(commit.upserts + commit.tombstones for commit in report.commits), labels)
+    instruments.count(MERGE_BYTES, report.bytes_planned if report.commits else 0, labels)
+    instruments.count(MERGE_GENERATIONS, report.generations, labels)
+    instruments.count(MERGE_COMMITS, len(report.commits), labels)
+    instruments.count(MERGE_CONFLICTS, report.overtaken + (report.outcome is MergeOutcome.CONFLICT), labels)
 
 
 def _planned_outcome(plan: MergePlan) -> MergeOutcome:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.maintenance.signals.signal import SIGNALS, Signal
-from memwal_core.settings import StatusSettings
+from memwal_core.status_settings import StatusSettings
 
 
 class Level(StrEnum):

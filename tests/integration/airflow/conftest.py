@@ -33,11 +33,13 @@ def airflow_variables(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, 
 
 @pytest.fixture
 def run_dag(airflow_variables: Mapping[str, str]) -> RunDag:
-    """Run ``airflow dags test memwal_merge`` with parameters; more variables as keywords."""
+    """Run ``airflow dags test`` with parameters, of the merge by default; more variables as keywords."""
 
-    def run(configuration: Mapping[str, Any], **more: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        configuration: Mapping[str, Any], dag: str = "memwal_merge", **more: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["airflow", "dags", "test", "memwal_merge", "-c", json.dumps(configuration)],
+            ["airflow", "dags", "test", dag, "-c", json.dumps(configuration)],
             env={**airflow_variables, **more},
             check=False,
             text=True,

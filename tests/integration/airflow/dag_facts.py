@@ -40,6 +40,10 @@ def wrong_with(dag, configuration):
     return None
 
 
+def as_list(value):
+    return list(value) if isinstance(value, (list, tuple)) else [value] if value else []
+
+
 def task_facts(task):
     return {
         "owner": task.owner,
@@ -49,6 +53,12 @@ def task_facts(task):
         "trigger_rule": task.trigger_rule.value,
         "upstream": sorted(task.upstream_task_ids),
         "at_once": task.max_active_tis_per_dagrun,
+        "pool": task.pool,
+        "is_setup": task.is_setup,
+        "is_teardown": task.is_teardown,
+        "map_index": task.map_index_template if task.is_mapped or task.get_closest_mapped_task_group() else "-",
+        "outlets": [asset.name for asset in task.outlets],
+        "tells": [callback.__name__ for callback in as_list(task.on_failure_callback)],
     }
 
 
@@ -83,6 +93,8 @@ facts = {
             "description": dag.description,
             "tags": sorted(dag.tags),
             "at_once": dag.max_active_runs,
+            "schedule": sorted(asset.name for asset in dag.schedule) if isinstance(dag.schedule, list) else dag.schedule,
+            "dry_run": dag.params.get("dry_run", None),
             "params": {name: dag.params.get_param(name).description for name in dag.params},
             "tasks": {task.task_id: task_facts(task) for task in dag.tasks},
         }

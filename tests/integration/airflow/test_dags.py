@@ -37,11 +37,15 @@ BAD = [
 
 @pytest.fixture(scope="module")
 def facts(airflow_variables: Mapping[str, str]) -> dict[str, Any]:
-    script = Path(__file__).with_name("dag_facts.py")
     configurations = [*GOOD, *(configuration for configuration, _ in BAD)]
+    return _read({**airflow_variables, "MAINTENANCE_RETRIES": ""}, configurations)
+
+
+def _read(variables: Mapping[str, str], configurations: list[dict[str, Any]]) -> dict[str, Any]:
+    script = Path(__file__).with_name("dag_facts.py")
     ran = subprocess.run(
-        [sys.executable, str(script), airflow_variables["AIRFLOW__CORE__DAGS_FOLDER"]],
-        env={**airflow_variables, "MAINTENANCE_RETRIES": ""},
+        [sys.executable, str(script), variables["AIRFLOW__CORE__DAGS_FOLDER"]],
+        env=dict(variables),
         input=json.dumps(configurations),
         capture_output=True,
         text=True,
@@ -71,6 +75,9 @@ def test_every_dag_and_task_is_documented_owned_and_retried(facts: dict[str, Any
             assert task["owner"] not in ("", "airflow")
             assert task["retries"] >= 1
             assert task["policy"] == "RetryByExitCode"
+            assert task["tells"] == ["tell_failure"]
+            assert task["map_index"], (name, task_name)
+            assert task["pool"] == "default_pool"
 
 
 @pytest.mark.req("MRG-26")
@@ -79,9 +86,72 @@ def test_one_merge_of_a_table_runs_at_a_time_and_is_verified(facts: dict[str, An
 
     assert dag["at_once"] == 1
     assert dag["tasks"]["merge"]["at_once"] == 1
-    assert dag["tasks"]["merge"]["upstream"] == ["plan"]
+    assert dag["tasks"]["merge"]["upstream"] == ["hold"]
     assert dag["tasks"]["verify"]["upstream"] == ["merge", "plan"]
+    assert dag["tasks"]["verify"]["outlets"] == ["memwal_base_table"]
     assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+
+
+PLATFORM = {"memwal_merge", "memwal_catchup", "memwal_snapshot", "memwal_compact", "memwal_gc", "memwal_maintain"}
+
+
+def test_every_job_has_a_dag_that_runs_once_at_a_time(facts: dict[str, Any]) -> None:
+    assert set(facts["dags"]) >= PLATFORM
+    assert {facts["dags"][name]["at_once"] for name in PLATFORM} == {1}
+
+
+@pytest.mark.parametrize("name", sorted(PLATFORM - {"memwal_maintain"}))
+@pytest.mark.req("LEASE-42")
+def test_lease_is_taken_before_the_work_and_given_back_after_it(facts: dict[str, Any], name: str) -> None:
+    tasks = facts["dags"][name]["tasks"]
+    work = "merge" if name == "memwal_merge" else "work"
+
+    assert tasks["hold"]["is_setup"]
+    assert tasks["release"]["is_teardown"]
+    assert tasks[work]["upstream"] == ["hold"]
+    assert {"hold", work} <= set(tasks["release"]["upstream"])
+
+
+def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> None:
+    schedules = {name: facts["dags"][name]["schedule"] for name in PLATFORM}
+
+    assert schedules == {
+        "memwal_merge": None,
+        "memwal_catchup": ["memwal_base_table"],
+        "memwal_snapshot": ["memwal_indexes"],
+        "memwal_gc": ["memwal_indexes"],
+        "memwal_compact": None,
+        "memwal_maintain": None,
+    }
+    assert facts["dags"]["memwal_catchup"]["tasks"]["work"]["outlets"] == ["memwal_indexes"]
+
+
+def test_only_garbage_collection_is_a_dry_run_unless_it_is_asked_for(facts: dict[str, Any]) -> None:
+    dry = {name: facts["dags"][name]["dry_run"] for name in PLATFORM - {"memwal_maintain"}}
+
+    assert {name for name, value in dry.items() if value} == {"memwal_gc"}
+
+
+def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, Any]) -> None:
+    tasks = facts["dags"]["memwal_maintain"]["tasks"]
+    steps = ["prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
+
+    for before, after in zip(steps, steps[1:], strict=False):
+        assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
+    # A step with nothing to do is skipped, which must not skip the next.
+    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[2:]} == {"none_failed"}
+
+
+def test_pools_and_approval_come_when_they_are_configured(airflow_variables: Mapping[str, str]) -> None:
+    facts = _read({**airflow_variables, "MAINTENANCE_POOLS": "true", "MAINTENANCE_GC_APPROVAL": "true"}, [])
+
+    pools = json.loads((Path(airflow_variables["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json").read_text())
+    used = {task["pool"] for dag in facts["dags"].values() for task in dag["tasks"].values()}
+    assert used - {"default_pool"} <= set(pools)
+    assert {"memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc"} <= used
+    gc = facts["dags"]["memwal_gc"]["tasks"]
+    assert gc["approve"]["upstream"] == ["plan"]
+    assert "approve" in gc["hold"]["upstream"]
 
 
 def test_jobs_are_found_beside_the_dag_folder(facts: dict[str, Any]) -> None:

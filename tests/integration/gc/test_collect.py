@@ -94,7 +94,7 @@ def test_drain_changes_the_recorded_generations_and_nothing_else(uri):
     assert (after.writer_epoch, after.replay_after_wal_id, after.current_generation) == (1, 3, 4)
 
 
-@pytest.mark.req("GC-20", "D-33")
+@pytest.mark.req("GC-20", "D-33", "LEASE-32")
 def test_manifest_comes_first_then_directories_then_wal_entries(uri):
     store = FaultyStore(gc_admin(uri).table.store)
     admin = gc_admin(uri, store=store)
@@ -170,7 +170,7 @@ def test_report_is_json_with_every_object(uri):
     assert all(item["reason"] for item in document["plan"]["items"])
 
 
-@pytest.mark.req("GC-23")
+@pytest.mark.req("GC-23", "LEASE-37")
 def test_reader_that_planned_before_the_drain_finishes_within_the_grace_period(uri):
     clock = later(0)
     admin = gc_admin(uri, settings=GcSettings(collect_wal=True), clock=clock)
@@ -316,7 +316,7 @@ def _as_dict(details: object) -> dict[str, object]:
     return {item.name: getattr(details, item.name) for item in fields(details)}
 
 
-@pytest.mark.req("GC-14", "GC-15")
+@pytest.mark.req("GC-14", "GC-15", "LEASE-31")
 def test_directory_of_a_failed_flush_is_never_merged_and_goes_when_old(uri):
     plain = gc_admin(uri)
     region = only_region(plain)

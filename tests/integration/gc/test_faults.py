@@ -56,7 +56,7 @@ def guarded(uri: str, store: FaultyStore, check) -> GcParts:
     return GcParts(Surveyor(table, manifests, 4, with_references=True), settings, later(OLD_S), check)
 
 
-@pytest.mark.req("GC-21")
+@pytest.mark.req("GC-21", "LEASE-38")
 @pytest.mark.parametrize("kind", ["_gen_", "wal"])
 def test_failed_deletion_is_reported_and_a_later_run_removes_the_rest(uri, store, kind, caplog):
     store.fail("delete", "delete_directory", path=lambda path: kind in path)

@@ -22,7 +22,7 @@ WORKER = Path(__file__).with_name("memory_worker.py")
 DIMENSION = 512
 GENERATION_ROWS = 64 * 1024
 GENERATIONS = 9
-LIMIT_MIB = 700
+LIMIT_MIB = 850
 
 SCHEMA = pa.schema(
     [

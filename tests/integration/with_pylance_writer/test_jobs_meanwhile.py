@@ -19,6 +19,7 @@ from memwal_core.testing.native_writer_process import NativeStream, native_write
 from memwal_core.testing.s3_server import s3_server_process
 from memwal_core.testing.tables import make_people_table, people
 
+SECONDS = 12.0
 REGION = native_region_id(7)
 SETTINGS = Settings(
     index=IndexSettings(inline_snapshot_threshold=1),
@@ -64,7 +65,7 @@ def rows_of_lances_reader(admin: TableAdmin) -> dict[int, str]:
 
 
 def work(
-    uri: str, options: Mapping[str, str] | None, jobs: tuple[str, ...], seconds: float
+    uri: str, options: Mapping[str, str] | None, jobs: tuple[str, ...], pause_s: float
 ) -> tuple[TableAdmin, JobSite, dict[int, str], Counter[Kind]]:
     """Write for some seconds while the jobs run in turn; return what was acknowledged and collected."""
     table = make_people_table(uri, rows=people(*range(20)), storage_options=options, settings=SETTINGS)
@@ -73,15 +74,17 @@ def work(
     admin = TableAdmin.open(uri, storage_options=options, settings=SETTINGS)
     done: Counter[Kind] = Counter()
     clock = SystemClock()
-    with native_writer_process(NativeStream(uri, REGION, options)) as writer:
-        end = clock.monotonic() + seconds
+    with native_writer_process(
+        NativeStream(uri, REGION, options, first_rows=20, memtable_rows=30, pause_s=pause_s)
+    ) as writer:
+        end = clock.monotonic() + SECONDS
         while clock.monotonic() < end:
             for job in jobs:
                 run_once(admin, site, job)
             if admin.manifests.region_ids():
                 collect(admin, site, done)
         rows, writes = writer.stop()
-    assert writes > 50
+    assert writes > 20
     return admin, site, rows, done
 
 
@@ -90,7 +93,7 @@ def work(
 def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) -> None:
     """Bug classes 1, 10, 13 and 16: the writer is never fenced, and deleted rows stay deleted."""
     jobs = ("merge", "catchup", "compact", "catchup", "snapshot")
-    admin, site, rows, done = work(str(tmp_path / "t"), None, jobs, 12)
+    admin, site, rows, done = work(str(tmp_path / "t"), None, jobs, 0.002)
 
     assert rows_of_lances_reader(admin) == rows
     for job in jobs:
@@ -111,10 +114,10 @@ def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.req("MRG-06", "BLD-15", "GC-20", "GC-29")
 def test_on_s3_no_job_disturbs_lances_writer_or_loses_what_it_wrote() -> None:
-    jobs = ("merge", "snapshot")
+    jobs = ("merge", "catchup", "snapshot")
     with s3_server_process() as server:
         options = dict(server.storage_options)
-        admin, site, rows, done = work(server.uri("bucket/with-native/people.lance"), options, jobs, 12)
+        admin, site, rows, done = work(server.uri("bucket/with-native/people.lance"), options, jobs, 0.2)
         for job in jobs:
             run_once(admin, site, job)
 

@@ -6,8 +6,11 @@ import lance
 import pyarrow as pa
 import pytest
 
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import read_snapshot
 from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
 from memwal_core.ids import IdSource
+from memwal_core.index.snapshot import snapshot_manifests
 from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus, claim, raise_wal_hint
 from memwal_core.manifest.codec import encode_manifest
 from memwal_core.memtable import memtable_schema, with_tombstones
@@ -419,3 +422,15 @@ def test_a_table_whose_values_may_not_be_null_refuses_deletes(tmp_path: Path) ->
     with _open(table, region_id) as writer, pytest.raises(InvalidRequestError) as caught:
         writer.delete(pa.table({"id": [1]}))
     assert caught.value.facts == {"columns_not_nullable": ["name"]}
+
+
+@pytest.mark.req("MAN-01", "IDX-03")
+def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_id) -> None:
+    TableAdmin(table, FAST, ManualClock(), seeded_rng(1)).build_snapshot()
+    first = _open(table, region_id)
+    first.put(people(1))
+    first.flush()
+    snapshot = snapshot_manifests(read_snapshot(table, table.state()))
+    assert [(stale.writer_epoch, stale.current_generation) for stale in snapshot] == [(0, 1)]
+    second = _open(table, region_id)
+    assert (second.writer_epoch, second.memtable.generation, second.memtable.num_rows) == (2, 2, 0)

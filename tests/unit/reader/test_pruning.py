@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.ids import RegionId
-from memwal_core.manifest import RegionManifest
+from memwal_core.manifest import RegionManifest, RegionStatus
 from memwal_core.reader.predicate import boxes_of
 from memwal_core.reader.pruning import RegionPruner
 from memwal_core.region_spec import RegionField, RegionRouter, RegionSpec, bucket_spec, encode_region_value
@@ -29,6 +29,7 @@ def _regions(spec: RegionSpec, values: list[object]) -> dict[object, RegionManif
             RegionId(uuid.UUID(int=number)),
             region_spec_id=spec.spec_id,
             region_field_values=encode_region_value(spec, (value,)),  # type: ignore[arg-type]
+            status=RegionStatus.SEALED,
         )
         for number, value in enumerate(values, 1)
     }
@@ -104,6 +105,9 @@ def test_manual_regions_and_regions_of_other_specs_are_judged_by_their_own() -> 
     by_hand = RegionManifest(RegionId(uuid.UUID(int=9)))
     unknown = RegionManifest(RegionId(uuid.UUID(int=9)), region_spec_id=7, region_field_values={"f": b"1"})
 
+    without_value = RegionManifest(RegionId(uuid.UUID(int=9)), region_spec_id=1)
+
     assert pruner.may_match(by_hand)
+    assert pruner.may_match(without_value)
     assert pruner.may_match(unknown)
     assert not pruner.may_match(_regions(IDENTITY, [2])[2])

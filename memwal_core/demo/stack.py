@@ -1,0 +1,262 @@
+"""The embedded stack: Airflow's servers on this machine, SQLite, local Spark, and a table to maintain."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from memwal_core.clock import Clock
+from memwal_core.demo.airflow import Checkout, airflow_environment
+from memwal_core.demo.directory import DemoDirectory
+from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.rng import Rng
+
+STATE = "stack.json"
+"""File that remembers the processes, so that another command can stop them."""
+
+ADMIN = "admin"
+HOST = "127.0.0.1"
+
+_SERVERS = (
+    ("api-server", ()),
+    ("scheduler", ("--skip-serve-logs",)),
+    ("dag-processor", ()),
+    ("triggerer", ("--skip-serve-logs",)),
+)
+_HEALTH_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+_POLL_S = 0.5
+_KILL_AFTER_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A running stack.
+
+    Attributes:
+        address: Of Airflow's page.
+        password: Of the user ``admin``.
+        pids: Of the servers, each the leader of its own session.
+    """
+
+    address: str
+    password: str
+    pids: tuple[int, ...]
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def stack_environment(
+    directory: DemoDirectory,
+    checkout: Checkout,
+    java_home: str | None,
+    inherited: Mapping[str, str],
+    *,
+    port: int,
+    rng: Rng,
+) -> dict[str, str]:
+    """Compose the variables of all servers; secrets are new for each stack and stay in its directory.
+
+    Args:
+        directory: Of the stack.
+        checkout: Where DAGs and plugins are.
+        java_home: As ``find_java`` returns it.
+        inherited: The variables of this process.
+        port: Of Airflow's page.
+        rng: Where the secrets come from.
+    """
+    address = f"http://{HOST}:{port}"
+    return {
+        **airflow_environment(directory, checkout, java_home, inherited),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(checkout.root / "plugins"),
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin,viewer:viewer",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(directory.airflow_home / "passwords.json"),
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__WORKERS": "1",
+        # The servers find the execution API through this: it has to follow the port.
+        "AIRFLOW__API__BASE_URL": address,
+        "AIRFLOW__API__SECRET_KEY": rng.bytes(32).hex(),
+        "AIRFLOW__API_AUTH__JWT_SECRET": rng.bytes(64).hex(),
+        "MAINTENANCE_TABLES": str(directory.root / "tables.toml"),
+        "MAINTENANCE_POOLS": "true",
+        "MAINTENANCE_RETRIES": "2",
+        "LANCE_LOG": "error,lance::index=off",
+    }
+
+
+def start_stack(
+    directory: DemoDirectory, environment: Mapping[str, str], tables: Mapping[str, str], clock: Clock, rng: Rng
+) -> Stack:
+    """Make the database, the users and pools, and start the servers.
+
+    Args:
+        directory: An empty one.
+        environment: As ``stack_environment`` returns it.
+        tables: Name -> address of the tables to register.
+        clock: Measures and waits.
+        rng: Where passwords come from.
+
+    Returns:
+        The stack, whose servers answer.
+
+    Raises:
+        UnavailableError: A server did not come up; its log is in the directory, and all are stopped again.
+    """
+    password = rng.bytes(9).hex()
+    directory.airflow_home.mkdir(parents=True, exist_ok=True)
+    passwords = directory.airflow_home / "passwords.json"
+    passwords.write_text(json.dumps({ADMIN: password, "viewer": rng.bytes(9).hex()}))
+    passwords.chmod(0o600)
+    entries = [f"[[tables]]\nname = {json.dumps(name)}\nuri = {json.dumps(uri)}\n" for name, uri in tables.items()]
+    (directory.root / "tables.toml").write_text("\n".join(entries))
+    _run(("airflow", "db", "migrate"), "migrate", directory, environment)
+    pools = Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json"
+    _run(("airflow", "pools", "import", str(pools)), "pools", directory, environment)
+    processes = [_start(name, more, directory, environment) for name, more in _SERVERS]
+    stack = Stack(environment["AIRFLOW__API__BASE_URL"], password, tuple(process.pid for process in processes))
+    state = {"address": stack.address, "password": stack.password, "pids": list(stack.pids)}
+    (directory.root / STATE).write_text(json.dumps(state))
+    (directory.root / STATE).chmod(0o600)
+    try:
+        _await_health(stack, processes, directory, clock)
+    except BaseException:
+        stop_stack(directory, clock)
+        raise
+    return stack
+
+
+def load_stack(directory: DemoDirectory) -> Stack | None:
+    """Return the stack that was started in a directory; None if there is none."""
+    path = directory.root / STATE
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    return Stack(found["address"], found["password"], tuple(found["pids"]))
+
+
+def stop_stack(directory: DemoDirectory, clock: Clock) -> bool:
+    """End the servers of a stack: ask each, then kill what is left.
+
+    Args:
+        directory: Of the stack.
+        clock: Measures and waits.
+
+    Returns:
+        Whether there was one.
+    """
+    stack = load_stack(directory)
+    if stack is None:
+        return False
+    home = str(directory.airflow_home)
+    alive = [pid for pid in stack.pids if _is_ours(pid, home)]
+    # Only the leaders: a signal to the whole group makes the scheduler wait for its workers for ever.
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    until = clock.monotonic() + _KILL_AFTER_S
+    while any(_is_ours(pid, home) for pid in alive) and clock.monotonic() < until:
+        clock.sleep(_POLL_S)
+    for pid in alive:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+    (directory.root / STATE).unlink()
+    return True
+
+
+def _run(arguments: Sequence[str], name: str, directory: DemoDirectory, environment: Mapping[str, str]) -> None:
+    log = directory.logs / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as sink:
+        ended = subprocess.run(  # noqa: S603 - our own programs, no shell
+            arguments, env=dict(environment), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, check=False
+        )
+    if ended.returncode:
+        raise UnavailableError("Airflow could not be prepared", remedy="read the log", step=name, log=str(log))
+
+
+def _start(
+    name: str, more: Sequence[str], directory: DemoDirectory, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    with (directory.logs / f"{name}.log").open("wb") as sink:
+        return subprocess.Popen(  # noqa: S603 - our own programs, no shell
+            ("airflow", name, *more),
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _await_health(
+    stack: Stack, processes: Sequence[subprocess.Popen[bytes]], directory: DemoDirectory, clock: Clock
+) -> None:
+    until = clock.monotonic() + 180
+    while not _is_healthy(stack):
+        dead = [name for (name, _), process in zip(_SERVERS, processes, strict=True) if process.poll() is not None]
+        if dead or clock.monotonic() > until:
+            raise UnavailableError(
+                "the stack did not come up", remedy="read the logs", ended=dead, logs=str(directory.logs)
+            )
+        clock.sleep(_POLL_S)
+
+
+def _is_healthy(stack: Stack) -> bool:
+    try:
+        with urlopen(f"{stack.address}/api/v2/monitor/health", timeout=5) as answer:  # noqa: S310 - http, our own
+            found = json.loads(answer.read())
+    except (URLError, OSError, ValueError):
+        return False
+    return all(found.get(part, {}).get("status") == "healthy" for part in _HEALTH_PARTS)
+
+
+def _is_ours(pid: int, home: str) -> bool:
+    """Return whether a process still runs and is a server of this stack, not a later one with its number."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # if this process started it, its end must be noticed
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except FileNotFoundError:
+        return _is_alive(pid) and not Path("/proc").is_dir()
+    except PermissionError:
+        return False
+    return f"AIRFLOW_HOME={home}".encode() in environment.split(b"\0")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def require_stopped(directory: DemoDirectory) -> None:
+    """Require that no stack runs in a directory.
+
+    Raises:
+        InvalidRequestError: One does.
+    """
+    stack = load_stack(directory)
+    if stack is not None and any(_is_ours(pid, str(directory.airflow_home)) for pid in stack.pids):
+        raise InvalidRequestError(
+            "the stack is running already", remedy="run 'make down' first", address=stack.address
+        )

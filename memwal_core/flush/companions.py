@@ -1,0 +1,59 @@
+"""Files beside a flushed MemTable's table that let readers find or rule out keys."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from lance.lance import _write_pk_sidecar  # type: ignore[attr-defined]  # missing in the stubs
+
+from memwal_core.errors import UnavailableError
+from memwal_core.flush.plan import FlushPlan
+from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME, KeyFilter, pylance_filter
+from memwal_core.storage.layout import generation_path
+from memwal_core.storage.protocol import ObjectStore, StoreKind
+
+
+def write_companions(
+    store: ObjectStore, plan: FlushPlan, keys: pa.Table, key_columns: Sequence[str], false_positive_rate: float
+) -> None:
+    """Write the key filters and the key index of a flushed MemTable, before it is recorded.
+
+    pylance's readers need the key index (``_pk_index/``) and may use its own filter; ours is sized by
+    the number of keys and works for every key type.
+
+    Args:
+        store: The table's store.
+        plan: The flush.
+        keys: The key of every physical row of the flushed table, in its order.
+        key_columns: The primary key in key order.
+        false_positive_rate: Of our filter.
+
+    Raises:
+        UnavailableError: Storage failed. Plan again with a new directory.
+    """
+    path = generation_path(plan.region_id, plan.directory)
+    named = keys.select(list(key_columns))
+    store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", KeyFilter.of(named, key_columns, false_positive_rate).to_bytes())
+    native = pylance_filter(named, key_columns)
+    if native is not None:
+        store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
+    try:
+        if store.kind is StoreKind.LOCAL:
+            _write_pk_sidecar(store.uri_of(path), named, list(key_columns))
+            return
+        with tempfile.TemporaryDirectory(dir=store.staging_directory(path)) as scratch:
+            _write_pk_sidecar(scratch, named, list(key_columns))
+            for file in sorted(Path(scratch).rglob("*.lance")):
+                store.put_file_if_absent(f"{path}/{file.relative_to(scratch).as_posix()}", file)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UnavailableError(
+            "the key index of a flushed MemTable could not be written",
+            remedy="flush again; its rows are safe in the WAL",
+            region_id=str(plan.region_id),
+            generation=plan.generation,
+            path=path,
+            cause=str(error),
+        ) from error

@@ -1,0 +1,127 @@
+"""Our own key filter: sized by the number of keys, self-describing, with the range of each key column.
+
+Bytes: 8 bytes of magic; format version, length of the range and number of blocks as 32-bit and
+number of keys as 64-bit little-endian integers; the range, an Arrow stream of two rows (smallest and
+largest value of each key column); the blocks; XXH3 (64 bits) of everything before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from memwal_core.errors import CorruptionError
+from memwal_core.key_filter.blocks import BLOCK_BYTES, WORDS, Blocks, block_count, filled_blocks, hits
+from memwal_core.key_filter.messages import key_hashes
+
+KEY_FILTER_NAME = "memwal_key_filter.bin"
+
+_MAGIC = b"MEMWALKF"
+_FORMAT_VERSION = 1
+_HEAD = struct.Struct("<8sIIIQ")
+_CHECKSUM = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyFilter:
+    """Tells which keys certainly are not in a set.
+
+    Attributes:
+        bounds: Two rows with the smallest and largest value of each key column; none if there are no keys.
+        keys: Keys counted when it was built, duplicates included.
+        blocks: The bits.
+    """
+
+    bounds: pa.Table
+    keys: int
+    blocks: Blocks
+
+    @classmethod
+    def of(cls, keys: pa.Table, columns: Sequence[str], false_positive_rate: float) -> KeyFilter:
+        """Build the filter of some keys.
+
+        Args:
+            keys: At least the key columns; integers, booleans, text or binary, no NULLs.
+            columns: The key columns in key order.
+            false_positive_rate: Share of absent keys that may pass, above 0 and below 1.
+        """
+        named = keys.select(list(columns))
+        blocks = filled_blocks(
+            key_hashes(named, columns, stored_width=False), block_count(keys.num_rows, false_positive_rate)
+        )
+        return cls(_bounds(named), keys.num_rows, blocks)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KeyFilter:
+        """Read a filter back.
+
+        Raises:
+            CorruptionError: The bytes are not those of a filter, or have changed. Do without it: the
+                flushed MemTable itself has the keys.
+        """
+        checked, (checksum,) = data[: -_CHECKSUM.size], _CHECKSUM.unpack_from(data.rjust(_CHECKSUM.size), -8)
+        if len(checked) < _HEAD.size or xxhash.xxh3_64_intdigest(checked) != checksum:
+            _refuse("its checksum does not fit")
+        magic, version, bounds_bytes, blocks, keys = _HEAD.unpack_from(checked)
+        start = _HEAD.size + bounds_bytes
+        if magic != _MAGIC or version != _FORMAT_VERSION or len(checked) != start + blocks * BLOCK_BYTES:
+            _refuse(f"its head is {magic!r}, version {version}")
+        with pa.ipc.open_stream(checked[_HEAD.size : start]) as reader:
+            bounds = reader.read_all()
+        return cls(bounds, keys, np.frombuffer(checked, "<u4", offset=start).reshape(blocks, WORDS))
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.bounds.schema) as writer:
+            writer.write_table(self.bounds)
+        bounds = sink.getvalue().to_pybytes()
+        head = _HEAD.pack(_MAGIC, _FORMAT_VERSION, len(bounds), len(self.blocks), self.keys)
+        data = head + bounds + self.blocks.astype("<u4").tobytes()
+        return bytes(data) + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))
+
+    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each row of ``keys`` whether its key may be in the set; False is certain.
+
+        Args:
+            keys: At least the key columns, no NULLs; integers may have another width.
+        """
+        if not self.keys:
+            return np.zeros(keys.num_rows, np.bool_)
+        columns = self.bounds.schema.names
+        found = hits(self.blocks, key_hashes(keys, columns, stored_width=False))
+        for name in columns:
+            low, high = self.bounds.column(name)[0], self.bounds.column(name)[1]
+            column = keys.column(name)
+            inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+            found &= inside.to_numpy()
+        return found
+
+
+def _bounds(keys: pa.Table) -> pa.Table:
+    if not keys.num_rows:
+        return keys.schema.remove_metadata().empty_table()
+    columns = {}
+    for name in keys.schema.names:
+        column = keys.column(name)
+        order = pc.min_max(column)
+        columns[name] = pa.array([order["min"].as_py(), order["max"].as_py()], column.type)
+    return pa.table(columns)
+
+
+def _refuse(problem: str) -> None:
+    """Refuse a filter.
+
+    Raises:
+        CorruptionError: Always.
+    """
+    raise CorruptionError(
+        "a key filter cannot be read", remedy="do without it, or flush and merge the MemTable", problem=problem
+    )

@@ -1,0 +1,137 @@
+"""Which row of a MemTable is the newest of a key: two engines behind one contract.
+
+Both keep keys as plain Python values, filled by whole batches in C loops (never on the write path,
+see ``MemTableIndex``). ``hash`` finds a key in constant time and sorts only when asked for an order;
+``ordered`` keeps its keys sorted, which costs time at each refresh and memory, and makes range scans
+cheap.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Key: TypeAlias = Any
+"""A key value; a tuple of them for a composite key. Values of one column compare with each other."""
+
+NO_ROW = -1
+
+
+class KeyIndexKind(StrEnum):
+    """The engines."""
+
+    HASH = "hash"
+    ORDERED = "ordered"
+
+
+class KeyIndex(Protocol):
+    """Keys and the number of the last row that has each."""
+
+    def add(self, keys: pa.Table, first_row: int) -> None:
+        """Take in a batch; its rows are newer than all before.
+
+        Args:
+            keys: The key columns in key order, no NULLs.
+            first_row: Number of its first row.
+        """
+        ...
+
+    def search(self, keys: pa.Table) -> npt.NDArray[np.int64]:
+        """Return for each key the number of its newest row, ``NO_ROW`` where there is none."""
+        ...
+
+    def scan(self, low: Key | None = None, high: Key | None = None) -> Iterator[tuple[Key, int]]:
+        """Yield keys and row numbers in key order, both bounds included; None for no bound.
+
+        Text is ordered by its UTF-8 bytes, composite keys column by column. A later ``add`` does not
+        change what an iterator yields.
+        """
+        ...
+
+    def mem_size(self) -> int:
+        """Return the bytes of the index structure itself, without the key values."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of distinct keys."""
+        ...
+
+
+class HashKeyIndex:
+    """Constant-time look-ups; an ordered scan sorts all keys."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._rows: dict[Key, int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of distinct keys."""
+        return len(self._rows)
+
+    def add(self, keys: pa.Table, first_row: int) -> None:
+        """Take in a batch; see ``KeyIndex.add``."""
+        self._rows.update(zip(_plain(keys), range(first_row, first_row + keys.num_rows), strict=True))
+
+    def search(self, keys: pa.Table) -> npt.NDArray[np.int64]:
+        """Find rows; see ``KeyIndex.search``."""
+        found = map(self._rows.get, _plain(keys))
+        return np.fromiter((NO_ROW if row is None else row for row in found), np.int64, keys.num_rows)
+
+    def scan(self, low: Key | None = None, high: Key | None = None) -> Iterator[tuple[Key, int]]:
+        """Yield keys in order; see ``KeyIndex.scan``."""
+        return _between(sorted(self._rows), dict(self._rows), low, high)
+
+    def mem_size(self) -> int:
+        """Return the bytes of the hash table."""
+        return sys.getsizeof(self._rows)
+
+
+class OrderedKeyIndex(HashKeyIndex):
+    """Look-ups as ``hash``, and keys that stay sorted for range scans."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        super().__init__()
+        self._sorted: list[Key] = []
+
+    def add(self, keys: pa.Table, first_row: int) -> None:
+        """Take in a batch; see ``KeyIndex.add``."""
+        fresh = {key for key in _plain(keys) if key not in self._rows}
+        super().add(keys, first_row)
+        # Two sorted runs: sorting them together takes one merge. A new list, for iterators under way.
+        self._sorted = sorted([*self._sorted, *sorted(fresh)])
+
+    def scan(self, low: Key | None = None, high: Key | None = None) -> Iterator[tuple[Key, int]]:
+        """Yield keys in order; see ``KeyIndex.scan``."""
+        return _between(self._sorted, self._rows, low, high)
+
+    def mem_size(self) -> int:
+        """Return the bytes of the hash table and of the sorted keys."""
+        return super().mem_size() + sys.getsizeof(self._sorted)
+
+
+def make_key_index(kind: KeyIndexKind) -> KeyIndex:
+    """Return an empty index of a kind."""
+    return OrderedKeyIndex() if kind is KeyIndexKind.ORDERED else HashKeyIndex()
+
+
+def _plain(keys: pa.Table) -> Sequence[Key]:
+    columns = [column.to_pylist() for column in keys.columns]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _between(
+    ordered: Sequence[Key], rows: dict[Key, int], low: Key | None, high: Key | None
+) -> Iterator[tuple[Key, int]]:
+    start = 0 if low is None else bisect_left(ordered, low)
+    end = len(ordered) if high is None else bisect_right(ordered, high)
+    # The rows are looked up now: an iterator must not see what is added after it was made.
+    chosen = ordered[start:end]
+    return iter(list(zip(chosen, map(rows.__getitem__, chosen), strict=True)))

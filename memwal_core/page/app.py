@@ -1,0 +1,135 @@
+"""The web application: pages of HTML, rendered here, with nothing but relative addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.params import Depends
+from fastapi.responses import HTMLResponse, Response
+from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from memwal_core.errors import MemwalError
+from memwal_core.ids import parse_region_id
+from memwal_core.page.reading import TableView, read_table, unreadable
+from memwal_core.page.source import PageSource
+from memwal_core.tasks.registry import RegisteredTable
+
+_HERE = Path(__file__).parent
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+RUNNABLE = {
+    "memwal_merge": ("Merge", False),
+    "memwal_catchup": ("Catch up indexes", False),
+    "memwal_snapshot": ("Publish snapshot", False),
+    "memwal_compact": ("Compact", False),
+    "memwal_gc": ("Collect garbage", True),
+}
+"""DAG -> what its button says, and whether its form begins as a dry run."""
+
+_TAKES_REGIONS = frozenset({"memwal_merge", "memwal_gc"})
+
+
+def create_app(source: PageSource, dependencies: Sequence[Depends] = ()) -> FastAPI:
+    """Build the page.
+
+    Args:
+        source: The tables; only read.
+        dependencies: What every request must satisfy, for example to come from a user with permission. Styles and
+            the script are no secret and are served to everybody.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="MemWAL maintenance")
+    show = _Pages(source)
+    for path, handler in (
+        ("/", show.overview),
+        ("/table", show.table),
+        ("/region", show.region),
+        ("/run", show.run),
+    ):
+        app.add_api_route(path, handler, methods=["GET"], response_class=HTMLResponse, dependencies=list(dependencies))
+    app.mount("/static", StaticFiles(directory=_HERE / "static"))
+
+    @app.exception_handler(MemwalError)
+    def failed(_request: Request, error: MemwalError) -> Response:
+        return show.page("error.html", status_code=503, message=str(error))
+
+    return app
+
+
+class _Pages:
+    """Handlers. They are plain functions, which the server runs in threads, because reading waits for the store."""
+
+    def __init__(self, source: PageSource) -> None:
+        self._source = source
+        self._templates = Environment(
+            loader=PackageLoader("memwal_core.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._templates.filters.update(query=urlencode, size=_size, age=_age)
+        self._templates.globals["runnable"] = RUNNABLE
+
+    def page(self, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
+        text = self._templates.get_template(template).render(values)
+        return HTMLResponse(text, status_code=status_code, headers=_HEADERS)
+
+    def overview(self) -> HTMLResponse:
+        tables = self._source.tables()
+        views = [self._view(table, with_garbage=False) for table in tables or ()]
+        views.sort(key=lambda view: (view.health.score, view.table.name))
+        return self.page("overview.html", views=views, configured=tables is not None)
+
+    def table(self, name: Annotated[str, Query()]) -> HTMLResponse:
+        return self.page("table.html", view=self._view(self._entry(name), with_garbage=True))
+
+    def region(self, table: Annotated[str, Query()], region: Annotated[str, Query()]) -> HTMLResponse:
+        entry = self._entry(table)
+        answer = self._source.open(entry).insight.why(parse_region_id(region))
+        return self.page("region.html", table=entry, answer=answer)
+
+    def run(
+        self, dag: Annotated[str, Query()], table: Annotated[str, Query()], region: Annotated[str, Query()] = ""
+    ) -> HTMLResponse:
+        if dag not in RUNNABLE:
+            raise HTTPException(404, "there is no such job")
+        title, dry_run = RUNNABLE[dag]
+        regions = [str(parse_region_id(region))] if region and dag in _TAKES_REGIONS else []
+        return self.page("run.html", dag=dag, title=title, dry_run=dry_run, table=self._entry(table), regions=regions)
+
+    def _entry(self, name: str) -> RegisteredTable:
+        for table in self._source.tables() or ():
+            if table.name == name:
+                return table
+        raise HTTPException(404, "there is no such table")
+
+    def _view(self, table: RegisteredTable, *, with_garbage: bool) -> TableView:
+        try:
+            return read_table(self._source.open(table), table, with_garbage=with_garbage)
+        except MemwalError as error:
+            return unreadable(table, error)
+
+
+def _size(size_bytes: int) -> str:
+    amount, unit = float(size_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            break
+        amount /= 1024
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    for length, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {name}"
+    return f"{seconds:.0f} s"

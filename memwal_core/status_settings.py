@@ -1,0 +1,80 @@
+"""The thresholds of ``memwal status --check``; part of ``memwal_core.settings``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Thresholds(NamedTuple):
+    """When a signal calls for attention.
+
+    Attributes:
+        warn: Value from which it warns.
+        page: Value from which somebody must act now.
+    """
+
+    warn: float
+    page: float
+
+
+class StatusSettings(BaseModel):
+    """When `memwal status --check` warns (exit code 6) and pages (exit code 7). The worst region counts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pending_generations_warn: int = Field(default=8, ge=1, description="Waiting flushed MemTables of a region: warn.")
+    pending_generations_page: int = Field(default=20, ge=1, description="The same: page.")
+    oldest_unmerged_warn_s: float = Field(
+        default=1200.0, gt=0, description="Age in seconds of the oldest waiting flushed MemTable: warn."
+    )
+    oldest_unmerged_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
+    wal_lag_warn_s: float = Field(
+        default=1200.0,
+        gt=0,
+        description="Age in seconds of the oldest WAL entry that is not flushed: warn. Keep it above "
+        "`writer.max_memtable_age_s`.",
+    )
+    wal_lag_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
+    epoch_changes_warn: int = Field(default=2, ge=1, description="Claims of a region in the last hour: warn.")
+    epoch_changes_page: int = Field(default=6, ge=1, description="The same: page.")
+    index_lag_warn: int = Field(
+        default=16, ge=1, description="Merged generations of a region that an index does not cover: warn."
+    )
+    index_lag_page: int = Field(default=48, ge=1, description="The same: page.")
+    job_failures_warn: int = Field(default=2, ge=1, description="Failures of a job in a row: warn.")
+    job_failures_page: int = Field(default=3, ge=1, description="The same: page.")
+    held_generations_warn: int = Field(
+        default=1, ge=1, description="Flushed MemTables of a region that failed their audit: warn."
+    )
+    held_generations_page: int = Field(default=8, ge=1, description="The same: page.")
+    base_fragments_warn: int = Field(default=64, ge=1, description="Fragments of the base table: warn.")
+    base_fragments_page: int = Field(default=500, ge=1, description="The same: page.")
+    base_versions_warn: int = Field(default=500, ge=1, description="Retained versions of the base table: warn.")
+    base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
+    snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
+    snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
+
+    def thresholds(self) -> Mapping[str, Thresholds]:
+        """Return the thresholds by the name of their signal."""
+        return {
+            "pending_generations": Thresholds(self.pending_generations_warn, self.pending_generations_page),
+            "oldest_unmerged": Thresholds(self.oldest_unmerged_warn_s, self.oldest_unmerged_page_s),
+            "wal_lag": Thresholds(self.wal_lag_warn_s, self.wal_lag_page_s),
+            "epoch_changes": Thresholds(self.epoch_changes_warn, self.epoch_changes_page),
+            "index_lag": Thresholds(self.index_lag_warn, self.index_lag_page),
+            "job_failures": Thresholds(self.job_failures_warn, self.job_failures_page),
+            "held_generations": Thresholds(self.held_generations_warn, self.held_generations_page),
+            "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
+            "base_versions": Thresholds(self.base_versions_warn, self.base_versions_page),
+            "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
+        }
+
+    @model_validator(mode="after")
+    def _warns_first(self) -> Self:
+        late = [name for name, (warn, page) in self.thresholds().items() if warn > page]
+        if late:
+            raise ValueError(f"the warning must not come after the page: {', '.join(late)}")
+        return self

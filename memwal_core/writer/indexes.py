@@ -1,0 +1,68 @@
+"""The key indexes of a writer's MemTables, each made when it is first needed and gone with its MemTable."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex
+from memwal_core.newest import last_row_per_key, rows_without_key
+
+
+class MemTableIndexes:
+    """Finds rows by key in several MemTables. Safe to call from several threads.
+
+    Args:
+        key_columns: The primary key in key order.
+        kind: The engine.
+    """
+
+    def __init__(self, key_columns: Sequence[str], kind: KeyIndexKind) -> None:
+        """Begin without indexes."""
+        self._key = list(key_columns)
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._indexes: weakref.WeakKeyDictionary[MemTable, MemTableIndex] = weakref.WeakKeyDictionary()
+
+    def of(self, memtable: MemTable) -> MemTableIndex:
+        """Return the index of a MemTable."""
+        with self._lock:
+            index = self._indexes.get(memtable)
+            if index is None:
+                index = self._indexes[memtable] = MemTableIndex(memtable, self._key, self._kind)
+            return index
+
+    def lookup(self, memtables: Sequence[MemTable], keys: pa.Table) -> pa.Table:
+        """Return the newest row of each key, tombstones included.
+
+        Args:
+            memtables: Oldest generation first; at least one.
+            keys: The key columns, no NULLs.
+
+        Returns:
+            Rows in the MemTable schema, newer generations first; keys without a row are left out.
+        """
+        found, missing = [], keys.select(self._key)
+        for memtable in reversed(memtables):
+            rows = self.of(memtable).lookup(missing)
+            missing = rows_without_key(missing, rows, self._key)
+            found.append(rows)
+        return pa.concat_tables(found)
+
+    def scan(self, memtables: Sequence[MemTable], low: Key | None, high: Key | None) -> pa.Table:
+        """Return the newest row of each key of a range in key order, tombstones included.
+
+        Args:
+            memtables: Oldest generation first; at least one.
+            low: Smallest key, included; None for no bound.
+            high: Largest key, included.
+        """
+        parts = [self.of(memtable).scan(low, high) for memtable in memtables]
+        if len(parts) == 1:
+            return parts[0]
+        rows = pa.concat_tables(parts)
+        newest = rows.take(pa.array(last_row_per_key(rows.select(self._key), self._key)))
+        return newest.sort_by([(name, "ascending") for name in self._key])

@@ -1,0 +1,227 @@
+"""The status page over real tables, without Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.page import create_app
+from memwal_core.page.app import RUNNABLE
+from memwal_core.tasks.registry import RegisteredTable
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+Get = Callable[[str], httpx.Response]
+
+
+class Listed:
+    """Tables of a list, opened without connections."""
+
+    def __init__(self, tables: Sequence[RegisteredTable] | None) -> None:
+        self._tables = tables
+
+    def tables(self) -> tuple[RegisteredTable, ...] | None:
+        return tuple(self._tables) if self._tables is not None else None
+
+    def open(self, table: RegisteredTable) -> TableAdmin:
+        return TableAdmin.open(table.uri)
+
+
+class Addresses(HTMLParser):
+    """Collects every address that a page refers to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.found += [value for name, value in attrs if name in ("href", "src", "action") and value]
+
+
+def getter(app: Any, prefix: str = "") -> Get:
+    def get(path: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:
+                return await client.get(prefix + path)
+
+        return asyncio.run(ask())
+
+    return get
+
+
+def _table(path: Path, *, flushes: int = 1) -> BaseTable:
+    table = make_people_table(str(path), rows=people(*range(50)), buckets=2)
+    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    with TableWriter.open(table) as writer:
+        for number in range(flushes):
+            writer.put(people(*range(number * 10, number * 10 + 40)))
+            writer.flush()
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BaseTable]:
+    """One table that is merged, one that is far behind, one whose second generation is not recorded."""
+    root = tmp_path_factory.mktemp("tables")
+    merged, behind = _table(root / "merged.lance"), _table(root / "behind.lance", flushes=40)
+    TableAdmin.open(merged.uri).merge()
+    admin = TableAdmin.open(behind.uri)
+    with admin.insight.ledger.run(admin.insight.new_run(JobKey("merge"), "a <b>run</b>")) as run:
+        run.verdict = "<script>alert(1)</script>"
+    return {"merged": merged, "behind": behind}
+
+
+@pytest.fixture(scope="module")
+def app(tables: dict[str, BaseTable]) -> FastAPI:
+    entries = [RegisteredTable(name=name, uri=table.uri) for name, table in tables.items()]
+    return create_app(Listed([*entries, RegisteredTable(name="gone", uri="/nowhere/<i>gone</i>.lance")]))
+
+
+@pytest.fixture(scope="module")
+def get(app: FastAPI) -> Get:
+    return getter(app)
+
+
+def test_worst_table_comes_first_and_one_that_cannot_be_read_is_shown(get: Get) -> None:
+    page = get("/")
+
+    assert page.status_code == 200
+    assert re.findall(r'<a href="table\?name=(\w+)">', page.text) == ["gone", "behind", "merged"]
+    assert "there is no table" in page.text or "does not exist" in page.text
+
+
+def test_table_shows_regions_indexes_garbage_and_runs(get: Get, tables: dict[str, BaseTable]) -> None:
+    page = get("/table?name=behind").text
+
+    for region in TableAdmin.open(tables["behind"].uri).status().regions:
+        assert str(region.region_id) in page
+        assert f"generations 1 to {region.merge_lag_generations}: flushed" in page
+    assert "name_idx" in page
+    assert "stays: not merged" in page
+    assert "merge/table" in page
+
+
+def test_index_that_is_behind_the_merge_is_shown_with_its_lag(get: Get) -> None:
+    page = get("/table?name=merged").text
+
+    assert "name_idx 1" in page
+    assert "behind: rows are not indexed" in page
+    assert "an index has not caught up" in page
+
+
+def test_region_says_why_each_job_acts_or_not(get: Get, tables: dict[str, BaseTable]) -> None:
+    region = TableAdmin.open(tables["behind"].uri).status().regions[0].region_id
+
+    page = get(f"/region?table=behind&region={region}").text
+
+    for job in ("merge", "catchup", "gc", "snapshot"):
+        assert f"<dt>{job} " in page
+    assert "would act" in page
+
+
+@pytest.mark.parametrize("dag", RUNNABLE)
+def test_form_of_each_job_is_filled_in_and_gc_begins_dry(get: Get, dag: str) -> None:
+    page = get(f"/run?dag={dag}&table=behind").text
+
+    assert f'data-dag="{dag}"' in page
+    assert 'name="table" value="behind"' in page
+    assert ('name="dry_run" checked' in page) == (dag == "memwal_gc")
+
+
+def test_everything_that_is_stored_is_escaped(get: Get) -> None:
+    for path in ("/", "/table?name=behind", "/table?name=gone"):
+        page = get(path).text
+        assert "<script>alert" not in page
+        assert "<b>run</b>" not in page
+        assert "<i>gone" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in get("/table?name=behind").text
+
+
+@pytest.mark.parametrize("path", ["/", "/table?name=behind", "/run?dag=memwal_gc&table=behind"])
+def test_page_works_behind_any_prefix_because_every_address_is_relative(app: FastAPI, path: str) -> None:
+    outer = FastAPI()
+    outer.mount("/some/prefix/memwal", app)
+    answer = getter(outer, "/some/prefix/memwal")(path)
+
+    assert answer.status_code == 200
+    addresses = Addresses(answer.text).found
+    assert len(addresses) > 3
+    assert not [address for address in addresses if address.startswith("/") or "://" in address]
+    for asset in ("page.css", "page.js"):
+        assert getter(outer, "/some/prefix/memwal")(f"/static/{asset}").status_code == 200
+
+
+def test_page_forbids_foreign_and_inline_scripts(get: Get) -> None:
+    answer = get("/table?name=behind")
+
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy
+    assert "style=" not in answer.text
+    assert "onclick" not in answer.text
+
+
+def test_page_has_a_skip_link_headings_and_focusable_details(get: Get) -> None:
+    page = get("/table?name=behind").text
+
+    assert '<a class="skip" href="#main">' in page
+    assert '<html lang="en">' in page
+    tags = Addresses(page).tags
+    assert tags.count("h1") == 1
+    assert tags.count("summary") == tags.count("details")
+    assert page.count('role="img" aria-label="') == page.count("<svg")
+
+
+@pytest.mark.parametrize(
+    "path", ["/table?name=unknown", "/run?dag=memwal_merge&table=unknown", "/run?dag=other&table=behind"]
+)
+def test_unknown_table_or_job_is_not_found(get: Get, path: str) -> None:
+    assert get(path).status_code == 404
+
+
+def test_wrong_region_is_explained(get: Get) -> None:
+    answer = get("/region?table=behind&region=7")
+
+    assert answer.status_code == 503
+    assert "This cannot be shown" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/table?name=merged", "/region?table=merged&region=1", "/run?dag=x&table=y"])
+def test_every_page_asks_for_permission(path: str) -> None:
+    def refuse() -> None:
+        raise HTTPException(401, "who are you?")
+
+    get = getter(create_app(Listed([]), [Depends(refuse)]))
+
+    assert get(path).status_code == 401
+    assert get("/openapi.json").status_code == 404
+    assert get("/docs").status_code == 404
+
+
+def test_missing_registry_is_explained() -> None:
+    assert "MAINTENANCE_TABLES" in getter(create_app(Listed(None)))("/").text
+    assert "names no table" in getter(create_app(Listed([])))("/").text
+
+
+def test_reading_the_page_changes_nothing(get: Get, tables: dict[str, BaseTable]) -> None:
+    root = Path(tables["behind"].uri)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+    for path in ("/", "/table?name=behind"):
+        get(path)
+
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()} == before

@@ -1,0 +1,178 @@
+"""What the tasks of catch-up, snapshot, compaction and garbage collection do, without Airflow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.tasks.cycle import begin_cycle, choose_cycle_tables, cycle_step
+from memwal_core.tasks.merge import hold_lease, plan_merge, release_lease
+from memwal_core.tasks.registry import REGISTRY_VARIABLE
+from memwal_core.tasks.steps import hold_leases, plan_step, release_leases, run_step
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+RUN = "memwal_catchup/manual__2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> BaseTable:
+    """Two indexes that do not cover the rows of a merge."""
+    table = make_people_table(str(tmp_path / "people.lance"), rows=people(*range(50)))
+    for column in ("name", "score"):
+        table.dataset().create_scalar_index(column, "BTREE", name=f"{column}_idx")
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40, 90)))
+        writer.flush()
+    TableAdmin.open(table.uri).merge()
+    return table
+
+
+def _params(table: BaseTable, **more: object) -> dict[str, object]:
+    return {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None, **more}
+
+
+def test_each_index_that_is_behind_is_one_piece_of_work(merged: BaseTable) -> None:
+    items = json.loads(json.dumps(plan_step("catchup", _params(merged))))
+
+    assert {item["index"] for item in items} == {"name_idx", "score_idx"}
+    assert all(item["label"] == f"{merged.uri}: {item['index']}" for item in items)
+
+
+@pytest.mark.req("LEASE-42")
+def test_work_carries_the_ticket_of_its_run_and_is_recorded_under_its_token(merged: BaseTable) -> None:
+    held = hold_leases(plan_step("catchup", _params(merged)), RUN)
+
+    results = [run_step(item, RUN) for item in json.loads(json.dumps(held))]
+
+    assert {result["outcome"] for result in results} == {"done"}
+    assert plan_step("catchup", _params(merged)) == []
+    runs = TableAdmin.open(merged.uri).insight.ledger.runs("catchup")
+    assert [(run.holder, run.fencing_token, run.outcome.value) for run in runs] == [(RUN, 1, "done")] * len(held)
+    assert len(release_leases(held)) == len(held)
+
+
+@pytest.mark.req("LEASE-42")
+def test_work_is_fenced_when_another_run_has_its_lease(merged: BaseTable) -> None:
+    held = hold_leases(plan_step("catchup", _params(merged)), RUN)
+    release_leases(held)
+    TableAdmin.open(merged.uri).insight.leases.acquire(JobKey.of_index("catchup", held[0]["index"]), "another run")
+    version = merged.state().version
+
+    with pytest.raises(FencedError) as fenced:
+        run_step(held[0], RUN)
+
+    assert fenced.value.exit_code == 5  # the exit code that is never tried again
+    assert merged.state().version == version
+    assert release_leases(held[:1]) == []
+
+
+def test_same_run_takes_its_lease_over_and_fences_its_first_attempt(merged: BaseTable) -> None:
+    items = plan_step("catchup", _params(merged))
+    first, second = hold_leases(items, RUN), hold_leases(items, RUN)
+
+    with pytest.raises(FencedError):
+        run_step(first[0], RUN)
+    assert run_step(second[0], RUN)["outcome"] == "done"
+
+
+def test_no_lease_is_kept_when_one_of_them_is_taken(merged: BaseTable) -> None:
+    items = plan_step("catchup", _params(merged))
+    leases = TableAdmin.open(merged.uri).insight.leases
+    leases.acquire(JobKey.of_index("catchup", items[-1]["index"]), "another run")
+
+    with pytest.raises(ConflictError):
+        hold_leases(items, RUN)
+
+    stored = leases.read(JobKey.of_index("catchup", items[0]["index"]))
+    assert stored is not None
+    assert stored.document.released
+
+
+def test_dry_run_and_nothing_to_do_give_no_work(merged: BaseTable) -> None:
+    assert plan_step("catchup", _params(merged, dry_run=True)) == []
+    assert plan_step("gc", _params(merged)) == []
+    [item] = plan_step("snapshot", _params(merged))
+    assert run_step(item, RUN)["outcome"] == "done"
+    assert plan_step("snapshot", _params(merged)) == []
+
+
+def test_run_that_was_triggered_works_on_the_tables_that_changed(merged: BaseTable) -> None:
+    event = {"table": merged.uri, "connection": "", "version": 5}
+
+    items = plan_step("snapshot", {"table": None}, [event, event])
+
+    assert [item["target"]["uri"] for item in items] == [merged.uri]
+    with pytest.raises(InvalidRequestError, match="no table is named"):
+        plan_step("snapshot", {"table": None})
+
+
+def test_unregistered_table_is_refused_when_a_registry_is_configured(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text("[[tables]]\nname = 'other'\nuri = 'other.lance'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        plan_step("snapshot", _params(merged))
+
+
+@pytest.mark.req("LEASE-42")
+def test_merge_jobs_get_one_ticket_and_a_second_run_gets_none(tmp_path: Path) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    params = {**_params(table), "regions": [], "max_bytes": 1}
+    jobs = hold_lease(plan_merge(params), "run 1")  # type: ignore[arg-type]
+
+    assert {tuple(job["arguments"][:2]) for job in jobs} == {("--lease", "1@merge/table:run 1")}
+    with pytest.raises(ConflictError):
+        hold_lease(plan_merge(params), "run 2")  # type: ignore[arg-type]
+    assert release_lease(jobs) == ["1@merge/table:run 1"]
+    assert hold_lease([], "run 3") == []
+    assert release_lease([]) == []
+
+
+def test_cycle_chooses_registered_tables_that_are_due(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(f"[[tables]]\nname = 'people'\nuri = '{merged.uri}'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    [table] = choose_cycle_tables([], by_schedule=True)
+
+    assert begin_cycle(table, "run 1") is None  # everything is merged
+    assert cycle_step("catchup", table, "run 1")["outcome"] == "done"
+    assert cycle_step("gc", table, "run 1")["outcome"] == "nothing_to_do"
+    assert choose_cycle_tables([], by_schedule=True) == []
+    assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        choose_cycle_tables(["animals"], by_schedule=False)
+
+
+def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    path = tmp_path / "tables.toml"
+    path.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\nconnection = 'lake'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "lance"}')
+    [chosen] = choose_cycle_tables([], by_schedule=False)
+
+    assert begin_cycle(chosen, "run 1") == {
+        "name": "merge people",
+        "application_args": ["--uri", table.uri, "--ok-when-nothing", "--holder", "run 1"],
+        "storage_connection": "lake",
+    }

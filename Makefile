@@ -11,7 +11,7 @@ export LANCE_LOG ?= error,lance::index=off
 PROTOS := $(wildcard proto/memwal_core/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
 CODE := $(wildcard memwal_core jobs dags plugins tests tools bench)
-LOCKS := requirements.lock requirements-java.lock requirements-uv.lock
+LOCKS := requirements.lock requirements-java.lock requirements-stack.lock requirements-uv.lock
 
 # How many test processes. All tests that start a JVM or Airflow share one of them.
 PYTEST_WORKERS ?= 2
@@ -33,6 +33,12 @@ setup: .venv/setup.stamp ## Create .venv from the locks and choose a Java
 .PHONY: demo
 demo: setup ## Run the demonstration on this machine
 	@$(RUN) memwal demo
+
+.PHONY: up down
+up: setup ## Start Airflow's servers on this machine with a table to maintain; prints address and login
+	@$(RUN) memwal up
+down: setup ## Stop what `make up` started
+	@$(RUN) memwal down || [ $$? = 3 ]
 
 .PHONY: test
 test: setup ## Run all tests
@@ -63,6 +69,10 @@ module-size: setup
 	@$(RUN) python -m tools.check_module_size $(CODE)
 spelling: setup
 	@$(RUN) codespell
+
+.PHONY: compose-check
+compose-check: ## Check docker-compose.yaml against the compose specification; needs npx and the npm registry
+	@npx --yes dclint@3.1.0 --config deploy/dclint.json docker-compose.yaml
 
 .PHONY: format
 format: setup ## Format the code and apply safe fixes

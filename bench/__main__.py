@@ -13,12 +13,16 @@ from rich.console import Console
 
 from bench.harness import CaseResult, Comparison, run_case
 from bench.machine import machine_facts
+from bench.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 from bench.merge import MERGE_STRATEGIES, MERGES
 from bench.puts import PUTS
 from bench.report import document, facts_table, result_table
 from memwal_core.clock import SystemClock
 
-COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in (PUTS, MERGES, MERGE_STRATEGIES)}
+COMPARISONS: dict[str, Comparison] = {
+    comparison.name: comparison
+    for comparison in (PUTS, MERGES, MERGE_STRATEGIES, SNAPSHOTS, SNAPSHOT_REQUESTS, GC_PLANS, MERGE_MEMORY)
+}
 """Everything that can be compared, by name."""
 
 RESULTS = Path(__file__).parent / "results"
@@ -52,7 +56,7 @@ def run(
             results[comparison] = []
             for case in comparison.cases(full):
                 with console.status(f"{comparison.name}: {case.name}"):
-                    rounds = _FULL_ROUNDS if full else _ROUNDS
+                    rounds = comparison.rounds or (_FULL_ROUNDS if full else _ROUNDS)
                     result = run_case(comparison, case, rounds=rounds, scratch=Path(directory), clock=clock)
                 results[comparison].append(result)
             console.print(result_table(comparison, results[comparison]))

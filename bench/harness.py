@@ -19,8 +19,26 @@ from typing import Any
 
 from memwal_core.clock import Clock
 
-Work = Callable[[], None]
-"""The timed part of a trial: all operations of the case, once."""
+Work = Callable[[], float | None]
+"""The timed part of a trial: all operations of the case, once. What it returns is the sample instead of its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What samples are.
+
+    Attributes:
+        name: Plural, as recorded: "seconds".
+        shown: Unit in tables: "ms".
+        scale: Shown value of one recorded unit.
+    """
+
+    name: str
+    shown: str
+    scale: float = 1.0
+
+
+SECONDS = Measure("seconds", "ms", 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +82,8 @@ class Comparison:
         operation: What one operation is, for headings: "put".
         arms: The ways; the first is what the others are compared with.
         cases: Makes the cases; the argument says whether the long form is wanted.
+        measure: What samples are; time unless the work of all arms returns something else.
+        rounds: Rounds that count, where fewer than usual are enough.
     """
 
     name: str
@@ -71,6 +91,8 @@ class Comparison:
     operation: str
     arms: tuple[Arm, ...]
     cases: Callable[[bool], Sequence[Case]]
+    measure: Measure = SECONDS
+    rounds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +110,7 @@ class ArmResult:
 
     Attributes:
         name: The arm.
-        seconds: Seconds per operation, one sample per round.
+        seconds: Seconds, or what else is measured, per operation; one sample per round.
         ratios: To the first arm in the same round; below 1 is faster than it.
     """
 
@@ -145,8 +167,8 @@ def _trial(arm: Arm, case: Case, scratch: Path, clock: Clock) -> float:
     ):
         os.sync()  # what earlier trials left to be written must not slow this one down
         start = clock.monotonic()
-        work()
-        return clock.monotonic() - start
+        sample = work()
+        return clock.monotonic() - start if sample is None else sample
 
 
 def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:

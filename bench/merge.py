@@ -24,6 +24,7 @@ from memwal_core.writer import TableWriter
 
 DIMENSION = 64
 BASE_ROWS = 200_000
+LARGE_BASE_ROWS = 1_000_000
 GENERATIONS = 16
 GENERATION_ROWS = 10_000
 
@@ -54,20 +55,20 @@ class MergeData:
     keys: int
 
 
-def merge_data(generations: int, generation_rows: int, *, tombstones: int) -> MergeData:
+def merge_data(generations: int, generation_rows: int, *, tombstones: int, base_rows: int = BASE_ROWS) -> MergeData:
     """Make the data of a case, always the same for the same arguments."""
     rng = np.random.default_rng(_SEED)
-    alive = set(range(BASE_ROWS))
+    alive = set(range(base_rows))
     made, deleted = [], []
     for number in range(generations):
-        old = rng.choice(BASE_ROWS, generation_rows // 2, replace=False)
-        first_new = BASE_ROWS + number * generation_rows
+        old = rng.choice(base_rows, generation_rows // 2, replace=False)
+        first_new = base_rows + number * generation_rows
         new = np.arange(first_new, first_new + generation_rows - len(old))
-        gone = rng.choice(BASE_ROWS, tombstones, replace=False)
+        gone = rng.choice(base_rows, tombstones, replace=False)
         made.append(_rows(rng.permutation(np.concatenate([old, new])), rng))
         deleted.append(pa.table({"id": gone}, schema=pa.schema([SCHEMA.field("id")])))
         alive = (alive | set(old.tolist()) | set(new.tolist())) - set(gone.tolist())
-    return MergeData(_rows(np.arange(BASE_ROWS), rng), tuple(made), tuple(deleted), len(alive))
+    return MergeData(_rows(np.arange(base_rows), rng), tuple(made), tuple(deleted), len(alive))
 
 
 def _rows(keys: np.ndarray, rng: np.random.Generator) -> pa.Table:
@@ -141,7 +142,12 @@ def _require(found: int, expected: int) -> None:
 def _generation_cases(full: bool) -> Sequence[Case]:
     counts = (4, GENERATIONS, 64) if full else (GENERATIONS,)
     return [
-        Case(f"{count} generations of {GENERATION_ROWS:,}", count, merge_data(count, GENERATION_ROWS, tombstones=0))
+        Case(
+            f"{count} generations into {base_rows:,}",
+            count,
+            merge_data(count, GENERATION_ROWS, tombstones=0, base_rows=base_rows),
+        )
+        for base_rows in (BASE_ROWS, LARGE_BASE_ROWS)
         for count in counts
     ]
 
@@ -156,7 +162,7 @@ def _strategy_cases(full: bool) -> Sequence[Case]:
 
 MERGES = Comparison(
     name="merge",
-    question=f"merge generations of {GENERATION_ROWS:,} rows x {DIMENSION} floats into {BASE_ROWS:,} rows",
+    question=f"merge generations of {GENERATION_ROWS:,} rows x {DIMENSION} floats, half of them updates",
     operation="generation",
     arms=(
         Arm(

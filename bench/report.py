@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.harness import CaseResult, Comparison, Spread, spread
+from bench.harness import SECONDS, CaseResult, Comparison, Spread, spread
 
 FORMAT = 1
 """Version of the JSON document."""
@@ -33,14 +33,14 @@ def result_table(comparison: Comparison, results: Sequence[CaseResult]) -> Table
     )
     table.add_column("case")
     table.add_column("arm")
-    table.add_column(f"ms per {comparison.operation}", justify="right")
-    table.add_column(f"time / {comparison.arms[0].name}", justify="right")
+    table.add_column(f"{comparison.measure.shown} per {comparison.operation}", justify="right")
+    table.add_column(f"{_what(comparison)} / {comparison.arms[0].name}", justify="right")
     for result in results:
         for number, arm in enumerate(result.arms):
             table.add_row(
                 result.name if number == 0 else "",
                 arm.name,
-                _shown(spread([second * 1000 for second in arm.seconds])),
+                _shown(spread([sample * comparison.measure.scale for sample in arm.seconds])),
                 _shown(spread(arm.ratios)),
                 end_section=number == len(result.arms) - 1,
             )
@@ -60,7 +60,7 @@ def document(
             {
                 "name": comparison.name,
                 "question": comparison.question,
-                "unit": f"seconds per {comparison.operation}",
+                "unit": f"{comparison.measure.name} per {comparison.operation}",
                 "reference": comparison.arms[0].name,
                 "arms": {arm.name: arm.detail for arm in comparison.arms},
                 "cases": [_case(result) for result in cases],
@@ -76,6 +76,10 @@ def _case(result: CaseResult) -> dict[str, Any]:
         for arm in result.arms
     ]
     return {"name": result.name, "operations": result.operations, "arms": arms}
+
+
+def _what(comparison: Comparison) -> str:
+    return "time" if comparison.measure is SECONDS else comparison.measure.name
 
 
 def _shown(values: Spread) -> str:

@@ -56,8 +56,10 @@ class MergeRequest:
         reader: Who reads the winning rows of native passes; this process by default.
         workers: Who writes winners and finds what they supersede; this process by default.
         progress: Is told how far the merge is.
-        check_lease: Called before each commit; raises if somebody else holds the lease of the merge now.
-        ticket: Work under a lease that was taken before, instead of ``check_lease``.
+        holder: Who takes the lease; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
+        check_lease: Take no lease, and call this before each commit; it raises if the right to merge is
+            gone. ``no_lease`` lets several merge at once, which does no harm and mostly repeats work.
     """
 
     regions: Collection[RegionId] | None = None
@@ -66,8 +68,9 @@ class MergeRequest:
     reader: WinnerReader | None = None
     workers: MergeWorkers | None = None
     progress: MergeProgress | None = None
-    check_lease: CheckLease = no_lease
+    holder: str | None = None
     ticket: LeaseTicket | None = None
+    check_lease: CheckLease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +245,31 @@ class TableAdmin:
     def merge(self, request: MergeRequest | None = None) -> MergeReport:
         """Merge flushed MemTables into the base table until none is left that can be merged.
 
+        One merger works on a table at a time: a merge holds the lease of the job, which is checked
+        before every commit. Mergers without it do no harm, but mostly lose commits to each other.
+
         Args:
             request: How; everything, in this process, if None.
 
         Raises:
             InvalidRequestError: The table cannot be merged into, or a selected region does not exist.
+            LeaseHeldError: Another merge of the table is under way; the facts say whose, and until when
+                it holds the lease.
+            ConflictError: Others changed the lease each time. Run again.
             UnavailableError: Storage failed. Run again; commits so far stand.
             CorruptionError: A recorded generation contradicts itself.
             FencedError: The lease is lost. Commits so far stand.
         """
         request = request if request is not None else MergeRequest()
-        if request.ticket is None:
-            return self._merge(request)
-        with self._lease(request.ticket.key, None, request.ticket) as lease:
-            return self._merge(replace(request, check_lease=lease.check))
+        if request.dry_run:
+            return self._merge(request, no_lease)
+        if request.check_lease is not None:
+            return self._merge(request, request.check_lease)
+        key = request.ticket.key if request.ticket is not None else JobKey("merge")
+        with self._lease(key, request.holder, request.ticket) as lease:
+            return self._merge(request, lease.check)
 
-    def _merge(self, request: MergeRequest) -> MergeReport:
+    def _merge(self, request: MergeRequest, check_lease: CheckLease) -> MergeReport:
         bounds = self._settings.merge
         if request.max_bytes is not None:
             _require_positive(request.max_bytes)
@@ -267,11 +279,11 @@ class TableAdmin:
             table=self.table,
             surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
             reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
-            strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts, guard=request.check_lease),
+            strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts, guard=check_lease),
             settings=bounds,
             clock=self._clock,
             progress=request.progress if request.progress is not None else Silent(),
-            guard=request.check_lease,
+            guard=check_lease,
             single_commit=SingleCommit(
                 SingleCommitParts(
                     table=self.table,
@@ -279,7 +291,7 @@ class TableAdmin:
                     settings=bounds,
                     clock=self._clock,
                     rng=self._rng,
-                    guard=request.check_lease,
+                    guard=check_lease,
                 )
             ),
         )
@@ -367,7 +379,7 @@ class TableAdmin:
         dry_run = request.dry_run
         remove = request.remove_versions
         jobs = CycleJobs(
-            merge=lambda: self._merge_under_lease(holder, dry_run=dry_run),
+            merge=lambda: self.merge(MergeRequest(dry_run=dry_run, holder=holder)),
             catch_up=lambda: self.catch_up(CatchupRequest(dry_run=dry_run, holder=holder)),
             compact=lambda: self.compact(CompactRequest(remove_versions=remove, dry_run=dry_run, holder=holder)),
             build_snapshot=lambda: self.build_snapshot(SnapshotRequest(dry_run=dry_run, holder=holder)),
@@ -379,12 +391,6 @@ class TableAdmin:
         return maintain(
             CycleParts(self.table.uri, jobs, ledger, lambda key: new_run(key, holder), self._clock, request)
         )
-
-    def _merge_under_lease(self, holder: str, *, dry_run: bool) -> MergeReport:
-        if dry_run:
-            return self._merge(MergeRequest(dry_run=True))
-        with self._lease(JobKey("merge"), holder, None) as lease:
-            return self._merge(MergeRequest(check_lease=lease.check))
 
     @contextmanager
     def _lease(self, key: JobKey, holder: str | None, ticket: LeaseTicket | None) -> Iterator[Lease]:

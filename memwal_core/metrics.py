@@ -22,6 +22,7 @@ MERGE_BYTES = "memwal.merge.bytes"
 MERGE_GENERATIONS = "memwal.merge.generations"
 MERGE_COMMITS = "memwal.merge.commits"
 MERGE_CONFLICTS = "memwal.merge.conflicts"
+MERGE_WAITING_BYTES = "memwal.merge.waiting_bytes"
 GC_OBJECTS = "memwal.gc.objects"
 GC_BYTES = "memwal.gc.bytes"
 GC_FAILURES = "memwal.gc.failures"
@@ -42,7 +43,7 @@ COUNTERS: Mapping[str, str] = {
 """Name -> unit."""
 
 HISTOGRAMS: Mapping[str, str] = {JOB_DURATION: "s"}
-GAUGES: Mapping[str, str] = {SIGNAL_VALUE: "1", SIGNAL_LEVEL: "1"}
+GAUGES: Mapping[str, str] = {MERGE_WAITING_BYTES: "By", SIGNAL_VALUE: "1", SIGNAL_LEVEL: "1"}
 
 TABLE_LABEL = "memwal.table"
 JOB_LABEL = "memwal.job"

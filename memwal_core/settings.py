@@ -62,8 +62,13 @@ class WriterSettings(_Section):
     )
     memtable_index: Literal["hash", "ordered"] = Field(
         default="hash",
-        description="Key index of MemTables. `hash`: constant-time look-ups, range scans sort. `ordered`: stays sorted, "
-        "for frequent range scans, at the price of memory and slower refreshes.",
+        description="Key index of MemTables. `hash`: constant-time look-ups, range scans sort. `ordered`: stays "
+        "sorted, for frequent range scans, at the price of memory and slower refreshes.",
+    )
+    new_region_codec: Literal["lance", "arrow"] = Field(
+        default="lance",
+        description="WAL codec of regions that a table writer creates; a region keeps its own. `lance`: flushes copy "
+        "no rows. `arrow`: pylance's own writer can take the region over, and flushes copy the rows.",
     )
     takeover_quiet_s: float = Field(
         default=300.0,

@@ -50,8 +50,12 @@ class StatusSettings(BaseModel):
         default=1, ge=1, description="Flushed MemTables of a region that failed their audit: warn."
     )
     held_generations_page: int = Field(default=8, ge=1, description="The same: page.")
-    base_fragments_warn: int = Field(default=64, ge=1, description="Fragments of the base table: warn.")
-    base_fragments_page: int = Field(default=500, ge=1, description="The same: page.")
+    base_fragments_warn: int = Field(
+        default=16,
+        ge=1,
+        description="Fragments of the base table with fewer rows than `compact.target_rows`: warn.",
+    )
+    base_fragments_page: int = Field(default=200, ge=1, description="The same: page.")
     base_versions_warn: int = Field(default=500, ge=1, description="Retained versions of the base table: warn.")
     base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
     snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")

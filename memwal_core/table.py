@@ -14,6 +14,7 @@ from memwal_core.reader import Consistency, RegionHolder, Surveyor
 from memwal_core.reader.guard import KeyGuard, StoredFilters
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.reader.scan import Scan, ScanRequest
+from memwal_core.reader.text import TextQuery
 from memwal_core.reader.vector import VectorQuery
 from memwal_core.reader.view import TableView
 from memwal_core.settings import Settings
@@ -138,6 +139,12 @@ class MemWalTable:
     ) -> pa.Table:
         """Return the nearest rows; errors as for ``run`` and ``TableView.vector_search``."""
         return self.run(lambda view: view.vector_search(query), consistency=consistency, version=version)
+
+    def full_text_search(
+        self, query: TextQuery, *, consistency: Consistency | None = None, version: int | None = None
+    ) -> pa.Table:
+        """Return the rows whose texts fit best; errors as for ``run`` and ``TableView.full_text_search``."""
+        return self.run(lambda view: view.full_text_search(query), consistency=consistency, version=version)
 
     def run(
         self,

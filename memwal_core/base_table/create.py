@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import lance
+import pyarrow as pa
 from lance.bitmap import Bitmap
 from lance.dataset import Index
 
@@ -20,6 +21,9 @@ from memwal_core.index.rules import check_any_commit
 from memwal_core.region_spec import RegionSpec, validate_new_spec
 
 _log = logging.getLogger(__name__)
+
+_BLOB_MARK = b"lance-encoding:blob"
+_BLOB_TYPES = "lance.blob."
 
 
 def new_details(
@@ -34,8 +38,8 @@ def new_details(
         indexes: The indexes of that version.
 
     Raises:
-        InvalidRequestError: The table has an index already or no usable primary key, a spec breaks
-            a rule, or a maintained index cannot be listed.
+        InvalidRequestError: The table has an index already, no usable primary key or a blob column,
+            a spec breaks a rule, or a maintained index cannot be listed.
     """
     if state.entry is not None:
         raise InvalidRequestError(
@@ -45,6 +49,7 @@ def new_details(
             legacy=state.is_legacy,
         )
     key = state.require_primary_key()
+    _require_no_blobs(state.schema)
     check_maintained(maintained, indexes, key)
     details = MemWalIndexDetails(region_specs=tuple(specs), maintained_indexes=tuple(maintained))
     check_any_commit(MemWalIndexDetails(), details)
@@ -87,3 +92,24 @@ def creation_operation(
         index_details=(MEM_WAL_DETAILS_TYPE_URL, encode_details(details)),
     )
     return lance.LanceOperation.CreateIndex(new_indices=[index], removed_indices=[])
+
+
+def _require_no_blobs(schema: pa.Schema) -> None:
+    """Refuse columns whose values Lance keeps beside the rows: a flushed MemTable would hold only references.
+
+    Raises:
+        InvalidRequestError: There is such a column.
+    """
+    blobs = [field.name for field in schema if _is_blob(field)]
+    if blobs:
+        raise InvalidRequestError(
+            "the table has blob columns, whose values MemTables cannot hold",
+            remedy="store the values as plain binary, or keep them in a table without MemWAL",
+            columns=blobs,
+        )
+
+
+def _is_blob(field: pa.Field) -> bool:
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name).startswith(_BLOB_TYPES)
+    return _BLOB_MARK in (field.metadata or {})

@@ -18,6 +18,7 @@ from memwal_core.cli.maintain import maintain
 from memwal_core.cli.merge import merge
 from memwal_core.cli.quality import quality
 from memwal_core.cli.snapshot import snapshot
+from memwal_core.cli.stack import down, up
 from memwal_core.cli.status import status
 from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
@@ -37,6 +38,8 @@ app.command()(doctor)
 app.command()(why)
 app.command()(history)
 app.command()(demo)
+app.command()(up)
+app.command()(down)
 
 
 @app.callback()

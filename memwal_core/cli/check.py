@@ -30,8 +30,9 @@ def check_signals(admin: TableAdmin, settings: Settings, *, json: bool) -> None:
     """
     table = admin.table
     parts = SignalParts(table, admin.manifests, admin.insight.ledger, table.clock, settings.storage.concurrency)
-    report = judge_signals(table.uri, measure_signals(parts).readings, settings.status)
-    record_signals(INSTRUMENTS, report)
+    measured = measure_signals(parts)
+    report = judge_signals(table.uri, measured.readings, settings.status)
+    record_signals(INSTRUMENTS, report, measured.status)
     if json:
         print_json(report.to_dict())
     else:

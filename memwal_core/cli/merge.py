@@ -30,8 +30,8 @@ def merge(
 ) -> None:
     """Merge flushed MemTables into the base table until none is left.
 
-    Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 conflict or storage failure (try again),
-    5 a region needs somebody to look at it.
+    Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 another merge runs, conflict or storage failure
+    (try again), 5 a region needs somebody to look at it.
     """
     regions = {parse_region_id(text) for text in region} if region else None
     admin = open_admin(uri, storage_option)

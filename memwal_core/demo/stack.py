@@ -33,6 +33,7 @@ _SERVERS = (
     ("triggerer", ("--skip-serve-logs",)),
 )
 _HEALTH_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+_AIRFLOW = "airflow"
 _POLL_S = 0.5
 _KILL_AFTER_S = 20.0
 
@@ -44,12 +45,12 @@ class Stack:
     Attributes:
         address: Of Airflow's page.
         password: Of the user ``admin``.
-        pids: Of the servers, each the leader of its own session.
+        servers: Process id -> when it started, as the system counts; each leads a session of its own.
     """
 
     address: str
     password: str
-    pids: tuple[int, ...]
+    servers: Mapping[int, str]
 
 
 def free_port() -> int:
@@ -93,8 +94,8 @@ def stack_environment(
         "AIRFLOW__API__WORKERS": "1",
         # The servers find the execution API through this: it has to follow the port.
         "AIRFLOW__API__BASE_URL": address,
-        "AIRFLOW__API__SECRET_KEY": rng.bytes(32).hex(),
-        "AIRFLOW__API_AUTH__JWT_SECRET": rng.bytes(64).hex(),
+        "AIRFLOW__API__SECRET_KEY": rng.randbytes(32).hex(),
+        "AIRFLOW__API_AUTH__JWT_SECRET": rng.randbytes(64).hex(),
         "MAINTENANCE_TABLES": str(directory.root / "tables.toml"),
         "MAINTENANCE_POOLS": "true",
         "MAINTENANCE_RETRIES": "2",
@@ -120,19 +121,21 @@ def start_stack(
     Raises:
         UnavailableError: A server did not come up; its log is in the directory, and all are stopped again.
     """
-    password = rng.bytes(9).hex()
+    password = rng.randbytes(9).hex()
     directory.airflow_home.mkdir(parents=True, exist_ok=True)
     passwords = directory.airflow_home / "passwords.json"
-    passwords.write_text(json.dumps({ADMIN: password, "viewer": rng.bytes(9).hex()}))
+    passwords.write_text(json.dumps({ADMIN: password, "viewer": rng.randbytes(9).hex()}))
     passwords.chmod(0o600)
     entries = [f"[[tables]]\nname = {json.dumps(name)}\nuri = {json.dumps(uri)}\n" for name, uri in tables.items()]
     (directory.root / "tables.toml").write_text("\n".join(entries))
-    _run(("airflow", "db", "migrate"), "migrate", directory, environment)
+    _run((_AIRFLOW, "db", "migrate"), "migrate", directory, environment)
     pools = Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json"
-    _run(("airflow", "pools", "import", str(pools)), "pools", directory, environment)
+    _run((_AIRFLOW, "pools", "import", str(pools)), "pools", directory, environment)
     processes = [_start(name, more, directory, environment) for name, more in _SERVERS]
-    stack = Stack(environment["AIRFLOW__API__BASE_URL"], password, tuple(process.pid for process in processes))
-    state = {"address": stack.address, "password": stack.password, "pids": list(stack.pids)}
+    stack = Stack(
+        environment["AIRFLOW__API__BASE_URL"], password, {process.pid: _started(process.pid) for process in processes}
+    )
+    state = {"address": stack.address, "password": stack.password, "servers": dict(stack.servers)}
     (directory.root / STATE).write_text(json.dumps(state))
     (directory.root / STATE).chmod(0o600)
     try:
@@ -149,7 +152,7 @@ def load_stack(directory: DemoDirectory) -> Stack | None:
     if not path.is_file():
         return None
     found = json.loads(path.read_text())
-    return Stack(found["address"], found["password"], tuple(found["pids"]))
+    return Stack(found["address"], found["password"], {int(pid): start for pid, start in found["servers"].items()})
 
 
 def stop_stack(directory: DemoDirectory, clock: Clock) -> bool:
@@ -165,14 +168,13 @@ def stop_stack(directory: DemoDirectory, clock: Clock) -> bool:
     stack = load_stack(directory)
     if stack is None:
         return False
-    home = str(directory.airflow_home)
-    alive = [pid for pid in stack.pids if _is_ours(pid, home)]
+    alive = _alive(stack)
     # Only the leaders: a signal to the whole group makes the scheduler wait for its workers for ever.
     for pid in alive:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     until = clock.monotonic() + _KILL_AFTER_S
-    while any(_is_ours(pid, home) for pid in alive) and clock.monotonic() < until:
+    while _alive(stack) and clock.monotonic() < until:
         clock.sleep(_POLL_S)
     for pid in alive:
         with suppress(ProcessLookupError, PermissionError):
@@ -197,7 +199,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     with (directory.logs / f"{name}.log").open("wb") as sink:
         return subprocess.Popen(  # noqa: S603 - our own programs, no shell
-            ("airflow", name, *more),
+            (_AIRFLOW, name, *more),
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -228,25 +230,25 @@ def _is_healthy(stack: Stack) -> bool:
     return all(found.get(part, {}).get("status") == "healthy" for part in _HEALTH_PARTS)
 
 
-def _is_ours(pid: int, home: str) -> bool:
-    """Return whether a process still runs and is a server of this stack, not a later one with its number."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # if this process started it, its end must be noticed
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except FileNotFoundError:
-        return _is_alive(pid) and not Path("/proc").is_dir()
-    except PermissionError:
-        return False
-    return f"AIRFLOW_HOME={home}".encode() in environment.split(b"\0")
+def _alive(stack: Stack) -> list[int]:
+    """Return the servers that still run; a later process with the same number started at another time."""
+    for pid in stack.servers:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)  # if this process started it, its end must be noticed
+    return [pid for pid, start in stack.servers.items() if start and _started(pid) == start]
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _started(pid: int) -> str:
+    """Return when a process started, in a form to compare; empty if it has ended."""
+    ended = subprocess.run(  # noqa: S603 - no shell
+        ("ps", "-o", "stat=,lstart=", "-p", str(pid)),  # noqa: S607 - everywhere, at different places
+        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    state, _, start = ended.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else start.strip()
 
 
 def require_stopped(directory: DemoDirectory) -> None:
@@ -256,7 +258,5 @@ def require_stopped(directory: DemoDirectory) -> None:
         InvalidRequestError: One does.
     """
     stack = load_stack(directory)
-    if stack is not None and any(_is_ours(pid, str(directory.airflow_home)) for pid in stack.pids):
-        raise InvalidRequestError(
-            "the stack is running already", remedy="run 'make down' first", address=stack.address
-        )
+    if stack is not None and _alive(stack):
+        raise InvalidRequestError("the stack is running already", remedy="run 'make down' first", address=stack.address)

@@ -6,12 +6,14 @@ import the WAL, the MemTable and what lies below.
 
 from memwal_core.flush.companions import write_companions
 from memwal_core.flush.fields import FieldLayout, field_layout
+from memwal_core.flush.indexes import build_maintained_indexes
 from memwal_core.flush.plan import FlushPlan, newest_rows, plan_flush
 from memwal_core.flush.run import rewrite_memtable, write_flushed_memtable
 
 __all__ = [
     "FieldLayout",
     "FlushPlan",
+    "build_maintained_indexes",
     "field_layout",
     "newest_rows",
     "plan_flush",

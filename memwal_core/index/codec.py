@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 _FIRST_FIELD = 1
+_MAINTAIN_ALL_FIELD = 12
 _LENGTH_DELIMITED = 2
 
 
@@ -75,6 +76,14 @@ def decode_details(payload: bytes) -> MemWalIndexDetails:
         index_catchup=MappingProxyType(catchup),
         unknown=_unknown_of(message),
     )
+
+
+def maintains_all_indexes(details: MemWalIndexDetails) -> bool:
+    """Return whether MemTables maintain every index of the base table, as pylance can ask for (field 12)."""
+    message = pb.MemWalIndexDetails.FromString(details.unknown)
+    fields = UnknownFieldSet(message)
+    listed = (fields[position] for position in range(len(fields)))
+    return any(field.field_number == _MAINTAIN_ALL_FIELD and bool(field.data) for field in listed)
 
 
 def encode_details(details: MemWalIndexDetails, *, base: bytes = b"") -> bytes:

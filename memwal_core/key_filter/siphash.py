@@ -14,6 +14,7 @@ _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x746564
 _FINAL_ROUNDS = 3
 _FINAL_MARK = np.uint64(0xFF)
 _WORD_BYTES = 8
+_BYTE = 0xFF
 
 
 def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions) -> Words:
@@ -27,26 +28,42 @@ def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positio
     hashes = np.empty(len(starts), np.uint64)
     # The last word holds the length, so a message of whole words has one word more.
     counts = lengths // _WORD_BYTES + 1
-    padded = np.concatenate([data, np.zeros(_WORD_BYTES, np.uint8)])
     for count in np.unique(counts).tolist():
         rows = np.flatnonzero(counts == count)
-        hashes[rows] = _hash_group(padded, starts[rows], lengths[rows], count)
+        hashes[rows] = _hash_words(_words(data, starts[rows], lengths[rows], count))
     return hashes
 
 
-def _hash_group(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, count: int) -> Words:
-    v0, v1, v2, v3 = (np.full(len(starts), value, np.uint64) for value in _INITIAL)
-    offsets = np.arange(_WORD_BYTES)
-    for word_number in range(count):
-        begin = starts + word_number * _WORD_BYTES
-        if word_number < count - 1:
-            word = data[begin[:, None] + offsets].view("<u8").ravel()
-        else:
-            left = lengths - word_number * _WORD_BYTES
-            taken = np.where(offsets < left[:, None], data[np.minimum(begin[:, None] + offsets, len(data) - 1)], 0)
-            word = taken.astype(np.uint8).view("<u8").ravel() | (lengths.astype(np.uint64) & _FINAL_MARK) << np.uint64(
-                56
-            )
+def _words(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, count: int) -> Words:
+    """Return the words of messages that have ``count`` each, one row per message."""
+    width, size = count * _WORD_BYTES, int(lengths[0])
+    words = np.zeros((len(starts), width), np.uint8)
+    if len(data) == size * len(starts) and bool(np.all(lengths == size)):
+        words[:, :size] = data.reshape(len(starts), size)  # All messages, one behind the other.
+    else:
+        # All have at least the bytes of the words before the last.
+        whole = width - _WORD_BYTES
+        words[:, :whole] = _slices(data, starts, whole)
+        rest = lengths - whole
+        tail = np.zeros(len(data) + _WORD_BYTES, np.uint8)
+        tail[: len(data)] = data
+        last = _slices(tail, starts + whole, _WORD_BYTES)
+        words[:, whole:] = np.where(np.arange(_WORD_BYTES) < rest[:, None], last, 0)
+    words[:, -1] = lengths & _BYTE
+    return words.view("<u8")
+
+
+def _slices(data: npt.NDArray[np.uint8], starts: Positions, width: int) -> npt.NDArray[np.uint8]:
+    """Return ``width`` bytes from each start, gathered from a view that overlaps itself."""
+    if not width:
+        return np.zeros((len(starts), 0), np.uint8)
+    taken: npt.NDArray[np.uint8] = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
+    return taken
+
+
+def _hash_words(words: Words) -> Words:
+    v0, v1, v2, v3 = (np.full(len(words), value, np.uint64) for value in _INITIAL)
+    for word in words.T:
         v3 = v3 ^ word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 = v0 ^ word

@@ -22,7 +22,6 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.quality.model import Check
 
 _SITE = "memwal"
-_S3 = "s3://"
 _SHOWN = 5
 
 
@@ -47,16 +46,15 @@ class Examination:
     """One run of Great Expectations: its own context, and a Data Docs site if one is asked for.
 
     Args:
-        docs: Directory or ``s3://bucket/prefix`` of the site; none if empty. On S3 the credentials
-            and the endpoint are those that boto3 finds in the environment.
+        docs: Directory of the site; none is written if None.
     """
 
-    def __init__(self, docs: str = "") -> None:
+    def __init__(self, docs: Path | None = None) -> None:
         """Make the context; nothing is written yet."""
         self._context = gx.get_context(mode="ephemeral")
         self._context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         self._actions: list[Any] = []
-        if docs:
+        if docs is not None:
             self._context.add_data_docs_site(_SITE, _site(docs))
             self._actions = [UpdateDataDocsAction(name="docs", site_names=[_SITE])]
         asset = self._context.data_sources.add_spark("spark").add_dataframe_asset("frame")
@@ -128,16 +126,11 @@ def load_suite(path: str) -> tuple[str, list[Expectation]]:
     return str(suite.name), expectations
 
 
-def _site(docs: str) -> Any:  # noqa: ANN401 - one of several unexported forms
-    if docs.startswith(_S3):
-        bucket, _, prefix = docs.removeprefix(_S3).partition("/")
-        backend = {"class_name": "TupleS3StoreBackend", "bucket": bucket, "prefix": prefix.rstrip("/")}
-    else:
-        backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(Path(docs).resolve())}
+def _site(directory: Path) -> Any:  # noqa: ANN401 - one of several unexported forms
     return {
         "class_name": "SiteBuilder",
         "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-        "store_backend": backend,
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(directory.resolve())},
     }
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from memwal_core.holds import Hold
+from memwal_core.metrics import INSTRUMENTS
 from memwal_core.quality.after import AfterMerge
 from memwal_core.quality.before import check_before
+from memwal_core.quality.docs import docs_directory
 from memwal_core.quality.expectations import Examination
 from memwal_core.quality.model import QualityReport, Result, Stage, outcome_of
 from memwal_core.quality.plan import QualityPlan
@@ -25,7 +27,8 @@ class QualityRequest:
 
     Attributes:
         suites: Files with users' suites for the rows of flushed MemTables.
-        docs: Directory or ``s3://bucket/prefix`` of the Data Docs site; none if empty.
+        docs: Directory, or address in an object store that the table's options reach, of the Data
+            Docs site; none if empty.
     """
 
     suites: Sequence[str] = ()
@@ -54,12 +57,14 @@ def check_quality(
     request = request if request is not None else QualityRequest()
     clock = quality.table.clock
     began = clock.monotonic()
-    examination = Examination(request.docs)
     held: tuple[Hold, ...] = ()
-    if plan.stage is Stage.BEFORE:
-        results, held = check_before(quality, plan, spark, examination, request.suites)
-    else:
-        results = AfterMerge(quality, plan, spark, examination).run()
+    table = quality.table
+    with docs_directory(request.docs, table.storage_options, table.settings.storage) as docs:
+        examination = Examination(docs)
+        if plan.stage is Stage.BEFORE:
+            results, held = check_before(quality, plan, spark, examination, request.suites)
+        else:
+            results = AfterMerge(quality, plan, spark, examination).run()
     report = QualityReport(
         table_uri=plan.table_uri,
         stage=plan.stage,
@@ -75,4 +80,5 @@ def check_quality(
         if result.result is Result.FAILED:
             _log.warning("check failed [%s, %s]: %s", result.check.value, result.subject, result.evidence)
     quality.record(report)
+    INSTRUMENTS.job_ended("quality", report.table_uri, report.outcome.value, report.seconds)
     return report

@@ -9,24 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.base_table import translated
 from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.generations import ColumnMapping, SchemaMismatch, map_columns
+from memwal_core.generations import ColumnMapping
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.newest import last_row_per_key
+from memwal_core.reader.by_key import rows_with_keys
 from memwal_core.reader.explain import RegionNames, explain_lookup
 from memwal_core.reader.guard import KeyGuard
-from memwal_core.reader.key_condition import condition_on, shown_condition
+from memwal_core.reader.key_condition import shown_condition
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan import ReadPlan, RegionRead
 from memwal_core.reader.pruning import states_its_value
-from memwal_core.reader.rows import ROW_ADDRESS, MemoryRows, RowRequest
+from memwal_core.reader.rows import ROW_ADDRESS, MemoryRows, RowRequest, mapping_of
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
-
-_MAX_CONDITION_KEYS = 1000
-"""Keys that are searched by condition; more are searched by one scan of the key columns."""
 
 
 class Lookup:
@@ -77,8 +74,9 @@ class Lookup:
         if pending.num_rows:
             found.append(self._in_base(pending, needed))
         rows = pa.concat_tables([self._empty(needed), *found])
-        order = positions(rows, wanted, self._opened.key)
-        rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
+        if rows.num_rows > 1:
+            order = positions(rows, wanted, self._opened.key)
+            rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
         return rows.select(list(names)).replace_schema_metadata(dict(plan.freshness.metadata()))
 
     def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
@@ -183,18 +181,11 @@ class Lookup:
     def _in_flushed(
         self, dataset: lance.LanceDataset, keys: pa.Table, columns: Sequence[str]
     ) -> tuple[pa.Table, pa.Table]:
-        mapping = map_columns(self._opened.target, dataset.lance_schema.fields(), dataset.schema)
-        if isinstance(mapping, SchemaMismatch):
-            raise InvalidRequestError(
-                "a flushed MemTable cannot be read as rows of the table",
-                remedy="`memwal doctor` says what to do",
-                uri=dataset.uri,
-                reason=mapping.reason,
-            )
+        mapping = mapping_of(dataset, self._opened.target)
         own = [mapping.sources[name] for name in self._opened.key]
         present = [mapping.sources[name] for name in columns if name in mapping.sources]
         marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
-        rows = _search(dataset, keys, own, [*present, *marks]).sort_by(ROW_ADDRESS)
+        rows = rows_with_keys(dataset, keys, own, [*present, *marks]).sort_by(ROW_ADDRESS)
         rows = rows.take(pa.array(last_row_per_key(rows, own)))
         hits = rows.select(own).rename_columns(list(self._opened.key)).cast(keys.schema)
         if marks:
@@ -202,7 +193,7 @@ class Lookup:
         return _typed(_padded(rows, mapping, columns), self._empty(columns)), hits
 
     def _in_base(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-        rows = _search(self._opened.base, keys, list(self._opened.key), list(columns))
+        rows = rows_with_keys(self._opened.base, keys, list(self._opened.key), list(columns))
         return _typed(rows.select(list(columns)), self._empty(columns))
 
 
@@ -215,23 +206,6 @@ def _among(candidates: pa.Table, pending: pa.Table, key: Sequence[str]) -> pa.Ta
     if candidates.num_rows == 0 or pending.num_rows == 0:
         return candidates.slice(0, 0)
     return candidates.filter(pa.array(KeySearch(pending, key).found(candidates)))
-
-
-def _search(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
-    """Return rows that have one of some keys, with their addresses; several of a key if there are."""
-    wanted = list(dict.fromkeys([*own, *columns]))
-    with translated("look rows up", dataset.uri):
-        if keys.num_rows <= _MAX_CONDITION_KEYS:
-            return dataset.to_table(columns=wanted, filter=condition_on(keys, own), with_row_address=True)
-        search = KeySearch(keys.rename_columns(list(own)), own)
-        schema = pa.schema([pa.field(name, field.type) for name, field in zip(own, keys.schema, strict=True)])
-        kept = []
-        scanner = dataset.scanner(columns=wanted, with_row_address=True)
-        for batch in scanner.to_batches():
-            rows = pa.Table.from_batches([batch])
-            found = search.found(rows.select(list(own)).cast(schema))
-            kept.append(rows.filter(pa.array(found)))
-        return pa.concat_tables([scanner.projected_schema.empty_table(), *kept])
 
 
 def _padded(rows: pa.Table, mapping: ColumnMapping, columns: Sequence[str]) -> dict[str, pa.ChunkedArray | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import lance
 
-from memwal_core.base_table import TableReader
+from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.generations import MergeTarget, open_generation
 from memwal_core.reader.plan import ReadPlan, RegionRead, plan_read
@@ -50,13 +50,15 @@ class OpenedTable:
         self.survey = survey
         self.base = table.dataset(survey.state.version)
         self.uri = table.uri
+        self._unfiltered = plan_read(survey, table.store.uri_of)
         self.key = survey.state.require_primary_key().columns
         self.target = MergeTarget(survey.state.schema, survey.state.field_ids, self.key)
 
     def plan(self, filter_sql: str | None = None) -> ReadPlan:
         """Decide what a query with a filter touches."""
-        boxes = None if filter_sql is None else boxes_of(filter_sql, self.survey.state.schema)
-        return plan_read(self.survey, self._table.store.uri_of, boxes)
+        if filter_sql is None:
+            return self._unfiltered
+        return plan_read(self.survey, self._table.store.uri_of, boxes_of(filter_sql, self.survey.state.schema))
 
     def dataset(self, source: GenerationSource) -> lance.LanceDataset | None:
         """Open a flushed MemTable; None if the generation is in memory.
@@ -115,3 +117,20 @@ class OpenedTable:
             for region in regions
             if region.generations
         ]
+
+    def text_index(self, column: str) -> TextIndex | None:
+        """Return the base table's full-text index of a column, or None.
+
+        Raises:
+            UnavailableError: Storage failed.
+        """
+        return read_text_index(self._table, self.base, self.target.field_ids[column])
+
+    def unindexed_fragments(self, index: str) -> tuple[int, ...]:
+        """Return the base fragments that an index lacks.
+
+        Raises:
+            UnavailableError: Storage failed.
+        """
+        coverage = read_coverage(self._table, self.survey.state.version).named(index)
+        return () if coverage is None else coverage.unindexed_fragments

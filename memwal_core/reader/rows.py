@@ -12,7 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import translated
-from memwal_core.generations import KeyedGeneration, MergeTarget, read_keys
+from memwal_core.errors import InvalidRequestError
+from memwal_core.generations import (
+    ColumnMapping,
+    KeyedGeneration,
+    MergeTarget,
+    SchemaMismatch,
+    map_columns,
+    read_keys,
+)
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.reader.in_memory import filtered
 from memwal_core.reader.sources import GenerationSource
@@ -168,9 +176,10 @@ def open_rows(
         ObjectNotFoundError: A file of it vanished.
         UnavailableError: Storage failed.
         CorruptionError: It contradicts the base table.
-        InvalidRequestError: Unflushed rows are of an older schema.
+        InvalidRequestError: Its rows are of another schema than the table's.
     """
     if dataset is not None:
+        mapping_of(dataset, target)
         keyed = read_keys(source.generation, source.path, dataset, target, None, with_addresses=True)
         return FlushedRows(source, keyed, target)
     assert source.rows is not None  # noqa: S101 - what is not flushed has its rows with it
@@ -179,6 +188,24 @@ def open_rows(
     rows = source.rows.select(target.schema.names)
     table = pa.Table.from_arrays(rows.columns, schema=_nullable_but_key(target))
     return MemoryRows(source, table, rows.select(list(target.key)), deleted)
+
+
+def mapping_of(dataset: lance.LanceDataset, target: MergeTarget) -> ColumnMapping:
+    """Return how a flushed MemTable's columns become those of the table.
+
+    Raises:
+        InvalidRequestError: They cannot: the table's schema has changed too much since the flush.
+    """
+    with translated("read the schema of a flushed MemTable", dataset.uri):
+        mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
+    if isinstance(mapping, SchemaMismatch):
+        raise InvalidRequestError(
+            "a flushed MemTable cannot be read as rows of the table",
+            remedy="undo the change of schema, or read an older version; `memwal doctor` says what to do",
+            uri=dataset.uri,
+            reason=mapping.reason,
+        )
+    return mapping
 
 
 def is_among(values: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from memwal_core.reader.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.scan import Scan, ScanRequest
 from memwal_core.reader.survey import Survey
+from memwal_core.reader.text import TextQuery, TextSearch
 from memwal_core.reader.vector import VectorQuery, VectorSearch
 
 
@@ -84,3 +85,17 @@ class TableView:
     def explain_vector_search(self, query: VectorQuery, names: RegionNames | None = None) -> str:
         """Return the plan of a vector search as text."""
         return VectorSearch(self._opened, query).explain(names)
+
+    def full_text_search(self, query: TextQuery) -> pa.Table:
+        """Return the rows whose texts fit best; see ``TextSearch.run``.
+
+        Raises:
+            InvalidRequestError: The query does not fit the table.
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+        """
+        return TextSearch(self._opened, self._lookup, query).run()
+
+    def explain_full_text_search(self, query: TextQuery, names: RegionNames | None = None) -> str:
+        """Return the plan of a full-text search as text."""
+        return TextSearch(self._opened, self._lookup, query).explain(names)

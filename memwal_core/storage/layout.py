@@ -19,6 +19,7 @@ LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
 LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
 STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
+MERGE_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/merge"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
 RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality", "_writers"})
@@ -42,6 +43,9 @@ _BIT_NAME = re.compile(r"[01]{64}", re.ASCII)
 _TABLE_VERSION_NAME = re.compile(r"[0-9]{20}", re.ASCII)
 _STAGED_MANIFEST_NAME = re.compile(
     r"(?P<final>[0-9]{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII
+)
+_STAGED_KEYS_PATH = re.compile(
+    rf"{MERGE_STAGING_DIRECTORY}/(?P<attempt>[0-9a-f]{{32}})/[0-9a-f]{{32}}\.arrow", re.ASCII
 )
 _PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
@@ -298,7 +302,29 @@ def merge_staging_directory(attempt: str) -> str:
     Args:
         attempt: Hexadecimal digits drawn for the pass.
     """
-    return f"{STAGING_DIRECTORY}/merge/{attempt}"
+    return f"{MERGE_STAGING_DIRECTORY}/{attempt}"
+
+
+def staged_keys_path(directory: str, name: str) -> str:
+    """Return the path of the keys that one process of a merge pass leaves for the others.
+
+    Args:
+        directory: The pass's staging directory.
+        name: 32 hexadecimal digits drawn for the file.
+    """
+    return f"{directory}/{name}.arrow"
+
+
+def parse_staged_keys_path(path: str) -> str:
+    """Return the merge pass that staged keys belong to, from their path.
+
+    Raises:
+        InvalidRequestError: The path has another form. Leave the object alone.
+    """
+    found = _STAGED_KEYS_PATH.fullmatch(path)
+    if found is None:
+        raise InvalidRequestError("this is not the path of staged keys", remedy="ignore the object", path=path)
+    return found["attempt"]
 
 
 def index_directory(index_uuid: uuid.UUID) -> str:

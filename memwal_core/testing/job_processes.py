@@ -161,7 +161,7 @@ def run_once(admin: TableAdmin, site: JobSite, job: str) -> None:
         InternalError: There is no such job.
     """
     if job == "merge":
-        admin.merge(MergeRequest())
+        admin.merge(MergeRequest(holder=TAKES_OVER))
     elif job == "snapshot":
         admin.build_snapshot(SnapshotRequest(force=True, holder=TAKES_OVER))
     elif job == "catchup":

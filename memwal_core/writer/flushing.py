@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import lance
 
+from memwal_core.base_table import BaseTable
+from memwal_core.base_table.index_recipes import IndexRecipe, index_recipes
 from memwal_core.flush import (
     FlushPlan,
+    build_maintained_indexes,
     newest_rows,
     plan_flush,
     rewrite_memtable,
@@ -15,6 +19,7 @@ from memwal_core.flush import (
     write_flushed_memtable,
 )
 from memwal_core.ids import RegionId
+from memwal_core.index.codec import maintains_all_indexes
 from memwal_core.manifest import FlushedGeneration
 from memwal_core.memtable import MemTable
 from memwal_core.storage.layout import LANCE_WAL_SUFFIX
@@ -32,6 +37,7 @@ class RegionFlusher:
         region_id: The region.
         codec: The codec of its WAL.
         layout: Shape of the rows.
+        recipes: Reads how the maintained indexes are built; called at each flush.
         false_positive_rate: Of the key filter.
     """
 
@@ -39,6 +45,7 @@ class RegionFlusher:
     region_id: RegionId
     codec: WalCodec
     layout: TableLayout
+    recipes: Callable[[], Sequence[IndexRecipe]]
     false_positive_rate: float
 
     def plan(self, memtable: MemTable, directory: str) -> FlushPlan:
@@ -52,9 +59,41 @@ class RegionFlusher:
         rows = None if self.codec.suffix == LANCE_WAL_SUFFIX else newest_rows(memtable, layout.key)
         keys = memtable.to_table(layout.key) if rows is None else rows
 
-        def complete(_: lance.LanceDataset) -> None:
+        def complete(table: lance.LanceDataset) -> None:
+            build_maintained_indexes(table, self.recipes())
             write_companions(self.store, planned, keys, layout.key, self.false_positive_rate)
 
         if rows is None:
             return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete)
         return rewrite_memtable(self.store, planned, layout.fields, rows, complete)
+
+
+class MaintainedIndexes:
+    """Reads the recipes of the indexes that MemTables must have, and remembers them.
+
+    Args:
+        table: The base table.
+    """
+
+    def __init__(self, table: BaseTable) -> None:
+        """Begin with nothing read."""
+        self._table = table
+        self._known: tuple[tuple[object, ...], tuple[IndexRecipe, ...]] | None = None
+
+    def recipes(self) -> tuple[IndexRecipe, ...]:
+        """Return the recipes as of the base table's newest version.
+
+        Raises:
+            UnavailableError: Storage failed; flush again.
+        """
+        state = self._table.state()
+        details = self._table.require_mem_wal(state)
+        everything = maintains_all_indexes(details)
+        if not everything and not details.maintained_indexes:
+            return ()
+        # Recipes hold what never changes while an index lives; its name and kind tell whether it does.
+        facts = (everything, details.maintained_indexes, *self._table.indexes(state.version))
+        if self._known is None or self._known[0] != facts:
+            names = None if everything else details.maintained_indexes
+            self._known = (facts, index_recipes(self._table, state.version, names))
+        return self._known[1]

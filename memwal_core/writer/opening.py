@@ -16,7 +16,7 @@ from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import WalAppender, WalCodec, codec_for_suffix, read_tail
 from memwal_core.writer.flush_queue import FlushQueue
-from memwal_core.writer.flushing import RegionFlusher
+from memwal_core.writer.flushing import MaintainedIndexes, RegionFlusher
 from memwal_core.writer.group_commit import GroupCommit
 from memwal_core.writer.layout import TableLayout, layout_of_rows
 from memwal_core.writer.ownership import Ownership
@@ -101,7 +101,14 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
     wal = GroupCommit(shared, appender, clock)
     if codec.writes_fences:
         wal.write_fence()
-    flusher = RegionFlusher(table.store, region_id, codec, layout, settings.writer.key_filter_false_positives)
+    flusher = RegionFlusher(
+        table.store,
+        region_id,
+        codec,
+        layout,
+        MaintainedIndexes(table).recipes,
+        settings.writer.key_filter_false_positives,
+    )
     flushes = FlushQueue(
         shared,
         wal,

@@ -29,10 +29,17 @@ class RegionDirectory:
         manifests: The table's region manifests.
         ids: Source of new region ids.
         concurrency: Manifests read at once.
+        status: Of new regions, which fixes their WAL codec: SEALED for ``lance``, ACTIVE for ``arrow``.
     """
 
     def __init__(
-        self, store: ObjectStore, spec: RegionSpec, manifests: ManifestStore, ids: IdSource, concurrency: int
+        self,
+        store: ObjectStore,
+        spec: RegionSpec,
+        manifests: ManifestStore,
+        ids: IdSource,
+        concurrency: int,
+        status: RegionStatus = RegionStatus.SEALED,
     ) -> None:
         """Keep the parts; ``refresh`` reads."""
         self._store = store
@@ -40,6 +47,7 @@ class RegionDirectory:
         self._manifests = manifests
         self._ids = ids
         self._concurrency = concurrency
+        self._status = status
         self._regions: dict[RegionValue, RegionId] = {}
 
     def refresh(self) -> None:
@@ -85,7 +93,7 @@ class RegionDirectory:
                 region_id,
                 region_spec_id=self._spec.spec_id,
                 region_field_values=encoded,
-                status=RegionStatus.SEALED,
+                status=self._status,
             )
         except ObjectExistsError:
             _log.info("region was created by another writer meanwhile [region_id=%s]", region_id)

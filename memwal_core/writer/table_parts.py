@@ -10,7 +10,7 @@ from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import ManifestStore
+from memwal_core.manifest import ManifestStore, RegionStatus
 from memwal_core.region_spec import RegionRouter, RegionSpec
 from memwal_core.settings import Settings
 from memwal_core.writer.memory import MemoryBudget
@@ -79,8 +79,14 @@ class TableParts:
         details = self.table.require_writable(state)
         key = state.require_primary_key().columns
         spec = _choose(details.region_specs, self.spec_id)
+        is_ours = self.settings.writer.new_region_codec == "lance"
         directory = RegionDirectory(
-            self.table.store, spec, self._manifests(), self.ids, self.settings.storage.concurrency
+            self.table.store,
+            spec,
+            self._manifests(),
+            self.ids,
+            self.settings.storage.concurrency,
+            RegionStatus.SEALED if is_ours else RegionStatus.ACTIVE,
         )
         directory.refresh()
         router = RegionRouter(spec, state.field_ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -47,8 +47,14 @@ class TableReceipt:
         return sum(receipt.rows for receipt in self.regions.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    futures: Mapping[RegionId, Future[PutReceipt]]
+    left: int
+
+
 class TableWriter:
-    """Routes batches to the regions of one spec and writes the regions concurrently.
+    """Routes batches to the regions of one spec and writes the regions concurrently. Safe to call from several threads.
 
     Regions are claimed when their first row comes. Several table writers must own different regions:
     ``accept`` says which, and ``takeover`` what happens where they meet.
@@ -58,7 +64,7 @@ class TableWriter:
     """
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  (the components of a writer, all optional)
         cls,
         table: BaseTable,
         *,
@@ -99,6 +105,8 @@ class TableWriter:
         self._memory = MemoryBudget(parts.settings.writer.max_buffered_bytes)
         self._pool = ThreadPoolExecutor(parts.settings.writer.max_open_regions, thread_name_prefix="memwal-region")
         self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        self._running = 0
 
     @property
     def writers(self) -> Mapping[RegionValue, RegionWriter]:
@@ -126,14 +134,16 @@ class TableWriter:
                 if not self._follow_schema(only_if_due=False):
                     raise
                 batch = self._conformed(rows)
-            return self._distribute(batch, RegionWriter.put)
+            begun = self._begin(batch, RegionWriter.put)
+        return self._finish(begun)
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
         """Delete rows by key in their regions; errors as for ``put`` and ``RegionWriter.delete``."""
         with self._lock:
             self._follow_schema(only_if_due=True)
             key_schema = pa.schema([field for field in self._target.schema if field.name in self._target.key])
-            return self._distribute(conform(keys, key_schema, self._target.key), RegionWriter.delete)
+            begun = self._begin(conform(keys, key_schema, self._target.key), RegionWriter.delete)
+        return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
         """Flush the MemTables of all claimed regions.
@@ -164,19 +174,29 @@ class TableWriter:
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         return conform(rows, self._target.schema, self._target.key)
 
-    def _distribute(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> TableReceipt:
+    def _begin(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> _Begun:
+        """Route a batch and hand it to the regions; call under the lock."""
         own, left = [], 0
         for value, part in self._target.router.route(batch):
             if self._accept is None or self._accept(value):
                 own.append((self._writer(value), part))
             else:
                 left += part.num_rows
-        futures = [(writer.region_id, self._pool.submit(write, writer, part)) for writer, part in own]
-        # Every region is waited for, so that no put is still running when an error is raised.
-        errors = [error for _, future in futures if (error := future.exception()) is not None]
+        self._running += 1
+        return _Begun({writer.region_id: self._pool.submit(write, writer, part) for writer, part in own}, left)
+
+    def _finish(self, begun: _Begun) -> TableReceipt:
+        """Wait for the regions without the lock, so that callers who come together share WAL entries."""
+        try:
+            # Every region is waited for, so that no put is still running when an error is raised.
+            errors = [error for future in begun.futures.values() if (error := future.exception()) is not None]
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._idle.notify_all()
         if errors:
             raise errors[0]
-        return TableReceipt({region_id: future.result() for region_id, future in futures}, left)
+        return TableReceipt({region_id: future.result() for region_id, future in begun.futures.items()}, begun.left)
 
     def _writer(self, value: RegionValue) -> RegionWriter:
         writer = self._writers.get(value)
@@ -201,6 +221,7 @@ class TableWriter:
         if target.has_shape_of(self._target):
             self._target = replace(self._target, checked_at=target.checked_at)
             return False
+        self._idle.wait_for(lambda: self._running == 0)
         # In this order: a region whose flush fails keeps its writer, and the next put begins here again.
         for value, writer in list(self._writers.items()):
             writer.flush()

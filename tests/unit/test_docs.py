@@ -14,6 +14,16 @@ from tools.generate_settings_doc import page
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+RUNBOOK_SECTIONS = [
+    "Meaning",
+    "Is data at risk",
+    "First five minutes",
+    "Diagnosis",
+    "Fix",
+    "Verify",
+    "Undo",
+    "Never",
+]
 DECISION_SECTIONS = ["Context", "Choice", "Rejected", "Consequences", "Tests"]
 STATUS = re.compile(r"^Status: (proposed|accepted|superseded by \[\d{4}\]\(\S+\)), \d{4}-\d{2}-\d{2}(;.*)?$")
 
@@ -123,7 +133,7 @@ def test_documents_cited_in_code_exist() -> None:
 def test_runbook_has_its_sections(runbook: Path) -> None:
     sections = [line.removeprefix("## ") for line in runbook.read_text().splitlines() if line.startswith("## ")]
 
-    assert sections == ["Signs", "Check", "Act", "Verify", "Undo"]
+    assert sections == RUNBOOK_SECTIONS
 
 
 def test_architecture_places_every_module_of_the_package() -> None:

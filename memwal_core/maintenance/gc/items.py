@@ -20,7 +20,10 @@ class Kind(StrEnum):
     MANIFEST_VERSION = "manifest_version"
     LEFTOVER = "leftover"
     """What a commit or write that died left behind: staged manifests, temporary files."""
+    STAGED_KEYS = "staged_keys"
+    """What the processes of a merge pass that died left for each other."""
     LEASE_VERSION = "lease_version"
+    LEDGER_VERSION = "ledger_version"
     UNKNOWN = "unknown"
     """Files of no known form, which are shown and never touched."""
 

@@ -13,8 +13,9 @@ from memwal_core.maintenance.gc.items import Item, Kind, Tally
 from memwal_core.maintenance.gc.kind import GarbageKind
 from memwal_core.maintenance.gc.leftovers import Leftovers
 from memwal_core.maintenance.gc.policy import Policy
+from memwal_core.maintenance.gc.staged_keys import StagedKeyFiles
 from memwal_core.maintenance.gc.state import GcState
-from memwal_core.maintenance.gc.versions import LeaseVersions, ManifestVersions
+from memwal_core.maintenance.gc.versions import LeaseVersions, LedgerVersions, ManifestVersions
 from memwal_core.maintenance.gc.wal_entries import WalEntries
 
 KINDS: Mapping[Kind, GarbageKind] = MappingProxyType(
@@ -24,7 +25,9 @@ KINDS: Mapping[Kind, GarbageKind] = MappingProxyType(
         Kind.WAL_ENTRY: WalEntries(),
         Kind.MANIFEST_VERSION: ManifestVersions(),
         Kind.LEFTOVER: Leftovers(),
+        Kind.STAGED_KEYS: StagedKeyFiles(),
         Kind.LEASE_VERSION: LeaseVersions(),
+        Kind.LEDGER_VERSION: LedgerVersions(),
     }
 )
 """In the order in which they are collected: records, then directories, then what those referred to."""

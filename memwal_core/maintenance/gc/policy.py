@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.settings import DAY_S, GcSettings, Settings
+from memwal_core.settings import DAY_S, GcSettings, LedgerSettings, Settings
 
 MIN_ORPHAN_AGE_S = DAY_S
 MIN_WAL_AGE_S = DAY_S
@@ -26,11 +26,13 @@ class Policy:
         gc: What to keep.
         wal_age_s: Age that a WAL entry must have: the larger of the configured age and the
             multiple of the interval at which writers verify their epoch.
+        ledger_age_s: Time since a version of a ledger was superseded after which it may go.
     """
 
     now: datetime
     gc: GcSettings
     wal_age_s: float
+    ledger_age_s: float = field(default_factory=lambda: LedgerSettings().keep_versions_s)
 
     @classmethod
     def of(cls, settings: Settings, now: datetime) -> Policy:
@@ -45,7 +47,7 @@ class Policy:
         """
         check_retention(settings.gc)
         by_epoch = settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
-        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch))
+        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch), settings.ledger.keep_versions_s)
 
     def age_s(self, modified: datetime) -> float:
         """Return how long ago something was written; negative if the store's clock is ahead."""

@@ -139,6 +139,8 @@ class GcState:
         regions: The regions looked at, by id.
         staged: Staged manifests of the base table, numbered by the version they were meant for.
         leases: Registers of job leases.
+        ledgers: Registers of what jobs did.
+        merge_staging: Everything in the staging directory of merges.
     """
 
     table_uri: str
@@ -146,3 +148,5 @@ class GcState:
     regions: tuple[RegionState, ...]
     staged: tuple[NumberedObject, ...] = ()
     leases: tuple[Register, ...] = ()
+    ledgers: tuple[Register, ...] = ()
+    merge_staging: tuple[ObjectInfo, ...] = ()

@@ -21,6 +21,8 @@ from memwal_core.manifest import ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import (
     LEASES_DIRECTORY,
+    LEDGER_DIRECTORY,
+    MERGE_STAGING_DIRECTORY,
     TABLE_VERSIONS_DIRECTORY,
     WAL_SUFFIXES,
     generation_path,
@@ -72,7 +74,15 @@ class Surveyor:
         base = self.base()
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
         found = map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
-        return GcState(self.table.uri, base, tuple(found), self._staged(), self._leases())
+        return GcState(
+            table_uri=self.table.uri,
+            base=base,
+            regions=tuple(found),
+            staged=self._staged(),
+            leases=self._registers(LEASES_DIRECTORY),
+            ledgers=self._registers(LEDGER_DIRECTORY),
+            merge_staging=tuple(sorted(self.store.list_objects(MERGE_STAGING_DIRECTORY), key=lambda each: each.path)),
+        )
 
     def regions(self, regions: Collection[RegionId], base: BaseState) -> GcState:
         """Look at some regions once more, with a base table looked at before."""
@@ -207,9 +217,9 @@ class Surveyor:
             found.append(NumberedObject(version, info))
         return tuple(sorted(found, key=lambda each: each.info.path))
 
-    def _leases(self) -> tuple[Register, ...]:
+    def _registers(self, root: str) -> tuple[Register, ...]:
         registers: dict[tuple[str, str], list[NumberedObject]] = {}
-        for info in self.store.list_objects(LEASES_DIRECTORY):
+        for info in self.store.list_objects(root):
             directory, _, name = info.path.rpartition("/")
             stem, dot, suffix = name.partition(".")
             number = number_of(f"{stem}{dot}{suffix}", dot + suffix) if dot else None

@@ -1,8 +1,9 @@
-"""Old versions of region manifests and of leases: superseded, and far enough below the newest."""
+"""Old versions of region manifests, leases and ledgers: superseded, and far enough below the newest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from memwal_core.ids import RegionId
@@ -10,6 +11,9 @@ from memwal_core.maintenance.gc.deleter import Deleter
 from memwal_core.maintenance.gc.items import Gate, Item, Kind, Rule
 from memwal_core.maintenance.gc.policy import Policy
 from memwal_core.maintenance.gc.state import GcState, NumberedObject
+
+_KEPT_LEDGER_VERSIONS = 1
+"""Below the newest: whoever reads the newest while the next is written still finds it."""
 
 
 class ManifestVersions:
@@ -45,10 +49,41 @@ class LeaseVersions:
 
     def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
         """Delete, lease by lease."""
-        by_directory: dict[str, list[Item]] = {}
-        for item in items:
-            by_directory.setdefault(item.path.rpartition("/")[0], []).append(item)
-        deleter.each(list(by_directory.values()), deleter.delete_register_versions)
+        _collect_registers(items, deleter)
+
+
+class LedgerVersions:
+    """Deletes old versions of ledgers; the newest holds every remembered run."""
+
+    def plan(self, state: GcState, policy: Policy) -> list[Item]:
+        """Return every ledger version."""
+        return [
+            item
+            for register in state.ledgers
+            for item in _plan(
+                Kind.LEDGER_VERSION, register.versions, None, _Keep(policy, _KEPT_LEDGER_VERSIONS, policy.ledger_age_s)
+            )
+        ]
+
+    def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
+        """Delete, ledger by ledger."""
+        _collect_registers(items, deleter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keep:
+    """How many versions below the newest stay, and for how long after they were superseded."""
+
+    policy: Policy
+    versions: int
+    age_s: float
+
+
+def _collect_registers(items: Sequence[Item], deleter: Deleter) -> None:
+    by_directory: dict[str, list[Item]] = {}
+    for item in items:
+        by_directory.setdefault(item.path.rpartition("/")[0], []).append(item)
+    deleter.each(list(by_directory.values()), deleter.delete_register_versions)
 
 
 def plan_versions(
@@ -65,19 +100,23 @@ def plan_versions(
         region_id: Whose they are; None for leases.
         policy: ``manifest_retention`` and ``manifest_min_age_s`` count.
     """
+    return _plan(kind, versions, region_id, _Keep(policy, policy.gc.manifest_retention, policy.gc.manifest_min_age_s))
+
+
+def _plan(kind: Kind, versions: Sequence[NumberedObject], region_id: RegionId | None, keep: _Keep) -> list[Item]:
     if not versions:
         return []
-    keep_from = versions[-1].number - policy.gc.manifest_retention
+    keep_from = versions[-1].number - keep.versions
     items = []
     held = False
     for version, successor in pairwise([*versions, versions[-1]]):
         item = Item(
             kind, version.info.path, version.number, region_id, 1, version.info.size_bytes, None, Gate.RETENTION
         )
-        since = policy.age_s(successor.info.modified)
+        since = keep.policy.age_s(successor.info.modified)
         if version.number >= keep_from:
             items.append(item.held(Gate.RETENTION, f"versions from {keep_from} are kept" if keep_from > 1 else ""))
-        elif held or since < policy.gc.manifest_min_age_s:
+        elif held or since < keep.age_s:
             held = True
             items.append(item.held(Gate.YOUNG, f"superseded {since:.0f} s ago"))
         else:

@@ -8,13 +8,12 @@ from memwal_core.maintenance.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_
 from memwal_core.maintenance.ledger.cooldown import RunVerdict, judge
 from memwal_core.maintenance.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
 from memwal_core.maintenance.ledger.progress import progress_fact, recorded_progress
-from memwal_core.maintenance.ledger.store import Ledger, LedgerPruning, RunInProgress
+from memwal_core.maintenance.ledger.store import Ledger, RunInProgress
 
 __all__ = [
     "RUNS_SCHEMA",
     "History",
     "Ledger",
-    "LedgerPruning",
     "RunEnd",
     "RunInProgress",
     "RunOutcome",

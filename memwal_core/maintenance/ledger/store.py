@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import takewhile
 
 import pyarrow as pa
 
@@ -26,12 +24,11 @@ from memwal_core.maintenance.ledger.cooldown import RunVerdict, judge
 from memwal_core.maintenance.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
 from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.settings import LedgerSettings
-from memwal_core.storage.layout import LEDGER_DIRECTORY, VERSION_HINT_NAME, job_directory, parse_numbered_name
+from memwal_core.storage.layout import LEDGER_DIRECTORY, job_directory
 from memwal_core.storage.protocol import ObjectStore
 
 LEDGER_SUFFIX = ".json"
 _APPEND_ATTEMPTS = 20
-_KEPT_VERSIONS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -51,24 +48,12 @@ class RunInProgress:
     verdict: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerPruning:
-    """Superseded versions of one history that may go.
-
-    Attributes:
-        key: Whose history.
-        before: Versions below this one.
-    """
-
-    key: JobKey
-    before: int
-
-
 class Ledger:
     """The histories of all jobs of one table, as versioned registers below ``_mem_wal/_ledger/``.
 
     Each version holds all remembered runs, so reading a history is one request however long it is,
-    and the number of remembered runs is bounded (``LedgerSettings.max_runs``).
+    and the number of remembered runs is bounded (``LedgerSettings.max_runs``). Superseded versions are
+    garbage, which the garbage collection deletes.
 
     Args:
         store: The table's store.
@@ -185,33 +170,6 @@ class Ledger:
             return RunVerdict(True, "its history cannot be read")
         return judge(history, self._clock.now(), self._settings)
 
-    def plan_pruning(self) -> list[LedgerPruning]:
-        """Return the superseded versions that are old enough to go; a pure matter of storage.
-
-        Raises:
-            UnavailableError: The store does not answer.
-        """
-        oldest = self._clock.now() - timedelta(seconds=self._settings.keep_versions_s)
-        plan = []
-        for key in self.known_keys():
-            versions = self._versions(key)
-            old = list(takewhile(lambda each: each[1] < oldest, versions[:-_KEPT_VERSIONS]))
-            if old:
-                plan.append(LedgerPruning(key, old[-1][0] + 1))
-        return plan
-
-    def prune(self, plan: Iterable[LedgerPruning]) -> int:
-        """Delete what a plan names.
-
-        Returns:
-            Versions deleted.
-
-        Raises:
-            InvalidRequestError: A version named is not there any more. Plan anew.
-            UnavailableError: The store does not answer. What was deleted stays deleted; repeat.
-        """
-        return sum(len(self._register(each.key).delete_before(each.before)) for each in plan)
-
     def _append(self, key: JobKey, change: Callable[[History], History | None]) -> History:
         register = self._register(key)
         for _ in range(_APPEND_ATTEMPTS):
@@ -242,15 +200,6 @@ class Ledger:
             record()
         except MemwalError as error:
             _log.warning("run not recorded: %s", error)
-
-    def _versions(self, key: JobKey) -> list[tuple[int, datetime]]:
-        """Return the versions of a history with the time each was written, ascending."""
-        found = []
-        for info in self._store.list_objects(job_directory(LEDGER_DIRECTORY, key.job, key.scope)):
-            name = info.path.rpartition("/")[2]
-            if name != VERSION_HINT_NAME and name.endswith(LEDGER_SUFFIX):
-                found.append((parse_numbered_name(name, LEDGER_SUFFIX), info.modified))
-        return sorted(found)
 
     def _register(self, key: JobKey) -> VersionedRegister:
         return VersionedRegister(self._store, job_directory(LEDGER_DIRECTORY, key.job, key.scope), LEDGER_SUFFIX)

@@ -18,6 +18,7 @@ from memwal_core.errors import InternalError, ObjectNotFoundError
 from memwal_core.ids import IdSource
 from memwal_core.maintenance.merge.units import KeyPart
 from memwal_core.storage import ObjectStore
+from memwal_core.storage.layout import staged_keys_path
 
 _FILES = b"memwal_files"
 _SUFFIX = ".arrow"
@@ -35,7 +36,7 @@ class KeyStager:
     def __init__(self, store: ObjectStore, directory: str, ids: IdSource) -> None:
         """Keep the parts."""
         self._store = store
-        self._path = f"{directory}/{ids.commit_id().hex()}{_SUFFIX}"
+        self._path = staged_keys_path(directory, ids.commit_id().hex())
 
     def __call__(self, keys: pa.Table, documents: Sequence[str]) -> KeyPart:
         """Write the keys and the names of the data files.

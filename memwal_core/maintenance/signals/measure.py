@@ -169,7 +169,9 @@ def _indexes(parts: SignalParts, state: TableState, status: TableStatus) -> Iter
 
 def _base(parts: SignalParts, state: TableState, now: datetime) -> Iterator[Reading]:
     table = parts.table
-    yield Reading(Signal.BASE_FRAGMENTS, len(table.dataset(state.version).get_fragments()))
+    target = table.settings.compact.target_rows
+    small = [each for each in table.dataset(state.version).get_fragments() if each.physical_rows < target]
+    yield Reading(Signal.BASE_FRAGMENTS, len(small))
     yield Reading(Signal.BASE_VERSIONS, len(list_versions(table)))
     taken = state.require_details().snapshot_ts_millis
     if taken:

@@ -104,7 +104,9 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             "primary keys that occur more than once",
             "the verification after a merge, and the check key_unique",
         ),
-        Signal.BASE_FRAGMENTS: SignalFacts(_page("base-fragments"), "fragments", "fragments of the base table"),
+        Signal.BASE_FRAGMENTS: SignalFacts(
+            _page("base-fragments"), "fragments", "fragments of the base table that are smaller than a rewritten one"
+        ),
         Signal.BASE_VERSIONS: SignalFacts(_page("base-versions"), "versions", "retained versions of the base table"),
         Signal.SNAPSHOT_AGE: SignalFacts(_page("snapshot-age"), "s", "age of the region snapshot"),
         Signal.PEAK_MEMORY: SignalFacts(

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, MergeRequest, TableAdmin
-from memwal_core.maintenance.merge import InProcessReader, MergeParts, NativeCommit, Silent, Surveyor, merge
+from memwal_core.maintenance.merge import (
+    InProcessReader,
+    InProcessWorkers,
+    MergeParts,
+    NativeCommit,
+    Silent,
+    SingleCommit,
+    SingleCommitParts,
+    Surveyor,
+    merge,
+)
 from memwal_core.manifest import ManifestStore
 from memwal_core.testing.simulation.world import LONG_SLEEP_S, World
 
@@ -104,9 +114,19 @@ class MergeActor:
             settings=settings,
             clock=world.clock,
             progress=Silent(),
+            single_commit=SingleCommit(
+                SingleCommitParts(
+                    table=world.table,
+                    workers=InProcessWorkers(world.table),
+                    settings=settings,
+                    clock=world.clock,
+                    rng=world.rng,
+                    reach=world.reach,
+                )
+            ),
         )
         report = merge(parts)
-        return f"merge {report.outcome}"
+        return f"merge {report.outcome} ({report.strategy})"
 
     def die(self) -> None:
         """Forget nothing: a merger has no memory."""

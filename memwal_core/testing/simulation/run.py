@@ -8,12 +8,13 @@ from pathlib import Path
 
 from memwal_core.errors import MemwalError
 from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
+from memwal_core.testing.simulation.progress import ProgressWatch
 from memwal_core.testing.simulation.view import DuplicateKeyError, lsm_view
 from memwal_core.testing.simulation.world import Actor, Chances, World
 from memwal_core.testing.simulation.writers import WriterActor
 
 _SHOWN_TURNS = 40
-_FULL_CHECK_TURNS = 10
+FULL_CHECK_TURNS = 10
 
 
 class SimulationFailedError(AssertionError):
@@ -65,6 +66,7 @@ def simulate(
     turns: int = 60,
     chances: Chances | None = None,
     actors: Callable[[World], list[Actor]] = everybody,
+    full_check_turns: int = FULL_CHECK_TURNS,
 ) -> SimulationResult:
     """Run one simulation.
 
@@ -74,21 +76,36 @@ def simulate(
         turns: Turns of the outermost level.
         chances: How probable trouble is.
         actors: Makes the actors.
+        full_check_turns: Compare all retained versions with the model after so many turns.
 
     Raises:
-        SimulationFailedError: An acknowledged row was lost, resurrected or doubled, or an actor met an
-            error that nothing explains.
+        SimulationFailedError: An acknowledged row was lost, resurrected or doubled, merge progress went
+            back, or an actor met an error that nothing explains.
     """
     world = World(seed, directory, chances if chances is not None else Chances())
     world.actors = actors(world)
+    watch = ProgressWatch()
     for number in range(1, turns + 1):
         try:
             world.take_turn(world.rng.choice(world.actors))
         except MemwalError as error:
             raise SimulationFailedError(seed, f"{type(error).__name__}: {error}", world.trace) from error
         world.store.notice()
-        check(world, every_version=number % _FULL_CHECK_TURNS == 0 or number == turns)
+        check_progress(world, watch)
+        check(world, every_version=number % full_check_turns == 0 or number == turns)
     return SimulationResult(seed, tuple(world.trace), world.plain.state().version)
+
+
+def check_progress(world: World, watch: ProgressWatch) -> None:
+    """Look at the versions that the last turn made.
+
+    Raises:
+        SimulationFailedError: Merge progress went back, or an index claims more than is merged.
+    """
+    with world.quietly():
+        problems = watch.problems(world.plain)
+    if problems:
+        raise SimulationFailedError(world.seed, "; ".join(problems), world.trace)
 
 
 def check(world: World, *, every_version: bool) -> None:

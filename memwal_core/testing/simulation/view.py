@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionManifest
+from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.memtable import TOMBSTONE_COLUMN
-from memwal_core.storage.layout import generation_path
-from memwal_core.wal import LANCE_CODEC, find_tail
+from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, generation_path
+from memwal_core.wal import codec_for_suffix, find_tail
 
 
 class DuplicateKeyError(AssertionError):
@@ -44,9 +44,11 @@ def lsm_view(table: BaseTable, version: int | None = None) -> dict[int, str]:
 
 def _replay(view: dict[int, str], table: BaseTable, manifest: RegionManifest) -> None:
     first = manifest.replay_after_wal_id + 1
-    tail = find_tail(table.store, manifest.region_id, LANCE_CODEC.suffix, manifest.replay_after_wal_id)
+    suffix = LANCE_WAL_SUFFIX if manifest.status is RegionStatus.SEALED else ARROW_WAL_SUFFIX
+    codec = codec_for_suffix(suffix, {})
+    tail = find_tail(table.store, manifest.region_id, suffix, manifest.replay_after_wal_id)
     for wal_id in range(first, tail + 1):
-        rows = LANCE_CODEC.read(table.store, manifest.region_id, wal_id).rows
+        rows = codec.read(table.store, manifest.region_id, wal_id).rows
         for row in range(rows.num_rows):
             _apply(view, rows.slice(row, 1), "WAL entry")
 

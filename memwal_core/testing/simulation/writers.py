@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from memwal_core.errors import CommitUnknownError, FencedError, MemwalError
 from memwal_core.ids import RegionId
-from memwal_core.manifest import ManifestStore
+from memwal_core.manifest import ManifestStore, RegionStatus
 from memwal_core.region_spec import RegionRouter, RegionValue
 from memwal_core.testing.crash import SimulatedCrash
 from memwal_core.testing.simulation.model import Value
@@ -75,7 +75,10 @@ class WriterActor:
         manifests = ManifestStore(
             world.store, world.ids, settings=world.settings.storage, clock=world.clock, rng=world.rng
         )
-        return RegionDirectory(world.store, details.region_specs[0], manifests, world.ids, 1).ensure(self._value)
+        # Of the two regions of a run one has each codec.
+        status = RegionStatus((world.seed + int(str(self._value[0]))) % 2)
+        directory = RegionDirectory(world.store, details.region_specs[0], manifests, world.ids, 1, status)
+        return directory.ensure(self._value)
 
     def _use_zombie(self, zombie: RegionWriter) -> str:
         try:

@@ -93,7 +93,9 @@ facts = {
             "description": dag.description,
             "tags": sorted(dag.tags),
             "at_once": dag.max_active_runs,
-            "schedule": sorted(asset.name for asset in dag.schedule) if isinstance(dag.schedule, list) else dag.schedule,
+            "schedule": sorted(asset.name for asset in dag.schedule)
+            if isinstance(dag.schedule, list)
+            else dag.schedule,
             "dry_run": dag.params.get("dry_run", None),
             "params": {name: dag.params.get_param(name).description for name in dag.params},
             "tasks": {task.task_id: task_facts(task) for task in dag.tasks},

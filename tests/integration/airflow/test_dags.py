@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, An
     tasks = facts["dags"]["memwal_maintain"]["tasks"]
     steps = ["prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
 
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
     # A step with nothing to do is skipped, which must not skip the next.
     assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[2:]} == {"none_failed"}

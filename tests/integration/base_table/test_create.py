@@ -97,6 +97,20 @@ def test_pylance_initialising_an_older_version_conflicts_with_ours(tmp_path: Pat
     assert [index.name for index in table.indexes()] == ["__lance_mem_wal"]
 
 
+def test_table_with_a_blob_column_is_refused(tmp_path: Path) -> None:
+    """Bug class 33: rows of such a table would be lost silently, or their merge fail for ever."""
+    schema = PEOPLE.append(pa.field("photo", pa.large_binary(), metadata={"lance-encoding:blob": "true"}))
+    rows = people(1).append_column(schema.field("photo"), [pa.array([b"x"], pa.large_binary())])
+    lance.write_dataset(rows, str(tmp_path / "t"))
+    table = BaseTable.open(str(tmp_path / "t"))
+
+    with pytest.raises(InvalidRequestError, match="blob") as refused:
+        table.create_mem_wal_index()
+
+    assert refused.value.facts == {"columns": ["photo"]}
+    assert table.state().version == 1
+
+
 @pytest.mark.req("IDX-01")
 def test_racing_creators_make_one_index(place: Any) -> None:
     """Bug class 44: of several creators exactly one wins, and the others are told so."""

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from memwal_core.admin import TableAdmin
 from memwal_core.cli.app import app
 from memwal_core.errors import InvalidRequestError
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import make_people_table, people
 
@@ -54,6 +56,18 @@ def test_dry_run_then_merge_then_nothing_to_do(uri):
     assert "0 -> 2" in done.stdout
     again = run("merge", uri)
     assert (again.exit_code, "nothing to do" in again.stdout) == (3, True)
+
+
+@pytest.mark.req("MRG-26", "LEASE-06")
+def test_merge_while_another_runs_ends_with_code_4_and_says_who_and_until_when(uri):
+    held = TableAdmin.open(uri).insight.leases.acquire(JobKey("merge"), "the night's run")
+
+    ended = subprocess.run([*MEMWAL, "merge", uri], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 4
+    assert "holder: the night's run" in ended.stderr
+    assert f"expires_at: {held.document.expires_at.isoformat()}" in ended.stderr
+    assert run("merge", uri, "--dry-run").exit_code == 0
 
 
 def test_merge_json_of_one_region_in_small_passes(uri):

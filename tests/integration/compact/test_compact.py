@@ -294,6 +294,24 @@ def test_cleanup_removes_old_versions_and_keeps_tagged_young_and_new_ones(table:
     assert table.state().require_details().merged_generations == {A: 6}
 
 
+def test_files_of_a_version_that_was_tagged_go_with_it_once_the_tag_is_gone(table: BaseTable) -> None:
+    """Bug class 30: removing the versions around a tagged one must not strand the files it shared with them."""
+    clock = ManualClock(SystemClock().now())
+    clock.advance(timedelta(hours=2).total_seconds())
+    settings = CompactSettings(keep_versions=1, retention_s=3600)
+    tagged = list_versions(table)[1].version
+    table.dataset().tags.create("audit", tagged)
+    clean_up(table, settings, clock)
+    assert [each.version for each in list_versions(table)] == [tagged, table.state().version]
+
+    table.dataset().tags.delete("audit")
+    clean_up(table, settings, clock)
+
+    stored = {path.name for path in Path(table.uri, "data").iterdir()}
+    needed = {file.path for each in table.dataset().get_fragments() for file in each.data_files()}
+    assert stored == needed
+
+
 def test_version_that_is_tagged_after_the_plan_stays(table: BaseTable) -> None:
     clock = ManualClock(SystemClock().now())
     clock.advance(timedelta(hours=2).total_seconds())

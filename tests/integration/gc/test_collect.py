@@ -402,7 +402,7 @@ def test_old_lease_versions_go_and_the_lease_still_works(uri):
 
     assert sum(report.done[Kind.LEASE_VERSION].items for report in reports if Kind.LEASE_VERSION in report.done) >= 4
     assert all(report.failures == () for report in reports)
-    assert len(list(admin.table.store.list_objects("_mem_wal/_leases"))) <= 6
+    assert len(list(admin.table.store.list_objects("_mem_wal/_leases/gc"))) <= 6
 
 
 def test_two_regions_are_collected_and_a_selection_is_respected(tmp_path):

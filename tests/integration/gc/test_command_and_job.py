@@ -40,7 +40,7 @@ def test_command_only_shows_the_plan(uri):
     assert "would drain or delete" in result.stdout
     assert "drain _mem_wal/" in result.stdout
     assert recorded(uri) == 3
-    assert not Path(uri, "_mem_wal", "_leases").exists()
+    assert not Path(uri, "_mem_wal", "_leases", "gc").exists()
 
 
 @pytest.mark.req("GC-28")

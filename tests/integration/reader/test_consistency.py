@@ -84,7 +84,7 @@ def test_rows_of_a_successor_are_seen_although_the_fenced_writer_is_given(tmp_pa
     fenced = TableWriter.open(table)
     fenced.put(people(1))
     reader = MemWalTable.open(uri, writers=list(fenced.writers.values()))
-    with TableWriter.open(table) as successor:
+    with TableWriter.open(table, takeover="fence") as successor:
         successor.put(people(2))
         rows = reader.to_arrow(consistency=Consistency.IN_PROCESS)
     fenced.close()

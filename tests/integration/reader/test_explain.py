@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.reader import Consistency
+from memwal_core.reader.explain import explain_text_search, explain_vector_search
 from memwal_core.reader.scan import ScanRequest
 from memwal_core.testing.readable import Reference, keys_of, make_reference
 
@@ -28,6 +29,36 @@ CoalesceFirstExec: return_first_non_null
   BloomFilterGuardExec: bf[region_A][gen=1]
     TakeLastExec: region_A[gen=1], filter=[id = {key}]
   TakeLastExec: base_table[gen=-1], filter=[id = {key}]"""
+
+STALE = (
+    "FilterStaleExec: bloom_filters=[bf[region_A][gen=2], bf[region_A][gen=1], "
+    "bf[region_B][gen=3], bf[region_B][gen=2], bf[region_B][gen=1]]"
+)
+
+VECTOR = f"""\
+GlobalLimitExec: limit=9
+  SortExec: order_by=[_dist ASC]
+    {STALE}
+      UnionExec
+        KNNExec: base_table[gen=-1], k=9
+        KNNExec: region_A[gen=2], k=9
+        KNNExec: region_A[gen=1], k=9
+        KNNExec: region_B[gen=3], k=9
+        KNNExec: region_B[gen=2], k=9
+        KNNExec: region_B[gen=1], k=9"""
+
+TEXT = f"""\
+GlobalLimitExec: limit=9
+  SortExec: order_by=[_bm25 DESC]
+    {STALE}
+      GlobalBM25Exec
+        UnionExec
+          FTSExec: base_table[gen=-1], query="search terms"
+          FTSExec: region_A[gen=2], query="search terms"
+          FTSExec: region_A[gen=1], query="search terms"
+          FTSExec: region_B[gen=3], query="search terms"
+          FTSExec: region_B[gen=2], query="search terms"
+          FTSExec: region_B[gen=1], query="search terms\""""
 
 
 @pytest.fixture
@@ -50,6 +81,14 @@ def test_lookup_plan_prunes_the_other_region(reference: Reference) -> None:
     key = reference.keys_a[3]
 
     assert view.explain_lookup(keys_of(key), reference.names) == LOOKUP.format(key=key)
+
+
+@pytest.mark.req("RD-19", "RD-50", "RD-54")
+def test_search_plans_are_those_of_the_specification(reference: Reference) -> None:
+    plan = reference.table.view(Consistency.IN_PROCESS).scan().plan
+
+    assert explain_vector_search(plan, 9, reference.names) == VECTOR
+    assert explain_text_search(plan, 9, "search terms", reference.names) == TEXT
 
 
 @pytest.mark.req("RD-03", "RD-17")

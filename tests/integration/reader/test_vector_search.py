@@ -51,7 +51,7 @@ def _brute_force(rows: pa.Table, query: npt.NDArray[np.float32], k: int) -> list
     return [ids[at] for at in np.argsort(((vectors - query) ** 2).sum(axis=1), kind="stable")[:k]]
 
 
-@pytest.mark.req("RD-51", "RD-52", "RD-62", "RD-63")
+@pytest.mark.req("RD-51", "RD-52", "RD-62", "RD-63", "RD-64")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_ranking_is_that_of_brute_force_over_the_view(tmp_path: Path, indexed: bool) -> None:
     rng = np.random.default_rng(3)
@@ -107,6 +107,25 @@ def test_filter_and_region_pruning_apply_before_the_search(tmp_path: Path) -> No
     assert sorted(filtered.column("id").to_pylist()) == [i for i in range(60) if i % 3 == 1]
     assert view.explain_vector_search(single).count("KNNExec") == 2  # The base table and one region.
     assert view.vector_search(single).column("id").to_pylist() == [4]
+
+
+@pytest.mark.parametrize("place", ["base", "flushed", "memory"])
+def test_rows_without_a_vector_are_not_found(tmp_path: Path, place: str) -> None:
+    rng = np.random.default_rng(9)
+    uri = str(tmp_path / "t")
+    empty = pa.table([pa.array([100, 101]), pa.nulls(2, SCHEMA.field("vec").type), pa.nulls(2, pa.int32())], SCHEMA)
+    base = _table(uri, 5, rng, indexed=False)
+    if place == "base":
+        lance.write_dataset(empty, uri, mode="append")
+    with TableWriter.open(base) as writer:
+        if place != "base":
+            writer.put(pa.concat_tables([empty, _rows([102], rng)]))
+        if place == "flushed":
+            writer.flush()
+        view = MemWalTable.open(uri).view(Consistency.DURABLE)
+    found = view.vector_search(VectorQuery("vec", np.zeros(DIMENSION, np.float32), k=50, columns=("id",)))
+
+    assert sorted(found.column("id").to_pylist()) == [*range(5), *([102] if place != "base" else [])]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,10 @@ from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.quality import Check, QualityReport, Result, Stage
 from memwal_core.quality.run import QualityRequest, check_quality
 from memwal_core.region_spec import RegionField, RegionSpec
+from memwal_core.storage import open_store
 from memwal_core.storage.layout import generation_path
 from memwal_core.testing.articles import articles, make_articles_table
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 from memwal_core.writer.table_writer import TableWriter
 
@@ -342,6 +344,22 @@ def load_job():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.s3
+def test_table_and_data_docs_on_s3(spark):
+    with s3_server() as server:
+        table = make_people_table(server.uri("bucket/t"), buckets=1, storage_options=server.storage_options)
+        write(table, range(5))
+        quality = open_quality(TableAdmin.open(table.uri, storage_options=server.storage_options))
+        docs = QualityRequest(docs=server.uri("bucket/docs"))
+
+        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, docs)
+
+        assert report.outcome is JobOutcome.DONE, report.to_dict()
+        pages = open_store(server.uri("bucket/docs"), storage_options=server.storage_options)
+        assert pages.head("index.html") is not None
+        assert quality.newest(Stage.BEFORE) == report.to_dict()
 
 
 def test_merged_table_has_nothing_to_audit(tmp_path, run):

@@ -245,3 +245,31 @@ def test_rows_of_eight_threads_are_each_in_one_generation_and_one_entry(table, r
     assert [record.generation for record in manifest.flushed_generations] == list(
         range(1, len(manifest.flushed_generations) + 1)
     )
+
+
+@pytest.mark.req("WRT-04", "WRT-05", "WRT-07", "WRT-11")
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_durable_and_indexed_are_independent(table, region_id, durable: bool, indexed: bool) -> None:
+    writer = _open(table, region_id, writer_settings(durable_write=durable, indexed_write=indexed))
+    receipt = writer.put(people(1, 2))
+    index = writer.index_of(writer.memtable)
+    key = people(2).select(["id"])
+    assert receipt.durable is durable
+    assert index.lookup(key, refresh=False).num_rows == (1 if indexed else 0)
+    assert writer.memtable.to_table().num_rows == 2
+    assert writer.lookup(key).column("name").to_pylist() == ["p2"]
+
+
+@pytest.mark.req("MEM-17", "MEM-31")
+@pytest.mark.parametrize("kind", ["hash", "ordered"])
+def test_lookups_and_scans_see_the_newest_row_over_all_memtables(table, region_id, kind: str) -> None:
+    writer = _open(table, region_id, writer_settings(memtable_index=kind))
+    writer.put(people(1, 2, 3, name="old"))
+    writer.rotate()
+    writer.put(people(2, 4, name="new"))
+    writer.delete(people(3).select(["id"]))
+    found = writer.lookup(people(4, 3, 1, 2, 7).select(["id"])).sort_by("id")
+    assert found.column("name").to_pylist() == ["old", "new", None, "new"]
+    assert writer.scan(2, 3).select(["id", "name"]).to_pydict() == {"id": [2, 3], "name": ["new", None]}
+    assert writer.scan().column("id").to_pylist() == [1, 2, 3, 4]

@@ -1,6 +1,7 @@
 """Routing batches to regions, and the creation of regions when writers race."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from memwal_core.manifest import ManifestStore, RegionStatus
 from memwal_core.region_spec import RegionRouter, encode_region_value
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.testing.faulty_store import FaultyStore
+from memwal_core.testing.regions import blocking
 from memwal_core.testing.tables import make_people_table, people, reopened
 from memwal_core.writer import TableWriter
 from memwal_core.writer.region_directory import RegionDirectory
@@ -144,3 +146,23 @@ def test_reopened_table_shares_the_store(table) -> None:
     with TableWriter.open(reopened(table, recorder, FAST), settings=FAST) as writer:
         writer.put(people(1))
     assert recorder.count("put_file_if_absent") == 1
+
+
+@pytest.mark.req("WRT-34", "MEM-18")
+def test_concurrent_callers_share_wal_entries_and_lose_nothing(table) -> None:
+    store = FaultyStore(table.store)
+    with TableWriter.open(reopened(table, store, FAST), settings=FAST) as writer:
+        writer.put(people(*range(100)))
+        before = store.count("put_file_if_absent")
+        with blocking(store, "put_file_if_absent") as blocked, ThreadPoolExecutor(2) as pool:
+            first = pool.submit(writer.put, people(*range(100), name="first"))
+            assert blocked.reached.wait(10)
+            second = pool.submit(writer.put, people(*range(100), name="second"))
+            # The second caller gets its rows in while the first is held up in the store.
+            while sum(region.memtable.num_rows for region in writer.writers.values()) < 300:
+                wait([second], timeout=0.001)
+            blocked.release.set()
+            assert [future.result(20).rows for future in (first, second)] == [100, 100]
+        assert store.count("put_file_if_absent") - before <= 8
+        rows = [region.lookup(people(*range(100)).select(["id"])) for region in writer.writers.values()]
+        assert sum(found.num_rows for found in rows) == 100

@@ -1,4 +1,4 @@
-"""Old versions of manifests and leases, and leftovers of died writes."""
+"""Old versions of manifests, leases and ledgers, and leftovers of died writes."""
 
 from __future__ import annotations
 
@@ -49,6 +49,30 @@ def test_lease_keeps_its_newest_versions():
     items = [item for item in plan_gc(state, policy(FIVE)).items if item.kind is Kind.LEASE_VERSION]
 
     assert [item.number for item in items if item.action] == [1, 2]
+
+
+@pytest.mark.req("GC-12")
+@pytest.mark.parametrize(
+    ("ages_s", "reasons"),
+    [
+        ([OLD_S] * 4, [Rule.SUPERSEDED, Rule.SUPERSEDED, Gate.RETENTION, Gate.RETENTION]),
+        ([OLD_S, 60.0, 50.0, 40.0], [Gate.YOUNG, Gate.YOUNG, Gate.RETENTION, Gate.RETENTION]),
+        ([OLD_S, OLD_S, 60.0, 50.0], [Rule.SUPERSEDED, Gate.YOUNG, Gate.RETENTION, Gate.RETENTION]),
+        ([OLD_S] * 2, [Gate.RETENTION, Gate.RETENTION]),
+        ([OLD_S], [Gate.RETENTION]),
+    ],
+    ids=["old", "superseded lately", "the last one superseded lately", "two", "one"],
+)
+def test_ledger_version_goes_when_superseded_long_ago_and_the_two_newest_stay(ages_s, reasons):
+    home = "_mem_wal/_ledger/merge/table"
+    objects = tuple(NumberedObject(n, stored(f"{home}/{n}.json", age)) for n, age in enumerate(ages_s, start=1))
+    state = replace(table(base(0)), ledgers=(Register(home, ".json", objects),))
+
+    items = plan_gc(state, policy()).items
+
+    assert {item.kind for item in items} == {Kind.LEDGER_VERSION}
+    assert [item.reason for item in items] == reasons
+    assert [item.action is not None for item in items] == [reason is Rule.SUPERSEDED for reason in reasons]
 
 
 @pytest.mark.parametrize(

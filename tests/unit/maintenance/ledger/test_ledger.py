@@ -178,24 +178,6 @@ def test_reading_a_long_history_is_a_bounded_number_of_requests(store, clock):
     assert len(store.calls) <= 4
 
 
-def test_old_versions_are_pruned_by_age_and_the_history_stays(tmp_path, clock):
-    store = open_store(str(tmp_path))
-    settings = LedgerSettings(keep_versions_s=3600)
-    ledger = Ledger(store, IdSource(), settings=settings, clock=clock)
-    for number in range(5):
-        record(ledger, clock, number)
-    before = ledger.history(MERGE)
-    objects = list(store.list_objects("_mem_wal/_ledger"))
-    clock.jump_wall_time((min(o.modified for o in objects) - clock.now()).total_seconds())
-    assert ledger.plan_pruning() == []
-    clock.jump_wall_time(7200)
-    plan = ledger.plan_pruning()
-    assert [(each.key, each.before) for each in plan] == [(MERGE, 9)]
-    assert ledger.prune(plan) == 8
-    assert ledger.history(MERGE) == before
-    assert ledger.plan_pruning() == []
-
-
 def test_progress_of_merges_is_found_again_region_by_region(ledger, clock):
     first, second = IdSource().region_id(), IdSource().region_id()
     for number, merged in enumerate([{first: 2}, {first: 1, second: 5}]):

@@ -1,0 +1,187 @@
+"""The topology of docker-compose.yaml as plain processes: Airflow's servers, a Spark cluster, an S3 server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pyspark
+import pytest
+
+import memwal_core
+from memwal_core.admin import CatchupRequest, TableAdmin
+from memwal_core.clock import SystemClock
+from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
+from memwal_core.demo.directory import DemoDirectory, claim_directory
+from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
+from memwal_core.rng import system_rng
+from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server_process
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    # The servers outlive the objects that started them, and are stopped by their numbers.
+    pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
+]
+
+ROWS = 20_000
+TABLE = f"s3://{BUCKET}/people.lance"
+CLOCK = SystemClock()
+
+
+class Platform:
+    """Everything that runs."""
+
+    def __init__(self, stack: Stack, workers: list[subprocess.Popen[bytes]], master: str, storage: Mapping[str, str]):
+        self.workers, self.master, self.storage = workers, master, storage
+        self.stack = stack
+        body = {"username": "admin", "password": stack.password}
+        self.token: str = _ask(f"{stack.address}/auth/token", body)["access_token"]
+
+    def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
+        body = {"logical_date": None, "conf": dict(conf)}
+        return str(_ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", body, self.token)["dag_run_id"])
+
+    def wait(self, dag: str, run: str) -> str:
+        path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}/wait?interval=1"
+        request = Request(path.replace("+", "%2B"), headers={"Authorization": f"Bearer {self.token}"})
+        with urlopen(request, timeout=400) as answer:
+            return str(json.loads(answer.read().splitlines()[-1])["state"])
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        return list(_ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
+
+
+def _ask(address: str, body: Any = None, token: str = "") -> Any:
+    data = json.dumps(body).encode() if body is not None else None
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    with urlopen(Request(address, data=data, headers=headers), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def _until(question: Any, seconds: float = 120) -> None:
+    end = CLOCK.monotonic() + seconds
+    while not question():
+        assert CLOCK.monotonic() < end, "it did not happen in time"
+        CLOCK.sleep(0.2)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urlopen(address, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def _start(
+    cleanup: ExitStack, log: Path, arguments: list[str], variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    sink = cleanup.enter_context(log.open("wb"))
+    process = subprocess.Popen(arguments, env=dict(variables), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
+    cleanup.callback(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    root = tmp_path_factory.mktemp("platform")
+    with s3_server_process() as s3, ExitStack() as cleanup:
+        directory = claim_directory(root / "stack")
+        master, ui = free_port(), free_port()
+        variables = _variables(directory, s3, master)
+        workers = _start_spark(cleanup, root, variables, master, ui)
+        cleanup.callback(stop_stack, directory, CLOCK)
+        stack = start_stack(directory, variables, {}, CLOCK, system_rng())
+        (directory.root / "tables.toml").write_text(
+            f'[[tables]]\nname = "people"\nuri = "{TABLE}"\nconnection = "lake"\n'
+        )
+        yield Platform(stack, workers, f"http://127.0.0.1:{ui}/json/", s3.storage_options)
+
+
+def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str, str]:
+    """Return the variables of Airflow's servers, which know the object store from a connection alone."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    checkout = find_checkout(Path(memwal_core.__file__).parent)
+    configure_spark(directory)
+    with (directory.spark / "spark-defaults.conf").open("a") as defaults:
+        defaults.write("spark.executor.memory 512m\nspark.executor.cores 1\nspark.task.maxFailures 8\n")
+    options = dict(s3.storage_options)
+    key, secret = options.pop("aws_access_key_id"), options.pop("aws_secret_access_key")
+    cluster = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": master, "extra": {"deploy-mode": "client"}}
+    java = find_java(checkout, os.environ)
+    return {
+        **stack_environment(directory, checkout, java, inherited, port=free_port(), rng=system_rng()),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(cluster),
+        "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "lance", "login": key, "password": secret, "extra": options}),
+    }
+
+
+def _start_spark(
+    cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int, ui: int
+) -> list[subprocess.Popen[bytes]]:
+    """Start a master and two workers; return the workers."""
+    home = Path(pyspark.__file__).parent
+    spark = {**variables, "SPARK_HOME": str(home), "SPARK_PUBLIC_DNS": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    launch, deploy = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
+    here = ["--host", "127.0.0.1"]
+    boss = [f"{deploy}.master.Master", *here, "--port", str(master), "--webui-port", str(ui)]
+    _start(cleanup, root / "master.log", [launch, *boss], spark)
+    _until(lambda: _answers(f"http://127.0.0.1:{ui}/json/"))
+    workers = []
+    for number in (1, 2):
+        more = [*here, "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g"]
+        worker = [f"{deploy}.worker.Worker", *more, "--work-dir", str(root / f"work{number}")]
+        log = root / f"worker{number}.log"
+        workers.append(_start(cleanup, log, [launch, *worker, f"spark://127.0.0.1:{master}"], spark))
+    _until(lambda: _ask(f"http://127.0.0.1:{ui}/json/")["aliveworkers"] == 2)
+    return workers
+
+
+def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Platform) -> None:
+    table = make_people_table(TABLE, storage_options=platform.storage, buckets=8)
+    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    with TableWriter.open(table) as writer:
+        for number in range(3):
+            writer.put(people(*range(number * 5000, number * 5000 + 10_000), name=f"round {number}"))
+            writer.flush()
+
+    run = platform.trigger("memwal_merge", {"table": "people"})
+    _until(lambda: _ask(platform.master)["activeapps"])  # the Spark job has begun
+    os.kill(platform.workers[0].pid, signal.SIGKILL)
+
+    assert platform.wait("memwal_merge", run) == "success"
+    assert platform.workers[0].poll() is not None
+    admin = TableAdmin.open(table.uri, storage_options=platform.storage)
+    rows = table.dataset().to_table(columns=["id", "name"]).sort_by("id").to_pydict()
+    assert rows["id"] == list(range(ROWS))
+    assert rows["name"] == [f"round {min(2, number // 5000)}" for number in range(ROWS)]
+    assert admin.status().merge_lag_generations == 0
+
+    for dag in ("memwal_catchup", "memwal_snapshot"):  # each starts by itself
+        _until(lambda dag=dag: platform.runs(dag))
+        assert platform.wait(dag, platform.runs(dag)[0]["dag_run_id"]) == "success"
+    assert [index.lag for index in admin.catch_up(CatchupRequest(dry_run=True)).plan.indexes] == [0]
+    outcomes = {(record.key.job, record.outcome.value) for record in admin.insight.ledger.runs()}
+    assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes

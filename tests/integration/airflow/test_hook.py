@@ -1,0 +1,83 @@
+"""The connection type lance, without servers: Airflow reads the connections from the environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memwal_core.airflow import get_provider_info
+from memwal_core.airflow.hook import LanceHook
+from memwal_core.cli.options import environment_storage_options
+from memwal_core.errors import InvalidRequestError
+from memwal_core.testing.tables import make_people_table
+
+
+def _connection(monkeypatch: pytest.MonkeyPatch, **fields: object) -> LanceHook:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "lance", **fields}))
+    return LanceHook("lake")
+
+
+def test_options_come_from_extra_fields_and_the_key_from_login_and_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"aws_endpoint": "http://127.0.0.1:9", "allow_http": True, "timeout": 5}
+    hook = _connection(monkeypatch, host="s3://bucket", login="key", password="hidden", extra=extra)
+
+    assert hook.storage_options() == {
+        "aws_endpoint": "http://127.0.0.1:9",
+        "allow_http": "true",
+        "timeout": "5",
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": "hidden",
+    }
+    assert hook.get_conn() == hook.storage_options()
+
+
+def test_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidRequestError, match="not of type lance"):
+        _connection(monkeypatch, conn_type="aws").storage_options()
+
+
+def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        _connection(monkeypatch, extra={"aws": {"secret": "hidden"}}).storage_options()
+
+    assert refused.value.facts["option"] == "aws"
+    assert "hidden" not in str(refused.value)
+
+
+def test_button_says_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    make_people_table(str(tmp_path / "people.lance"))
+
+    assert _connection(monkeypatch, host=str(tmp_path)).test_connection() == (True, f"1 directories at {tmp_path}")
+    assert _connection(monkeypatch).test_connection()[0] is False
+
+
+def test_button_says_what_is_wrong_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"aws_endpoint": "http://127.0.0.1:9", "allow_http": "true"}
+    hook = _connection(monkeypatch, host="s3://bucket", login="key", password="hidden", extra=extra)
+
+    works, message = hook.test_connection()
+
+    assert not works
+    assert "hidden" not in message
+
+
+def test_provider_names_the_hook_under_its_type() -> None:
+    [declared] = get_provider_info()["connection-types"]  # type: ignore[misc]
+
+    assert declared == {
+        "connection-type": LanceHook.conn_type,
+        "hook-class-name": f"{LanceHook.__module__}.{LanceHook.__name__}",
+    }
+
+
+def test_options_of_the_environment_are_an_object_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINTENANCE_STORAGE_OPTIONS", '{"a": "b"}')
+    assert environment_storage_options() == {"a": "b"}
+
+    for wrong in ('{"secret": 1}', "secret", "[]"):
+        monkeypatch.setenv("MAINTENANCE_STORAGE_OPTIONS", wrong)
+        with pytest.raises(InvalidRequestError) as refused:
+            environment_storage_options()
+        assert "secret" not in str(refused.value)

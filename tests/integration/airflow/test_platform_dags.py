@@ -1,0 +1,100 @@
+"""The DAGs around the merge on real tables: one chain, a fenced run, a refused table."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+RunDag = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    """Two indexes that are behind the merge."""
+    made = make_people_table(str(tmp_path / "people.lance"), rows=people(*range(50)))
+    for column in ("name", "score"):
+        made.dataset().create_scalar_index(column, "BTREE", name=f"{column}_idx")
+    with TableWriter.open(made) as writer:
+        writer.put(people(*range(40, 90)))
+        writer.flush()
+    TableAdmin.open(made.uri).merge()
+    return made
+
+
+@pytest.mark.req("LEASE-42")
+def test_catch_up_works_under_the_lease_of_its_run_and_a_second_run_is_skipped(
+    table: BaseTable, run_dag: RunDag
+) -> None:
+    first = run_dag({"table": table.uri}, "memwal_catchup")
+
+    assert first.returncode == 0, first.stdout
+    runs = TableAdmin.open(table.uri).insight.ledger.runs("catchup")
+    assert sorted(run.key.scope for run in runs) == ["index-name_idx", "index-score_idx"]
+    assert {(run.outcome.value, run.fencing_token) for run in runs} == {("done", 1)}
+    assert all(run.holder.startswith("memwal_catchup/manual__") for run in runs)
+    leases = TableAdmin.open(table.uri).insight.leases
+    assert all(lease.document.released for key in leases.known_keys() if (lease := leases.read(key)))
+
+    second = run_dag({"table": table.uri}, "memwal_catchup")
+
+    assert second.returncode == 0, second.stdout
+    assert "nothing to do, or a dry run" in second.stdout
+    assert "starting task_id=work" not in second.stdout
+
+
+@pytest.mark.req("LEASE-42")
+def test_run_that_meets_a_lease_in_other_hands_changes_nothing(table: BaseTable, run_dag: RunDag) -> None:
+    TableAdmin.open(table.uri).insight.leases.acquire(JobKey("snapshot"), "somebody else")
+    version = table.state().version
+
+    ran = run_dag({"table": table.uri}, "memwal_snapshot")
+
+    assert ran.returncode != 0
+    assert "somebody else holds the lease" in ran.stdout
+    assert "maintenance failed [table=" in ran.stdout
+    assert "starting task_id=work" not in ran.stdout
+    assert table.state().version == version
+
+
+def test_unregistered_table_is_refused_before_anything_is_read(
+    table: BaseTable, run_dag: RunDag, tmp_path: Path
+) -> None:
+    registry = tmp_path / "tables.toml"
+    registry.write_text("[[tables]]\nname = 'other'\nuri = 'other.lance'\n")
+
+    ran = run_dag({"table": table.uri}, "memwal_gc", MAINTENANCE_TABLES=str(registry))
+
+    assert ran.returncode != 0
+    assert "this table is not registered" in ran.stdout
+
+
+@pytest.mark.spark
+def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
+    table: BaseTable, run_dag: RunDag, tmp_path: Path
+) -> None:
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(90, 120)))
+        writer.flush()
+    registry = tmp_path / "tables.toml"
+    registry.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\n")
+
+    ran = run_dag({}, "memwal_maintain", MAINTENANCE_TABLES=str(registry))
+
+    assert ran.returncode == 0, ran.stdout
+    admin = TableAdmin.open(table.uri)
+    status = admin.status()
+    assert (status.num_rows, status.merge_lag_generations) == (120, 0)
+    jobs = [run.key.job for run in admin.insight.ledger.runs() if run.outcome.value == "done"]
+    assert jobs[:3] == ["maintain", "merge", "catchup"]
+    assert jobs[-1] == "snapshot"

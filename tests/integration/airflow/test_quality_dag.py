@@ -1,0 +1,48 @@
+"""The quality DAG on a real table: Airflow runs the tasks, Spark and Great Expectations the checks."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.cli.quality import open_quality
+from memwal_core.quality import Stage
+from memwal_core.testing.garbage import write_generations
+from memwal_core.testing.tables import make_people_table, people
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+]
+
+RunDag = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    made = make_people_table(str(tmp_path / "people.lance"), rows=people(1, 2), buckets=2)
+    write_generations(made, range(10), name="new")
+    return made
+
+
+def test_failed_check_fails_the_run_with_its_runbook_and_keeps_the_results(
+    table: BaseTable, run_dag: RunDag, tmp_path: Path
+) -> None:
+    admin = TableAdmin.open(table.uri)
+    admin.table.merge_upsert(people(0, name="new"), dict.fromkeys(admin.manifests.region_ids(), 1))
+
+    ran = run_dag({"table": table.uri, "stage": "after", "docs": str(tmp_path / "docs")}, dag="memwal_quality")
+
+    assert ran.returncode != 0
+    assert "docs/runbooks/check-failed.md" in ran.stdout
+    newest = open_quality(admin).newest(Stage.AFTER)
+    assert newest is not None
+    assert newest["failed"] == 2
+    assert list((tmp_path / "docs").rglob("index.html"))

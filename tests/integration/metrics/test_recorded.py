@@ -1,0 +1,142 @@
+"""What jobs record, received by OpenTelemetry's own SDK."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from memwal_core.admin import TableAdmin
+from memwal_core.maintenance import gc
+from memwal_core.maintenance.merge import (
+    InProcessReader,
+    MergeParts,
+    NativeCommit,
+    Silent,
+    Surveyor,
+    merge,
+)
+from memwal_core.maintenance.signals import SignalParts, judge_signals, measure_signals, record_signals
+from memwal_core.metrics import Instruments
+from memwal_core.settings import MergeSettings
+from memwal_core.status_settings import StatusSettings
+from memwal_core.testing.garbage import drop_old_versions, gc_admin, write_generations
+from memwal_core.testing.tables import make_people_table, people
+
+
+class Received:
+    """An SDK of the test's own."""
+
+    def __init__(self) -> None:
+        self._reader, self._spans = InMemoryMetricReader(), InMemorySpanExporter()
+        tracers = TracerProvider()
+        tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+        meter = MeterProvider([self._reader]).get_meter("test")
+        self.instruments = Instruments(meter, tracers.get_tracer("test"))
+
+    def values(self) -> dict[tuple[str, tuple[tuple[str, object], ...]], float]:
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return {}
+        return {
+            (metric.name, tuple(sorted(point.attributes.items()))): getattr(point, "value", getattr(point, "count", 0))
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.data.data_points
+        }
+
+    def spans(self) -> list[str]:
+        return [span.name for span in self._spans.get_finished_spans()]
+
+
+@pytest.fixture
+def received() -> Received:
+    return Received()
+
+
+def merge_parts(admin: TableAdmin, instruments: Instruments) -> MergeParts:
+    table = admin.table
+    return MergeParts(
+        table=table,
+        surveyor=Surveyor(table, table.store, admin.manifests, 4),
+        reader=InProcessReader(table.storage_options),
+        strategy=NativeCommit(table.clock, table.rng, 3),
+        settings=MergeSettings(),
+        clock=table.clock,
+        progress=Silent(),
+        metrics=instruments,
+    )
+
+
+def test_merge_counts_what_it_did(tmp_path: Path, received: Received) -> None:
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
+    write_generations(table, [1, 3], [3, 4], name="new")
+    parts = merge_parts(TableAdmin.open(table.uri), received.instruments)
+
+    report = merge(parts)
+    merge(parts)
+
+    label = (("memwal.table", table.uri),)
+    values = received.values()
+    assert values["memwal.merge.rows", label] == 3
+    assert values["memwal.merge.generations", label] == 2
+    assert values["memwal.merge.commits", label] == 1
+    assert values["memwal.merge.conflicts", label] == 0
+    assert values["memwal.merge.bytes", label] == report.bytes_planned > 0
+    runs = {dict(labels)["outcome"]: value for (name, labels), value in values.items() if name == "memwal.job.runs"}
+    assert runs == {"done": 1, "nothing_to_do": 1}
+    durations = [dict(labels) for name, labels in values if name == "memwal.job.duration"]
+    assert all(set(labels) == {"memwal.job", "outcome"} for labels in durations)
+    assert received.spans() == ["memwal.merge", "memwal.merge"]
+
+
+def test_dry_run_counts_nothing(tmp_path: Path, received: Received) -> None:
+    table = make_people_table(str(tmp_path / "t"), buckets=1)
+    write_generations(table, [1], name="new")
+
+    merge(merge_parts(TableAdmin.open(table.uri), received.instruments), dry_run=True)
+
+    assert received.values() == {}
+    assert received.spans() == []
+
+
+def test_garbage_collection_counts_objects_by_kind(tmp_path: Path, received: Received) -> None:
+    table = make_people_table(str(tmp_path / "t"), buckets=1)
+    write_generations(table, [1], [2], name="new")
+    TableAdmin.open(table.uri).merge()
+    drop_old_versions(table.uri)
+    parts = replace(gc_admin(table.uri)._gc_parts(lambda: None), metrics=received.instruments)
+
+    report = gc.collect_garbage(parts)
+
+    counted = {
+        dict(labels)["kind"]: value
+        for (name, labels), value in received.values().items()
+        if name == "memwal.gc.objects"
+    }
+    assert counted == {kind.value: tally.items for kind, tally in report.done.items()}
+    assert counted
+    assert received.spans() == ["memwal.gc"]
+
+
+def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
+    table = make_people_table(str(tmp_path / "t"), buckets=1)
+    write_generations(table, [1], [2], [3], name="new")
+    admin = TableAdmin.open(table.uri)
+    measured = measure_signals(SignalParts(admin.table, admin.manifests, admin.insight.ledger, table.clock, 4))
+
+    settings = StatusSettings(pending_generations_warn=2, pending_generations_page=4)
+    record_signals(received.instruments, judge_signals(table.uri, measured.readings, settings), measured.status)
+
+    values = received.values()
+    label = (("memwal.signal", "pending_generations"), ("memwal.table", table.uri))
+    assert values["memwal.signal.value", label] == 3
+    assert values["memwal.signal.level", label] == 1
+    assert values["memwal.merge.waiting_bytes", (("memwal.table", table.uri),)] > 0

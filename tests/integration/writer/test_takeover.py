@@ -1,0 +1,75 @@
+"""Who may claim a region that has, or seems to have, a writer."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
+from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.regions import writer_settings
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter, Takeover
+
+SETTINGS = writer_settings(takeover_quiet_s=300)
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS, buckets=1)
+
+
+def _open(table, **kwargs) -> TableWriter:
+    return TableWriter.open(table, settings=SETTINGS, **kwargs)
+
+
+@pytest.mark.req("WRT-01", "WRT-13")
+def test_a_live_writer_is_left_alone_unless_fencing_is_asked_for(table) -> None:
+    first = _open(table)
+    first.put(people(1))
+    with pytest.raises(ConflictError) as caught, _open(table) as second:
+        second.put(people(2))
+    assert caught.value.facts["writer_epoch"] == 1
+    first.put(people(3))
+    with _open(table, takeover="fence") as third:
+        third.put(people(4))
+        with pytest.raises(FencedError):
+            first.put(people(5))
+
+
+@pytest.mark.req("WRT-87")
+def test_a_closed_writer_gives_its_region_back_at_once(table) -> None:
+    for key in range(3):
+        with _open(table) as writer:
+            writer.put(people(key))
+    with _open(table) as last:
+        last.put(people(9))
+        (region,) = last.writers.values()
+        assert region.memtable.num_rows == 4
+
+
+def test_a_crashed_writer_counts_as_dead_after_the_quiet_time(table) -> None:
+    crashed = _open(table)
+    crashed.put(people(1))
+    soon = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=200))
+    with pytest.raises(ConflictError), _open(table, clock=soon) as writer:
+        writer.put(people(2))
+    later = ManualClock(datetime.now(tz=UTC) + timedelta(seconds=301))
+    with _open(table, clock=later) as writer:
+        assert writer.put(people(2)).rows == 1
+
+
+def test_a_note_of_an_older_epoch_does_not_hide_the_present_writer(table) -> None:
+    _open(table).close()
+    with _open(table) as closed:
+        closed.put(people(1))
+    live = _open(table)
+    live.put(people(2))
+    with pytest.raises(ConflictError), _open(table) as writer:
+        writer.put(people(3))
+
+
+def test_an_unknown_takeover_is_refused(table) -> None:
+    with pytest.raises((ValueError, InvalidRequestError)):
+        _open(table, takeover="perhaps")
+    assert set(Takeover) == {"fail", "fence"}

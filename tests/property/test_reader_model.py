@@ -1,0 +1,144 @@
+"""Every query agrees with a dictionary, whatever was written, flushed, merged and collected before it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memwal_core.admin import CatchupRequest, MergeRequest, TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.reader import Consistency
+from memwal_core.reader.scan import ScanRequest
+from memwal_core.reader.text import TextQuery
+from memwal_core.reader.vector import VectorQuery
+from memwal_core.reader.view import TableView
+from memwal_core.region_spec import bucket_spec
+from memwal_core.settings import Settings, WriterSettings
+from memwal_core.table import MemWalTable
+from memwal_core.testing.readable import keys_of
+from memwal_core.testing.tables import PRIMARY_KEY_METADATA
+from memwal_core.writer.table_writer import TableWriter
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA),
+        pa.field("word", pa.string()),
+        pa.field("vec", pa.list_(pa.float32(), 2)),
+    ]
+)
+WORDS = ["ant", "bee", "cat", "dog"]
+KEYS = 12
+
+Model = dict[int, tuple[str, tuple[float, float]]]
+
+keys = st.lists(st.integers(0, KEYS - 1), min_size=1, max_size=4)
+values = st.tuples(st.sampled_from(WORDS), st.tuples(st.integers(-9, 9), st.integers(-9, 9)))
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), keys, values),
+        st.tuples(st.just("put"), keys, values),
+        st.tuples(st.just("delete"), keys, st.none()),
+        st.tuples(st.sampled_from(["flush", "flush", "merge", "snapshot", "catch_up"]), st.none(), st.none()),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+def _rows(ids: Sequence[int], word: str, place: tuple[float, float]) -> pa.Table:
+    return pa.Table.from_pylist([{"id": key, "word": word, "vec": list(place)} for key in ids], schema=SCHEMA)
+
+
+def _check(view: TableView, model: Model) -> None:
+    rows = view.scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["word"], tuple(row["vec"])) for row in rows) == sorted(
+        (key, word, place) for key, (word, place) in model.items()
+    )
+    bees = {key for key, (word, _) in model.items() if word == "bee"}
+    low = ScanRequest(columns=("id",), filter_sql="word = 'bee' AND id < 6")
+    assert set(view.scan(low).to_arrow().column("id").to_pylist()) == {key for key in bees if key < 6}
+    assert view.scan(ScanRequest(filter_sql="word = 'bee'")).count() == len(bees)
+    found = view.lookup(keys_of(*range(KEYS)), ["id", "word"]).to_pylist()
+    assert [(row["id"], row["word"]) for row in found] == [(key, model[key][0]) for key in sorted(model)]
+    text = view.full_text_search(TextQuery("word", "bee", k=KEYS, columns=("id",)))
+    assert set(text.column("id").to_pylist()) == bees
+    nearest = view.vector_search(VectorQuery("vec", np.array([0.5, 0.25], np.float32), k=3, columns=("id",)))
+    distances = sorted((x - 0.5) ** 2 + (y - 0.25) ** 2 for _, (x, y) in model.values())[:3]
+    assert nearest.column("_distance").to_pylist() == pytest.approx(distances)
+    assert len(set(nearest.column("id").to_pylist())) == len(distances)
+
+
+class _Table:
+    """A table, its writer, and what each consistency must show of it."""
+
+    def __init__(self, uri: str) -> None:
+        lance.write_dataset(_rows([0, 1, 2], "ant", (1, 1)), uri)
+        lance.dataset(uri).create_scalar_index("word", "INVERTED", stem=False)
+        base = BaseTable.open(uri)
+        base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)])
+        self._admin = TableAdmin.open(uri)
+        self._uri = uri
+        self.writer = TableWriter.open(
+            base, settings=Settings(writer=WriterSettings(durable_write=False, background_flush=False))
+        )
+        self._now: Model = dict.fromkeys([0, 1, 2], ("ant", (1, 1)))
+        self._flushed, self._published = dict(self._now), None
+        self.put(list(range(KEYS)), ("dog", (8, 8)))  # Both regions exist from the beginning.
+
+    def put(self, ids: list[int], value: tuple[str, tuple[float, float]]) -> None:
+        self.writer.put(_rows(ids, *value))
+        self._now.update(dict.fromkeys(ids, value))
+
+    def delete(self, ids: list[int], value: None) -> None:
+        self.writer.delete(keys_of(*ids))
+        self._now = {key: kept for key, kept in self._now.items() if key not in ids}
+
+    def flush(self, *_: None) -> None:
+        self.writer.flush()
+        self._flushed = dict(self._now)
+
+    def merge(self, *_: None) -> None:
+        self._admin.merge(MergeRequest())
+        if self._published is not None:
+            self._published = dict(self._flushed)  # What is merged shows whatever the snapshot says.
+
+    def snapshot(self, *_: None) -> None:
+        self._admin.build_snapshot()
+        self._published = dict(self._flushed)
+
+    def catch_up(self, *_: None) -> None:
+        self._admin.catch_up(CatchupRequest())
+
+    def check(self) -> None:
+        table = MemWalTable.open(self._uri, writers=list(self.writer.writers.values()))
+        _check(table.view(Consistency.IN_PROCESS), self._now)
+        _check(table.view(Consistency.LATEST), self._flushed)
+
+    def check_at_the_end(self) -> None:
+        table = MemWalTable.open(self._uri)
+        _check(table.view(Consistency.SNAPSHOT), self._published if self._published is not None else self._flushed)
+        _check(table.view(Consistency.DURABLE), self._now)
+
+
+@pytest.mark.slow
+@pytest.mark.req("RD-01", "RD-05", "RD-06", "RD-09", "RD-11", "RD-14", "RD-39")
+@settings(derandomize=True, deadline=None, max_examples=8)
+@given(steps=operations)
+def test_queries_agree_with_the_model_after_any_history(
+    steps: list[tuple[str, list[int] | None, tuple[str, tuple[float, float]] | None]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        table = _Table(str(Path(directory) / "t"))
+        with table.writer:
+            for name, ids, value in steps:
+                getattr(table, name)(ids, value)
+                table.check()
+        table.check_at_the_end()

@@ -1,0 +1,66 @@
+"""Judging signals: the worst reading counts, thresholds include their value, damage pages at once."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from memwal_core.maintenance.signals import SIGNALS, Level, Reading, Signal, judge_signals
+from memwal_core.status_settings import StatusSettings
+
+SETTINGS = StatusSettings(pending_generations_warn=8, pending_generations_page=20)
+
+
+def level_of(signal: Signal, *values: float) -> Level:
+    report = judge_signals("memory://t", [Reading(signal, value) for value in values], SETTINGS)
+    return next(each.level for each in report.signals if each.signal is signal)
+
+
+@pytest.mark.parametrize(
+    ("value", "level"), [(0, Level.OK), (7, Level.OK), (8, Level.WARN), (19, Level.WARN), (20, Level.PAGE)]
+)
+def test_threshold_is_reached_at_its_value(value: float, level: Level) -> None:
+    assert level_of(Signal.PENDING_GENERATIONS, value) is level
+
+
+def test_worst_region_counts_and_is_named() -> None:
+    readings = [
+        Reading(Signal.PENDING_GENERATIONS, value, subject) for subject, value in (("a", 3), ("b", 30), ("c", 9))
+    ]
+
+    report = judge_signals("memory://t", readings, SETTINGS)
+
+    assert report.level is Level.PAGE
+    assert (report.signals[0].signal, report.signals[0].subject) == (Signal.PENDING_GENERATIONS, "b")
+    assert report.signals[0].to_dict()["runbook"] == "docs/runbooks/pending-generations.md"
+
+
+@pytest.mark.parametrize(
+    "signal", [Signal.GENERATION_HOLE, Signal.PROGRESS_LOST, Signal.CORRUPT_MANIFEST, Signal.CHECK_FAILED]
+)
+def test_damage_pages_at_once_whatever_the_settings(signal: Signal) -> None:
+    assert level_of(signal, 0) is Level.OK
+    assert level_of(signal, 1) is Level.PAGE
+
+
+def test_signal_without_a_reading_is_fine_and_shown() -> None:
+    report = judge_signals("memory://t", [], SETTINGS)
+
+    assert report.level is Level.OK
+    assert {each.signal for each in report.signals} == {signal for signal, facts in SIGNALS.items() if facts.in_status}
+    assert all(each.value is None for each in report.signals)
+
+
+def test_exit_codes_tell_warning_and_page_from_the_errors_of_commands() -> None:
+    assert [level.exit_code for level in Level] == [0, 6, 7]
+
+
+def test_warning_after_the_page_is_refused() -> None:
+    with pytest.raises(ValidationError, match="index_lag"):
+        StatusSettings(index_lag_warn=50, index_lag_page=40)
+
+
+def test_every_measured_signal_has_thresholds() -> None:
+    judged = judge_signals("memory://t", [], StatusSettings()).signals
+
+    assert all(0 < each.warn <= each.page for each in judged)

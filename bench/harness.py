@@ -139,12 +139,13 @@ def run_case(comparison: Comparison, case: Case, *, rounds: int, scratch: Path, 
     Args:
         comparison: What to compare.
         case: One of its cases.
-        rounds: Rounds that count, at least 1; one more warms up.
+        rounds: Rounds that count, at least 1; where time is measured, one more warms up.
         scratch: Where each trial gets a directory of its own, removed after it.
         clock: Measures.
     """
     seconds: dict[str, list[float]] = {arm.name: [] for arm in comparison.arms}
-    for number in range(rounds + 1):
+    # Time alone needs warming up.
+    for number in range(0 if comparison.measure is SECONDS else 1, rounds + 1):
         for arm in _rotated(comparison.arms, number):
             elapsed = _trial(arm, case, scratch, clock)
             if number > 0:

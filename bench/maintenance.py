@@ -201,7 +201,7 @@ def _object_cases(full: bool) -> Sequence[Case]:
 
 
 def _memory_cases(full: bool) -> Sequence[Case]:
-    counts = (8, 16, 32, 64) if full else (4, 8, 16)
+    counts = (8, 16, 32, 64) if full else (4, 16)
     return [Case(f"{count * GENERATION_MIB} MiB of generations", 1, count) for count in counts]
 
 

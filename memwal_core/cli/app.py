@@ -12,6 +12,7 @@ from memwal_core.cli.catchup import catchup
 from memwal_core.cli.compact import compact
 from memwal_core.cli.demo import demo
 from memwal_core.cli.doctor import doctor
+from memwal_core.cli.explain import explain
 from memwal_core.cli.gc import gc
 from memwal_core.cli.history import history
 from memwal_core.cli.maintain import maintain
@@ -36,6 +37,7 @@ app.command()(maintain)
 app.command()(quality)
 app.command()(doctor)
 app.command()(why)
+app.command()(explain)
 app.command()(history)
 app.command()(demo)
 app.command()(up)

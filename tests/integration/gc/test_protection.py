@@ -237,7 +237,7 @@ def test_unsafe_retention_is_refused_before_anything_is_touched(steps):
 
     assert raised.value.facts["flag"] == "gc.allow_unsafe_retention"
     assert files(steps) == before
-    assert not Path(steps, "_mem_wal", "_leases").exists()
+    assert not Path(steps, "_mem_wal", "_leases", "gc").exists()
 
 
 def test_unknown_region_is_refused(steps):

@@ -15,6 +15,7 @@ from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.faulty_store import FaultyStore
 from memwal_core.testing.regions import blocking, create_region, flushed_rows, writer_settings
 from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.wal import LANCE_CODEC
 from memwal_core.writer import MemoryBudget, RegionWriter, RotationReason, stats
 
 MANUAL = writer_settings()
@@ -289,3 +290,27 @@ def test_three_unflushed_generations_are_replayed_into_one_memtable(table, fault
     successor = _open(table, region_id)
     assert (successor.memtable.generation, _ids(successor.memtable)) == (1, [0, 1, 2])
     assert successor.stats().replayed_entries == 3
+
+
+@pytest.mark.req("WRT-23", "WRT-24", "WRT-47", "MEM-28")
+def test_after_a_replay_keys_are_found_and_the_mapping_grows_with_the_next_write(table, region_id) -> None:
+    crashed = _open(table, region_id)
+    for i in (1, 2):
+        crashed.put(people(i))
+    writer = _open(table, region_id)
+    assert writer.lookup(people(2, 7).select(["id"])).column("id").to_pylist() == [2]
+    writer.put(people(3))
+    assert writer.memtable.wal_mapping() == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
+
+
+@pytest.mark.req("WRT-45", "WRT-37")
+def test_only_a_flush_raises_the_hint_of_the_last_entry(table, region_id) -> None:
+    writer = _open(table, region_id)
+    for i in range(3):
+        writer.put(people(i))
+    versions = ManifestStore(table.store, IdSource())
+    assert {versions.load_version(region_id, v).wal_id_last_seen for v in versions.versions(region_id)} == {0}
+    entry = LANCE_CODEC.read(table.store, region_id, 3)
+    assert (entry.writer_epoch, entry.rows.num_rows, len(entry.attempt)) == (writer.writer_epoch, 1, 32)
+    writer.flush()
+    assert _manifest(table, region_id).wal_id_last_seen == 3

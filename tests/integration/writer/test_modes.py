@@ -152,7 +152,7 @@ def test_async_puts_are_written_by_the_thread(table, region_id) -> None:
         assert writer.put_async(people(1)).result(10).durable
 
 
-@pytest.mark.req("WRT-33", "WRT-39", "G-15")
+@pytest.mark.req("WRT-33", "WRT-39", "G-15", "MEM-12")
 def test_a_failed_wal_write_fails_each_future_once_and_keeps_the_rows_pending(table, faulty, region_id) -> None:
     writer = _open(table, region_id, writer_settings(), faulty)
     futures = [writer.put_async(people(i)) for i in range(3)]

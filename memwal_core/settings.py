@@ -15,6 +15,28 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.status_settings import StatusSettings
+from memwal_core.writer_settings import WriterSettings
+
+__all__ = [
+    "DAY_S",
+    "ENVIRONMENT_PREFIX",
+    "MIB",
+    "CatchupSettings",
+    "CompactSettings",
+    "DoctorSettings",
+    "GcSettings",
+    "IndexSettings",
+    "LeaseSettings",
+    "LedgerSettings",
+    "MergeSettings",
+    "MergeTriggerSettings",
+    "QualitySettings",
+    "Settings",
+    "StatusSettings",
+    "StorageSettings",
+    "WriterSettings",
+    "load_settings",
+]
 
 ENVIRONMENT_PREFIX = "MEMWAL_"
 MIB = 1024 * 1024
@@ -46,121 +68,6 @@ class StorageSettings(_Section):
         default=0.05, ge=0, le=60, description="First wait between attempts in seconds; doubles, with jitter."
     )
     retry_wait_max_s: float = Field(default=5.0, ge=0, le=600, description="Longest wait between attempts in seconds.")
-
-
-class WriterSettings(_Section):
-    """How a region writer buffers, persists and checks its right to write."""
-
-    durable_write: bool = Field(
-        default=True,
-        description="A put returns only when its rows are in the WAL. Off: faster, a crash loses what was buffered.",
-    )
-    indexed_write: bool = Field(
-        default=False,
-        description="A put returns only when its rows are in the MemTable's key index. Off: faster puts; whoever looks "
-        "up a key indexes the new rows first.",
-    )
-    memtable_index: Literal["hash", "ordered"] = Field(
-        default="hash",
-        description="Key index of MemTables. `hash`: constant-time look-ups, range scans sort. `ordered`: stays "
-        "sorted, for frequent range scans, at the price of memory and slower refreshes.",
-    )
-    new_region_codec: Literal["lance", "arrow"] = Field(
-        default="lance",
-        description="WAL codec of regions that a table writer creates; a region keeps its own. `lance`: flushes copy "
-        "no rows. `arrow`: pylance's own writer can take the region over, and flushes copy the rows.",
-    )
-    takeover_quiet_s: float = Field(
-        default=300.0,
-        ge=0,
-        description="Seconds without a sign of life after which a writer that did not give its region back counts as "
-        "dead for a table writer that must not fence others. Longer: a crashed writer's regions stay closed longer.",
-    )
-    schema_check_interval_s: float = Field(
-        default=5.0,
-        ge=0,
-        description="Seconds after which a table writer looks again whether the base table's schema has changed.",
-    )
-    epoch_check_interval_s: float = Field(
-        default=10.0,
-        gt=0,
-        le=3600,
-        description="A durable put is acknowledged only if the epoch was verified within this many seconds. Larger "
-        "saves requests, and WAL garbage must be kept longer.",
-    )
-    max_memtable_bytes: int = Field(
-        default=64 * MIB,
-        ge=1,
-        description="Arrow bytes after which a MemTable is flushed. Larger: fewer generations, longer recovery, more "
-        "memory.",
-    )
-    max_memtable_rows: int = Field(default=1_000_000, ge=1, description="Rows after which a MemTable is flushed.")
-    max_memtable_age_s: float = Field(
-        default=600.0,
-        gt=0,
-        description="Seconds after its first row at which a MemTable is flushed, so that the rows of a quiet region "
-        "are merged, too. Smaller: fresher base table, more small generations.",
-    )
-    max_buffered_bytes: int = Field(
-        default=512 * MIB,
-        ge=1,
-        description="Arrow bytes that all regions of a table writer may buffer together; above, the region with the "
-        "largest MemTable flushes it.",
-    )
-    wal_flush_bytes: int = Field(
-        default=4 * MIB,
-        ge=1,
-        description="Without `durable_write`: Arrow bytes of buffered rows after which a WAL entry is written. Larger: "
-        "fewer requests, and more rows lost in a crash.",
-    )
-    wal_flush_puts: int = Field(
-        default=1000, ge=1, description="Without `durable_write`: buffered puts after which a WAL entry is written."
-    )
-    wal_flush_interval_s: float = Field(
-        default=1.0,
-        gt=0,
-        description="Without `durable_write`: seconds after which buffered rows are written to the WAL.",
-    )
-    background_flush: bool = Field(
-        default=True,
-        description="Write WAL entries of non-durable puts and flush full MemTables in threads of the writer. Off: the "
-        "put that reaches a limit does the work itself, which is deterministic and slower for that caller.",
-    )
-    max_queued_memtables: int = Field(
-        default=4,
-        ge=1,
-        description="Full MemTables that may wait for their flush before writers have to wait. More: longer bursts are "
-        "absorbed, and more memory and recovery time.",
-    )
-    max_queued_bytes: int = Field(
-        default=256 * MIB, ge=1, description="Arrow bytes of waiting MemTables before writers have to wait."
-    )
-    backpressure_timeout_s: float = Field(
-        default=30.0,
-        ge=0,
-        description="Seconds that a put waits for room in the flush queue before it is refused with nothing written.",
-    )
-    flush_retry_wait_s: float = Field(
-        default=1.0, gt=0, le=3600, description="First wait in seconds after a failed background flush; doubles."
-    )
-    flush_retry_wait_max_s: float = Field(
-        default=60.0, gt=0, le=3600, description="Longest wait in seconds between background flushes that fail."
-    )
-    stalled_queue_s: float = Field(
-        default=300.0,
-        gt=0,
-        description="Age in seconds of the oldest waiting MemTable at which the flush queue is reported as stalled.",
-    )
-    key_filter_false_positives: float = Field(
-        default=0.001,
-        gt=0,
-        lt=0.5,
-        description="Share of absent keys that a flushed MemTable's key filter lets pass. Smaller: fewer useless "
-        "look-ups, larger filters (about 2 bytes per key at 0.001).",
-    )
-    max_open_regions: int = Field(
-        default=8, ge=1, description="Regions that a table writer writes at the same time, one thread each."
-    )
 
 
 class MergeSettings(_Section):

@@ -36,6 +36,11 @@ def _prepare_environment() -> None:
         AWS_ACCESS_KEY_ID="test",
         AWS_SECRET_ACCESS_KEY="test",
     )
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):
+        # PySpark takes a main module without a file, as a parallel test process has, for its own
+        # doctests, and ends the process when a package for Spark Connect is missing.
+        main.__file__ = __file__
     for name in [name for name in os.environ if name.startswith("MEMWAL_") and name != "MEMWAL_SIM_SEEDS"]:
         del os.environ[name]
 

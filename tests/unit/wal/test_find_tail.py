@@ -1,5 +1,6 @@
 """Finding the end of a WAL with few requests, whatever its length."""
 
+import threading
 import uuid
 
 import pytest
@@ -41,12 +42,18 @@ def test_a_short_tail_is_probed_one_by_one_and_not_beyond_its_end(store) -> None
 
 def test_entries_written_while_a_window_is_probed_are_no_hole(store) -> None:
     _fill(store, range(1, 19))
-    target = wal_entry_path(REGION, 19, SUFFIX)
+    first, second = (wal_entry_path(REGION, wal_id, SUFFIX) for wal_id in (19, 20))
+    written = threading.Event()
 
     def write_behind(_: Call) -> None:
         _fill(store, [19, 20])
+        written.set()
 
-    store.add(Rule(write_behind, Moment.AFTER, frozenset({"head"}), lambda path: path == target))
+    def look_after_that(_: Call) -> None:
+        assert written.wait(10)
+
+    store.add(Rule(write_behind, Moment.AFTER, frozenset({"head"}), lambda path: path == first))
+    store.add(Rule(look_after_that, Moment.BEFORE, frozenset({"head"}), lambda path: path == second))
     assert find_tail(store, REGION, SUFFIX, 0, 4) >= 20
 
 

@@ -8,62 +8,38 @@ again), 5 something needs somebody to look at it, or the lease was lost.
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import os
 import sys
-from pathlib import Path
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
-from memwal_core.admin import CompactRequest
-from memwal_core.cli.options import open_admin
-from memwal_core.errors import MemwalError
-from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.admin import CompactRequest, TableAdmin
+from memwal_core.cli.job import JobReport, add_job_options, run_job
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     options = _parser().parse_args(arguments)
-    try:
-        admin = open_admin(options.uri, options.storage_option)
-        request = CompactRequest(
-            force=options.force,
-            remove_versions=options.remove_versions,
-            dry_run=options.dry_run,
-            holder=options.holder,
-        )
-        report = admin.compact(request)
-    except MemwalError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    _deliver(report.to_dict(), options.json)
-    if options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO:
-        return 0
-    return report.outcome.exit_code
+    return run_job(options, lambda admin: _work(admin, options))
+
+
+def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
+    request = CompactRequest(
+        force=options.force,
+        remove_versions=options.remove_versions,
+        dry_run=options.dry_run,
+        holder=options.holder,
+    )
+    return admin.compact(request)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="compact.py", description="Rewrite small and half deleted fragments.")
-    parser.add_argument("--uri", required=True, help="path or address of the table")
     parser.add_argument("--force", action="store_true", help="rewrite small neighbours however few they are")
     parser.add_argument("--remove-versions", action="store_true", help="then remove old versions that nothing keeps")
-    parser.add_argument("--dry-run", action="store_true", help="only plan")
-    parser.add_argument("--holder", help="who takes the lease; unique per run")
-    parser.add_argument("--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to do")
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
-    parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
+    add_job_options(parser)
     return parser
-
-
-def _deliver(report: dict[str, object], target: str | None) -> None:
-    document = json.dumps(report, indent=2)
-    if target == "-":
-        print(document)
-    elif target:
-        Path(target).write_text(document + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

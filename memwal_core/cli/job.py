@@ -1,0 +1,69 @@
+"""What the jobs that run in the driver alone have in common: options, report, exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from memwal_core.admin import TableAdmin
+from memwal_core.cli.options import open_admin
+from memwal_core.errors import MemwalError
+from memwal_core.maintenance.outcome import JobOutcome
+
+
+class JobReport(Protocol):
+    """What every job's report offers."""
+
+    @property
+    def outcome(self) -> JobOutcome:
+        """How the run ended."""
+        ...
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values."""
+        ...
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every job takes."""
+    parser.add_argument("--uri", required=True, help="path or address of the table")
+    parser.add_argument("--dry-run", action="store_true", help="only plan")
+    parser.add_argument("--holder", help="who takes the lease; unique per run")
+    parser.add_argument("--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to do")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
+    parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
+
+
+def run_job(options: argparse.Namespace, work: Callable[[TableAdmin], JobReport]) -> int:
+    """Open the table, do the work, deliver the report.
+
+    Args:
+        options: Parsed options, those of ``add_job_options`` among them.
+        work: The job; errors of the package become messages on standard error.
+
+    Returns:
+        The exit code (docs/errors.md).
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        report = work(open_admin(options.uri, options.storage_option))
+    except MemwalError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    _deliver(report.to_dict(), options.json)
+    if options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO:
+        return 0
+    return report.outcome.exit_code
+
+
+def _deliver(report: dict[str, object], target: str | None) -> None:
+    document = json.dumps(report, indent=2)
+    if target == "-":
+        sys.stdout.write(document + "\n")
+    elif target:
+        Path(target).write_text(document + "\n", encoding="utf-8")

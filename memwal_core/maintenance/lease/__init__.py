@@ -6,14 +6,13 @@ compare-and-swap of the write itself. May import the register, storage and what 
 """
 
 from memwal_core.maintenance.lease.document import LeaseDocument, check_lease_change, decode_lease, encode_lease
-from memwal_core.maintenance.lease.held import Guard, Lease, unguarded
+from memwal_core.maintenance.lease.held import Lease
 from memwal_core.maintenance.lease.keeper import LeaseKeeper
 from memwal_core.maintenance.lease.store import LEASE_SUFFIX, LeaseHeldError, LeaseStore, StoredLease
 from memwal_core.maintenance.lease.ticket import LeaseTicket, parse_ticket
 
 __all__ = [
     "LEASE_SUFFIX",
-    "Guard",
     "Lease",
     "LeaseDocument",
     "LeaseHeldError",
@@ -25,5 +24,4 @@ __all__ = [
     "decode_lease",
     "encode_lease",
     "parse_ticket",
-    "unguarded",
 ]

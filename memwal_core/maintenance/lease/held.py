@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -17,14 +16,7 @@ from memwal_core.maintenance.lease.ticket import LeaseTicket
 from memwal_core.register import VersionedRegister
 from memwal_core.settings import LeaseSettings
 
-Guard = Callable[[], None]
-"""Called before each commit and before each deletion; raises if the caller must not act any more."""
-
 _log = logging.getLogger(__name__)
-
-
-def unguarded() -> None:
-    """Let everything pass: the guard of a job that runs without a lease."""
 
 
 class Lease:

@@ -14,8 +14,8 @@ from memwal_core.base_table import BaseTable, CommitResult, TableState
 from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.lease.held import Guard, unguarded
 from memwal_core.maintenance.merge.sources import RegionWinners
+from memwal_core.maintenance.outcome import CheckLease, no_lease
 from memwal_core.rng import Rng
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class NativeCommit:
         rng: Rng,
         max_attempts: int,
         reach: Callable[[str], None] = _nowhere,
-        guard: Guard = unguarded,
+        guard: CheckLease = no_lease,
     ) -> None:
         """Keep the parts."""
         self._reach = reach

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.lease.held import Guard
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit
 from memwal_core.maintenance.merge.plan import MergePlan
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import RegionWinners, WinnerReader, region_tasks
 from memwal_core.maintenance.merge.survey import merge_target
+from memwal_core.maintenance.outcome import CheckLease
 
 
 class ShareWatcher(Protocol):
@@ -85,7 +85,7 @@ class NativePass:
 
     executors = 1
 
-    def __init__(self, table: BaseTable, reader: WinnerReader, commit: CommitStrategy, guard: Guard) -> None:
+    def __init__(self, table: BaseTable, reader: WinnerReader, commit: CommitStrategy, guard: CheckLease) -> None:
         """Keep the parts."""
         self._table = table
         self._reader = reader

@@ -14,7 +14,6 @@ from memwal_core.base_table import BaseTable, TableState
 from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.lease.held import Guard, unguarded
 from memwal_core.maintenance.merge.choice import SINGLE_COMMIT, StrategyChoice
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy
 from memwal_core.maintenance.merge.passes import NativePass, PassCommit, PassStrategy
@@ -23,6 +22,7 @@ from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, Mer
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import WinnerReader
 from memwal_core.maintenance.merge.survey import Surveyor
+from memwal_core.maintenance.outcome import CheckLease, no_lease
 from memwal_core.metrics import (
     INSTRUMENTS,
     MERGE_BYTES,
@@ -91,7 +91,7 @@ class MergeParts:
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
-    guard: Guard = unguarded
+    guard: CheckLease = no_lease
     single_commit: PassStrategy | None = None
     metrics: Instruments = INSTRUMENTS
 

@@ -19,7 +19,6 @@ from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.index import MemWalIndexDetails
-from memwal_core.maintenance.lease.held import Guard, unguarded
 from memwal_core.maintenance.merge.choice import SINGLE_COMMIT
 from memwal_core.maintenance.merge.commit import CommitOutcome, MergeCommit, back_off
 from memwal_core.maintenance.merge.own_files import OwnFiles
@@ -36,6 +35,7 @@ from memwal_core.maintenance.merge.units import (
     write_units,
 )
 from memwal_core.maintenance.merge.workers import MergeWorkers
+from memwal_core.maintenance.outcome import CheckLease, no_lease
 from memwal_core.rng import Rng
 from memwal_core.settings import MergeSettings
 from memwal_core.storage.layout import merge_staging_directory
@@ -67,7 +67,7 @@ class SingleCommitParts:
     settings: MergeSettings
     clock: Clock
     rng: Rng
-    guard: Guard = unguarded
+    guard: CheckLease = no_lease
     reach: Callable[[str], None] = _nowhere
 
 

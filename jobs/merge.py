@@ -26,7 +26,8 @@ from memwal_core.errors import MemwalError
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
-from memwal_core.maintenance.merge import MergeOutcome, MergeReport
+from memwal_core.maintenance.merge import MergeReport
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.spark.merge import SparkReader
 from memwal_core.spark.single_commit import SparkWorkers
 from memwal_core.tasks.recording import merge_facts, recorded
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     _deliver(report, options.json)
-    if options.ok_when_nothing and report.outcome is MergeOutcome.NOTHING_TO_DO:
+    if options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO:
         return 0
     return report.outcome.exit_code
 

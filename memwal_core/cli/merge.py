@@ -13,7 +13,8 @@ from rich.table import Table
 from memwal_core.admin import MergeRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
 from memwal_core.ids import parse_region_id
-from memwal_core.maintenance.merge import CommitReport, MergeOutcome, MergePlan, MergeReport, RegionShare
+from memwal_core.maintenance.merge import CommitReport, MergePlan, MergeReport, RegionShare
+from memwal_core.maintenance.outcome import JobOutcome
 
 
 def merge(
@@ -87,11 +88,11 @@ def _show(report: MergeReport) -> None:
         console.print(report.reason, markup=False, soft_wrap=True)
     table = Table()
     table.add_column("region", no_wrap=True)
-    for name in ("merged", "takes" if report.outcome is MergeOutcome.PLANNED else "here", "waiting", "why"):
+    for name in ("merged", "takes" if report.outcome is JobOutcome.PLANNED else "here", "waiting", "why"):
         table.add_column(name, overflow="fold")
     taken = {region.region_id: len(region.take) for region in report.plan.regions}
     for region in report.regions:
-        here = taken[region.region_id] if report.outcome is MergeOutcome.PLANNED else region.merged_here
+        here = taken[region.region_id] if report.outcome is JobOutcome.PLANNED else region.merged_here
         before, after = region.merged_before, region.merged_after
         why = f"{region.verdict.value}: {region.evidence}" if region.evidence else region.verdict.value
         progress = str(after) if before == after else f"{before} -> {after}"
@@ -100,7 +101,7 @@ def _show(report: MergeReport) -> None:
 
 
 def _headline(report: MergeReport) -> str:
-    if report.outcome is MergeOutcome.PLANNED:
+    if report.outcome is JobOutcome.PLANNED:
         plan = report.plan
         return f"would merge {plan.generations} generations, {show_bytes(plan.size_bytes)}, on version {plan.version}"
     upserts = sum(commit.upserts for commit in report.commits)

@@ -8,7 +8,7 @@ May import base table, manifests, MemTable schema, storage and what lies below.
 from memwal_core.maintenance.merge.batches import MergeBatch, batch_regions
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit, NativeCommit
 from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
-from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
+from memwal_core.maintenance.merge.report import CommitReport, MergeReport, RegionReport
 from memwal_core.maintenance.merge.run import MergeParts, MergeProgress, Silent, merge
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.single_commit import SingleCommit, SingleCommitParts
@@ -31,7 +31,6 @@ __all__ = [
     "InProcessWorkers",
     "MergeBatch",
     "MergeCommit",
-    "MergeOutcome",
     "MergeParts",
     "MergePlan",
     "MergeProgress",

@@ -3,34 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge.plan import MergePlan, Verdict
-
-
-class MergeOutcome(StrEnum):
-    """How a merge ended, by what the caller does next."""
-
-    DONE = "done"
-    PLANNED = "planned"
-    NOTHING_TO_DO = "nothing_to_do"
-    CONFLICT = "conflict"
-    BLOCKED = "blocked"
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command-line tools."""
-        return _EXIT_CODES[self]
-
-
-_EXIT_CODES = {
-    MergeOutcome.DONE: 0,
-    MergeOutcome.PLANNED: 0,
-    MergeOutcome.NOTHING_TO_DO: 3,
-    MergeOutcome.CONFLICT: 4,
-    MergeOutcome.BLOCKED: 5,
-}
+from memwal_core.maintenance.outcome import JobOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +109,7 @@ class MergeReport:
     """
 
     table_uri: str
-    outcome: MergeOutcome
+    outcome: JobOutcome
     strategy: str
     strategy_reason: str
     version_before: int

@@ -18,11 +18,11 @@ from memwal_core.maintenance.merge.choice import SINGLE_COMMIT, StrategyChoice
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy
 from memwal_core.maintenance.merge.passes import NativePass, PassCommit, PassStrategy
 from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
-from memwal_core.maintenance.merge.report import CommitReport, MergeOutcome, MergeReport, RegionReport
+from memwal_core.maintenance.merge.report import CommitReport, MergeReport, RegionReport
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import WinnerReader
 from memwal_core.maintenance.merge.survey import Surveyor
-from memwal_core.maintenance.outcome import CheckLease, no_lease
+from memwal_core.maintenance.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.metrics import (
     INSTRUMENTS,
     MERGE_BYTES,
@@ -134,13 +134,13 @@ def _record(instruments: Instruments, report: MergeReport) -> None:
     instruments.count(MERGE_BYTES, report.bytes_planned if report.commits else 0, labels)
     instruments.count(MERGE_GENERATIONS, report.generations, labels)
     instruments.count(MERGE_COMMITS, len(report.commits), labels)
-    instruments.count(MERGE_CONFLICTS, report.overtaken + (report.outcome is MergeOutcome.CONFLICT), labels)
+    instruments.count(MERGE_CONFLICTS, report.overtaken + (report.outcome is JobOutcome.CONFLICT), labels)
 
 
-def _planned_outcome(plan: MergePlan) -> MergeOutcome:
+def _planned_outcome(plan: MergePlan) -> JobOutcome:
     if plan.stuck:
-        return MergeOutcome.BLOCKED
-    return MergeOutcome.PLANNED if plan.marks else MergeOutcome.NOTHING_TO_DO
+        return JobOutcome.BLOCKED
+    return JobOutcome.PLANNED if plan.marks else JobOutcome.NOTHING_TO_DO
 
 
 class _Run:
@@ -183,7 +183,7 @@ class _Run:
         executors = parts.single_commit.executors if parts.single_commit is not None else None
         return plan_merge(survey, parts.settings, regions=self._regions, executors=executors)
 
-    def to_the_end(self) -> MergeOutcome:
+    def to_the_end(self) -> JobOutcome:
         vanished = 0
         while True:
             plan, state = self.plan()
@@ -198,7 +198,7 @@ class _Run:
                 self._reason = str(error)
                 leftovers = error.facts.get("leftovers", ())
                 self._leftovers.extend(leftovers if isinstance(leftovers, tuple) else ())
-                return MergeOutcome.CONFLICT
+                return JobOutcome.CONFLICT
             except ObjectNotFoundError as error:
                 # Either another merger and the garbage collector moved on, or an object is lost.
                 vanished += 1
@@ -206,10 +206,10 @@ class _Run:
                 if vanished >= self._parts.settings.max_attempts:
                     raise _lost(error) from error
 
-    def _ended(self, plan: MergePlan) -> MergeOutcome:
+    def _ended(self, plan: MergePlan) -> JobOutcome:
         if plan.stuck:
-            return MergeOutcome.BLOCKED
-        return MergeOutcome.DONE if self._commits else MergeOutcome.NOTHING_TO_DO
+            return JobOutcome.BLOCKED
+        return JobOutcome.DONE if self._commits else JobOutcome.NOTHING_TO_DO
 
     def _carry_out(self, plan: MergePlan, state: TableState) -> None:
         parts = self._parts
@@ -256,7 +256,7 @@ class _Run:
         _log.info("merged [version=%d, regions=%d, upserts=%d]", commit.version, len(commit.marks), commit.upserts)
         self._parts.progress.committed(commit)
 
-    def report(self, outcome: MergeOutcome) -> MergeReport:
+    def report(self, outcome: JobOutcome) -> MergeReport:
         plan = self._plan
         assert plan is not None  # noqa: S101 - every path to a report plans first
         choice = self._choice if self._choice is not None else plan.strategy

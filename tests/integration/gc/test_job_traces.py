@@ -12,11 +12,12 @@ from memwal_core.base_table import BaseTable
 from memwal_core.base_table.rewrite import FragmentChange
 from memwal_core.maintenance.gc import Gate, Item, Kind, Rule
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.merge import InProcessWorkers, MergeOutcome
+from memwal_core.maintenance.merge import InProcessWorkers
 from memwal_core.maintenance.merge.search_base import search_unit
 from memwal_core.maintenance.merge.staged_keys import KeyStager, StagedKeys
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.maintenance.merge.write_winners import write_unit
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import GcSettings, MergeSettings, Settings
 from memwal_core.storage.layout import LEDGER_DIRECTORY, MERGE_STAGING_DIRECTORY
 from memwal_core.testing.crash import SimulatedCrash
@@ -54,7 +55,7 @@ def uri(tmp_path) -> str:
     return made.uri
 
 
-def merge(uri: str, *, dies: bool = False) -> MergeOutcome:
+def merge(uri: str, *, dies: bool = False) -> JobOutcome:
     admin = TableAdmin.open(uri, settings=Settings(merge=MergeSettings(strategy="single_commit")))
     return admin.merge(MergeRequest(workers=StagingWorkers(admin.table, dies=dies))).outcome
 
@@ -86,12 +87,12 @@ def test_staged_keys_of_a_merge_that_died_stay_while_young_and_go_when_old(uri):
     assert report.failures == ()
     assert {item.reason for item in report.plan.of_kind(Kind.STAGED_KEYS)} == {Rule.ABANDONED}
     assert staged(uri) == []
-    assert merge(uri) is MergeOutcome.DONE
+    assert merge(uri) is JobOutcome.DONE
     assert lsm_view(BaseTable.open(uri)) == ROWS
 
 
 def test_merge_that_ends_leaves_no_staged_keys(uri):
-    assert merge(uri) is MergeOutcome.DONE
+    assert merge(uri) is JobOutcome.DONE
 
     assert staged(uri) == []
     assert of_kind(gc_admin(uri), Kind.STAGED_KEYS) == []

@@ -14,8 +14,8 @@ from memwal_core.errors import FencedError, InvalidRequestError
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseHeldError, parse_ticket
 from memwal_core.maintenance.ledger import RunOutcome
-from memwal_core.maintenance.merge import MergeOutcome, Silent
-from memwal_core.maintenance.outcome import no_lease
+from memwal_core.maintenance.merge import Silent
+from memwal_core.maintenance.outcome import JobOutcome, no_lease
 from memwal_core.settings import LeaseSettings, MergeSettings, Settings
 from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -62,7 +62,7 @@ def admin(request, tmp_path):
 def test_merge_under_its_lease_merges_everything(admin):
     with admin.insight.leases.acquire(MERGE, "run-1") as lease:
         report = admin.merge(MergeRequest(check_lease=lease.check))
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert rows(admin)[1] == "new"
 
 
@@ -89,7 +89,7 @@ def test_merge_that_loses_its_lease_between_two_commits_stops_there_and_the_succ
     assert rows(admin)[1] == "old"
 
     report = admin.merge(MergeRequest(check_lease=takeover.successor.check))
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert rows(admin)[1] == "new"
 
 
@@ -112,7 +112,7 @@ def is_held(admin):
 @pytest.mark.req("MRG-14", "MRG-26", "LEASE-20")
 def test_merge_takes_the_lease_and_gives_it_back(admin):
     watched = WatchedLease(admin)
-    assert admin.merge(MergeRequest(holder="run-1", progress=watched)).outcome is MergeOutcome.DONE
+    assert admin.merge(MergeRequest(holder="run-1", progress=watched)).outcome is JobOutcome.DONE
     assert set(watched.holders) == {"run-1"}
     assert not is_held(admin)
 
@@ -143,7 +143,7 @@ def test_held_lease_does_not_hinder_what_takes_none(admin, unhindered):
 @pytest.mark.req("MRG-28", "LEASE-42")
 def test_merge_under_a_ticket_leaves_the_lease_to_whoever_took_it(admin):
     lease = admin.insight.leases.acquire(MERGE, "run-1")
-    assert admin.merge(MergeRequest(ticket=lease.ticket)).outcome is MergeOutcome.DONE
+    assert admin.merge(MergeRequest(ticket=lease.ticket)).outcome is JobOutcome.DONE
     assert is_held(admin)
     lease.check()
 

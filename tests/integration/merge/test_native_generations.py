@@ -8,7 +8,8 @@ import pytest
 
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.errors import CorruptionError
-from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.merge import Verdict
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.storage.layout import LEASES_DIRECTORY
 from memwal_core.testing.native_regions import (
@@ -61,7 +62,7 @@ def test_two_regions_with_tombstones_merge_to_what_the_native_reader_showed(tmp_
     report = admin.merge()
 
     assert base_rows(admin).to_pydict() == before.to_pydict()
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert [(region.merged_before, region.merged_after) for region in report.regions] == [(0, 3), (0, 3)]
     assert report.generations == 6
     assert all(region.verdict is Verdict.COMPLETE for region in report.regions)
@@ -92,7 +93,7 @@ def test_second_run_changes_neither_rows_nor_version(tmp_path):
 
     report = admin.merge()
 
-    assert report.outcome is MergeOutcome.NOTHING_TO_DO
+    assert report.outcome is JobOutcome.NOTHING_TO_DO
     assert report.outcome.exit_code == 3
     assert admin.table.state().version == version
     assert base_rows(admin).equals(rows)
@@ -118,7 +119,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(tmp_path):
 
     report = admin.merge(MergeRequest(dry_run=True))
 
-    assert report.outcome is MergeOutcome.PLANNED
+    assert report.outcome is JobOutcome.PLANNED
     assert report.plan.marks == {FIRST: 3, SECOND: 3}
     assert admin.table.state().version == version
 
@@ -157,7 +158,7 @@ def test_generation_that_vanished_blocks_its_region_and_not_the_other(tmp_path):
 
     report = admin.merge()
 
-    assert report.outcome is MergeOutcome.BLOCKED
+    assert report.outcome is JobOutcome.BLOCKED
     assert report.outcome.exit_code == 5
     by_id = {region.region_id: region for region in report.regions}
     assert by_id[FIRST].merged_after == 1

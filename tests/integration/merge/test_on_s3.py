@@ -6,7 +6,7 @@ import lance
 import pytest
 
 from memwal_core.admin import TableAdmin
-from memwal_core.maintenance.merge import MergeOutcome
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.testing.s3_server import s3_server_process
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
@@ -29,7 +29,7 @@ def test_generations_on_s3_merge_and_status_sees_it():
         report = admin.merge()
 
         assert waiting == len(report.regions)
-        assert report.outcome is MergeOutcome.DONE
+        assert report.outcome is JobOutcome.DONE
         rows = lance.dataset(uri, storage_options=dict(options)).to_table().sort_by("id")
         assert rows.column("id").to_pylist() == [1, 3, 4]
         assert set(rows.column("name").to_pylist()) == {"written"}

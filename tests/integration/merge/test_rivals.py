@@ -11,7 +11,8 @@ import pytest
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CommitUnknownError
-from memwal_core.maintenance.merge import MergeOutcome, NativeCommit
+from memwal_core.maintenance.merge import NativeCommit
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.manifest import FlushedGeneration, RegionManifest
 from memwal_core.manifest.codec import encode_manifest
 from memwal_core.rng import seeded_rng
@@ -116,7 +117,7 @@ def test_two_mergers_of_the_same_inserts_commit_once(tmp_path):
     uri = str(tmp_path / "t")
     make_people_table(uri)
     write_native_generations(uri, REGION, [[Put(people(*range(500), name="new"))]])
-    rival: list[MergeOutcome] = []
+    rival: list[JobOutcome] = []
 
     def rival_first(place: str) -> None:
         if place == "merge.commit" and not rival:
@@ -124,8 +125,8 @@ def test_two_mergers_of_the_same_inserts_commit_once(tmp_path):
 
     report = Merger(watched_table(uri), reach=rival_first).run()
 
-    assert rival == [MergeOutcome.DONE]
-    assert (report.outcome, report.overtaken) == (MergeOutcome.NOTHING_TO_DO, 1)
+    assert rival == [JobOutcome.DONE]
+    assert (report.outcome, report.overtaken) == (JobOutcome.NOTHING_TO_DO, 1)
     assert len(rows(uri)) == 500
 
 
@@ -177,7 +178,7 @@ def test_rivals_that_win_every_attempt_end_in_a_retryable_conflict(tmp_path):
 
     report = Merger(watched_table(uri), MergeSettings(max_attempts=3), always_update).run()
 
-    assert report.outcome is MergeOutcome.CONFLICT
+    assert report.outcome is JobOutcome.CONFLICT
     assert report.outcome.exit_code == 4
     assert "won every attempt" in report.reason
     assert progress(uri) == 0

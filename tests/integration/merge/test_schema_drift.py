@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.admin import TableAdmin
-from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.merge import Verdict
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.rival_mergers import merge_until
@@ -53,7 +54,7 @@ def test_column_added_after_the_flush_keeps_its_backfilled_value(tmp_path, strat
 
     report = merge(uri, strategy)
 
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert rows(uri) == {1: ("g1", 1001), 2: ("g2", 1002), 4: ("p4", 1004), 50: ("g1", None)}
 
 
@@ -136,7 +137,7 @@ def test_dropped_column_is_ignored_by_its_id(tmp_path, strategy):
     write_native_generations(uri, REGION, [[Put(people(1, 9, name="g1"))]])
     lance.dataset(uri).drop_columns(["score"])
 
-    assert merge(uri, strategy).outcome is MergeOutcome.DONE
+    assert merge(uri, strategy).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: ("g1",), 2: ("p2",), 9: ("g1",)}
 
@@ -148,7 +149,7 @@ def test_column_made_anew_under_a_dropped_name_takes_no_old_value(tmp_path, stra
     lance.dataset(uri).drop_columns(["name"])
     lance.dataset(uri).add_columns(pa.field("name", pa.string()))
 
-    assert merge(uri, strategy).outcome is MergeOutcome.DONE
+    assert merge(uri, strategy).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: (None,), 2: (None,), 9: (None,)}
 
@@ -160,7 +161,7 @@ def test_renamed_column_is_mapped_by_its_id(tmp_path, strategy):
     lance.dataset(uri).alter_columns({"path": "name", "name": "title"})
     lance.dataset(uri).alter_columns({"path": "title", "name": "label"})
 
-    assert merge(uri, strategy).outcome is MergeOutcome.DONE
+    assert merge(uri, strategy).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: ("g1",), 2: ("p2",), 9: ("g1",)}
     assert "label" in lance.dataset(uri).schema.names
@@ -180,7 +181,7 @@ def test_new_column_with_the_id_of_a_dropped_one_parks_the_region(tmp_path, stra
 
     report = merge(uri, strategy)
 
-    assert report.outcome is MergeOutcome.BLOCKED
+    assert report.outcome is JobOutcome.BLOCKED
     assert report.regions[0].verdict is Verdict.PARKED
     assert "no retained version proves" in report.regions[0].evidence
     assert lance.dataset(uri).to_table().column("weight").null_count == 3

@@ -16,7 +16,6 @@ from memwal_core.base_table.rewrite import FragmentChange, named_files
 from memwal_core.maintenance.merge import (
     InProcessReader,
     InProcessWorkers,
-    MergeOutcome,
     MergeParts,
     MergeReport,
     NativeCommit,
@@ -27,6 +26,7 @@ from memwal_core.maintenance.merge import (
     merge,
 )
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.testing.clock import ManualClock
@@ -148,7 +148,7 @@ def test_rival_that_merges_the_same_region_first_makes_ours_give_way(uri, strate
 
     report = Run(BaseTable.open(uri), rival).merge()
 
-    assert (report.outcome, report.overtaken) == (MergeOutcome.NOTHING_TO_DO, 1)
+    assert (report.outcome, report.overtaken) == (JobOutcome.NOTHING_TO_DO, 1)
     assert rows(uri) == merged_rows()
     assert progress(uri) == {OURS: 2}
     assert unreferenced(uri) == set()
@@ -269,7 +269,7 @@ def test_rivals_that_win_every_attempt_end_in_a_conflict_without_a_trace(uri):
 
     report = Run(BaseTable.open(uri), always, max_attempts=3).merge()
 
-    assert report.outcome is MergeOutcome.CONFLICT
+    assert report.outcome is JobOutcome.CONFLICT
     assert "won every attempt" in report.reason
     assert progress(uri) == {}
     assert rows(uri)[1] == "p1"
@@ -329,7 +329,7 @@ def test_lost_reply_of_the_commit_is_settled_by_reading_back(uri):
 
     report = Run(reopened(BaseTable.open(uri), store)).merge()
 
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert [commit.settled for commit in report.commits] == [True]
     assert rows(uri) == merged_rows()
     assert unreferenced(uri) == set()
@@ -341,11 +341,11 @@ def test_commit_that_nobody_can_tell_about_deletes_nothing_and_names_what_it_lef
 
     report = Run(reopened(BaseTable.open(uri), store)).merge()
 
-    assert report.outcome is MergeOutcome.CONFLICT
+    assert report.outcome is JobOutcome.CONFLICT
     assert set(report.leftovers) == unreferenced(uri)
     assert len(report.leftovers) >= 3
     assert rows(uri)[1] == "p1"
-    assert Run(BaseTable.open(uri)).merge().outcome is MergeOutcome.DONE
+    assert Run(BaseTable.open(uri)).merge().outcome is JobOutcome.DONE
     assert rows(uri) == merged_rows()
 
 
@@ -361,9 +361,9 @@ def test_commit_that_landed_while_the_store_was_silent_keeps_its_files(uri):
 
     report = Run(reopened(BaseTable.open(uri), store)).merge()
 
-    assert report.outcome is MergeOutcome.CONFLICT
+    assert report.outcome is JobOutcome.CONFLICT
     assert rows(uri) == merged_rows()
-    assert Run(BaseTable.open(uri)).merge().outcome is MergeOutcome.NOTHING_TO_DO
+    assert Run(BaseTable.open(uri)).merge().outcome is JobOutcome.NOTHING_TO_DO
     assert unreferenced(uri) == set()
 
 
@@ -375,7 +375,7 @@ def test_store_that_fails_during_the_search_leaves_no_file(uri):
         Run(reopened(BaseTable.open(uri), store)).merge()
 
     assert progress(uri) == {}
-    assert Run(BaseTable.open(uri)).merge().outcome is MergeOutcome.DONE
+    assert Run(BaseTable.open(uri)).merge().outcome is JobOutcome.DONE
     assert rows(uri) == merged_rows()
 
 
@@ -389,7 +389,7 @@ def test_files_that_cannot_be_removed_are_reported(uri):
 
     report = run.merge()
 
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert len(report.leftovers) == 1
     assert set(report.leftovers) == unreferenced(uri)
     assert report.to_dict()["leftovers"] == list(report.leftovers)

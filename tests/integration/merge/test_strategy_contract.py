@@ -11,7 +11,8 @@ import pytest
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import MemwalError
-from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.merge import Verdict
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.region_spec import bucket_spec
 from memwal_core.settings import MergeSettings, Settings, StorageSettings
 from memwal_core.testing.crash import CrashPoints, SimulatedCrash
@@ -77,7 +78,7 @@ def test_merge_gives_what_the_native_reader_showed(tmp_path, strategy, history, 
     report = admin.merge()
 
     assert base(uri) == before
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert report.strategy == strategy
     assert admin.table.state().require_details().merged_generation(REGIONS[0]) == len(history)
     assert report.leftovers == ()
@@ -132,7 +133,7 @@ def test_repeated_merge_makes_no_version(tmp_path, strategy):
     admin.merge()
     version = admin.table.state().version
 
-    assert admin.merge().outcome is MergeOutcome.NOTHING_TO_DO
+    assert admin.merge().outcome is JobOutcome.NOTHING_TO_DO
     assert admin.table.state().version == version
 
 
@@ -216,7 +217,7 @@ def test_gap_is_refused_and_the_generation_before_it_is_merged(tmp_path, strateg
 
     report = admin.merge()
 
-    assert report.outcome is MergeOutcome.BLOCKED
+    assert report.outcome is JobOutcome.BLOCKED
     assert base(uri)["name"] == ["g1"]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.admin import TableAdmin
-from memwal_core.maintenance.merge import MergeOutcome
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 from memwal_core.writer import TableWriter
@@ -54,7 +54,7 @@ def test_regions_of_our_writer_merge_to_the_written_history(tmp_path: Path, drop
 
     report = TableAdmin.open(uri, settings=FAST).merge()
 
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert rows(uri) == expected
 
 

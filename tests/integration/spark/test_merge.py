@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.admin import MergeRequest, TableAdmin
-from memwal_core.maintenance.merge import MergeOutcome
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.spark.merge import SparkReader, ipc_chunks
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -52,9 +52,9 @@ def test_executors_reading_gives_the_rows_and_progress_of_one_process(tmp_path, 
     expected = TableAdmin.open(in_process, settings=native).merge()
 
     assert rows(on_spark).equals(rows(in_process))
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert [commit.marks for commit in report.commits] == [commit.marks for commit in expected.commits]
-    assert admin.merge().outcome is MergeOutcome.NOTHING_TO_DO
+    assert admin.merge().outcome is JobOutcome.NOTHING_TO_DO
 
 
 @pytest.mark.req("MRG-27")

@@ -19,7 +19,7 @@ from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.cli.quality import open_quality
-from memwal_core.maintenance.merge import MergeOutcome, Verdict
+from memwal_core.maintenance.merge import Verdict
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.quality import Check, QualityReport, Result, Stage
 from memwal_core.quality.run import QualityRequest, check_quality
@@ -116,7 +116,7 @@ def test_rows_of_another_region_hold_their_region_back_and_no_other(tmp_path, ru
     assert "rows belong to another region" in report.held[0].reasons[0]
     merged = admin.merge()
     shares = {str(share.region_id): share for share in merged.regions}
-    assert merged.outcome is MergeOutcome.BLOCKED
+    assert merged.outcome is JobOutcome.BLOCKED
     assert shares.pop(region).verdict is Verdict.HELD
     assert [(share.merged_after, share.verdict) for share in shares.values()] == [(2, Verdict.COMPLETE)]
 
@@ -204,7 +204,7 @@ def test_released_generation_is_merged_and_not_held_again(tmp_path, run):
 
 def merged_table(uri: str) -> TableAdmin:
     admin = make_waiting_table(uri)
-    assert admin.merge().outcome is MergeOutcome.DONE
+    assert admin.merge().outcome is JobOutcome.DONE
     return admin
 
 
@@ -366,4 +366,4 @@ def test_merged_table_has_nothing_to_audit(tmp_path, run):
     admin = merged_table(str(tmp_path / "t"))
 
     assert run(admin.table.uri, Stage.BEFORE).outcome is JobOutcome.NOTHING_TO_DO
-    assert admin.merge(MergeRequest(dry_run=True)).outcome is MergeOutcome.NOTHING_TO_DO
+    assert admin.merge(MergeRequest(dry_run=True)).outcome is JobOutcome.NOTHING_TO_DO

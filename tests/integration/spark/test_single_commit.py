@@ -14,8 +14,8 @@ import pytest
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table.rewrite import FragmentChange, named_files
 from memwal_core.errors import InvalidRequestError
-from memwal_core.maintenance.merge import MergeOutcome
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.spark.single_commit import SparkWorkers
 from memwal_core.storage import open_store
@@ -81,7 +81,7 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
 
     report = admin.merge(MergeRequest(workers=kind(spark, admin.table, admin.table.storage_options)))
 
-    assert report.outcome is MergeOutcome.DONE
+    assert report.outcome is JobOutcome.DONE
     assert (report.strategy, report.strategy_reason) == ("single_commit", "2 executors can write fragments at once")
     assert [commit.version for commit in report.commits] == [version + 1]
     assert len(report.commits[0].marks) == 4

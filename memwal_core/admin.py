@@ -14,6 +14,7 @@ from memwal_core.ids import RegionId
 from memwal_core.maintenance import gc
 from memwal_core.maintenance.catchup import CatchupParts, CatchupReport, catch_up
 from memwal_core.maintenance.compact import CompactParts, CompactReport, compact
+from memwal_core.maintenance.configure import TableConfiguration
 from memwal_core.maintenance.cycle import CycleJobs, CycleParts, MaintainReport, MaintainRequest, maintain
 from memwal_core.maintenance.insight import TableInsight
 from memwal_core.maintenance.jobs import JobKey
@@ -28,21 +29,24 @@ from memwal_core.maintenance.merge import (
     MergeReport,
     MergeWorkers,
     NativeCommit,
+    NearbyParts,
+    OpenedGenerations,
     Silent,
     SingleCommit,
     SingleCommitParts,
     Surveyor,
     WinnerReader,
     batch_regions,
+    judge_regions,
     merge,
     verify_merge,
 )
-from memwal_core.maintenance.outcome import CheckLease, no_lease
+from memwal_core.maintenance.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.maintenance.snapshot import SnapshotParts, SnapshotReport, build_region_snapshot
 from memwal_core.maintenance.status import TableStatus, table_status
 from memwal_core.manifest import ManifestStore
 from memwal_core.rng import Rng, system_rng
-from memwal_core.settings import Settings
+from memwal_core.settings import MergeSettings, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,10 @@ class MergeRequest:
         regions: Only these regions; None = all.
         max_bytes: Arrow bytes per commit instead of the configured bound.
         dry_run: Only plan.
+        due_only: Only regions of which a trigger fires: generations, bytes or age (``merge_triggers``).
         reader: Who reads the winning rows of native passes; this process by default.
-        workers: Who writes winners and finds what they supersede; this process by default.
+        workers: Who writes winners and finds what they supersede; this process by default, and always for
+            passes that are too small for anything else (``merge.executors_min_bytes``).
         progress: Is told how far the merge is.
         holder: Who takes the lease; unique per run. One is made up if None.
         ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
@@ -65,6 +71,7 @@ class MergeRequest:
     regions: Collection[RegionId] | None = None
     max_bytes: int | None = None
     dry_run: bool = False
+    due_only: bool = False
     reader: WinnerReader | None = None
     workers: MergeWorkers | None = None
     progress: MergeProgress | None = None
@@ -178,6 +185,7 @@ class TableAdmin:
         self._rng = rng
         self.manifests = ManifestStore(table.store, table.ids, settings=settings.storage, clock=clock, rng=rng)
         self.insight = TableInsight(table, self.manifests, settings, clock)
+        self.configuration = TableConfiguration(table, self.manifests, settings.storage.concurrency)
 
     @classmethod
     def open(
@@ -261,13 +269,31 @@ class TableAdmin:
             FencedError: The lease is lost. Commits so far stand.
         """
         request = request if request is not None else MergeRequest()
+        if request.due_only:
+            return self._merge_due(request)
         if request.dry_run:
-            return self._merge(request, no_lease)
+            return self._with_triggers(self._merge(request, no_lease))
         if request.check_lease is not None:
             return self._merge(request, request.check_lease)
         key = request.ticket.key if request.ticket is not None else JobKey("merge")
         with self._lease(key, request.holder, request.ticket) as lease:
             return self._merge(request, lease.check)
+
+    def _merge_due(self, request: MergeRequest) -> MergeReport:
+        planned = self.merge(replace(request, due_only=False, dry_run=True))
+        due = {region_id for region_id, verdict in planned.triggers.items() if verdict.due}
+        if due:
+            report = self.merge(replace(request, due_only=False, regions=due))
+            return replace(report, triggers=planned.triggers)
+        blocked = planned.outcome is JobOutcome.BLOCKED
+        outcome = JobOutcome.BLOCKED if blocked else JobOutcome.NOTHING_TO_DO
+        return replace(planned, outcome=outcome, reason="no region is due")
+
+    def _with_triggers(self, report: MergeReport) -> MergeReport:
+        settings = self._settings
+        concurrency = settings.storage.concurrency
+        triggers = judge_regions(self.table, self.manifests, report.plan, settings.merge_triggers, concurrency)
+        return replace(report, triggers=triggers)
 
     def _merge(self, request: MergeRequest, check_lease: CheckLease) -> MergeReport:
         bounds = self._settings.merge
@@ -275,27 +301,35 @@ class TableAdmin:
             _require_positive(request.max_bytes)
             bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
         store = self.table.store
+        concurrency = self._settings.storage.concurrency
+        opened = OpenedGenerations(store.storage_options)
+        reader = InProcessReader(store.storage_options, concurrency, opened)
+        workers = InProcessWorkers(self.table, opened)
         parts = MergeParts(
             table=self.table,
-            surveyor=Surveyor(self.table, store, self.manifests, self._settings.storage.concurrency),
-            reader=request.reader if request.reader is not None else InProcessReader(store.storage_options),
+            surveyor=Surveyor(self.table, store, self.manifests, concurrency, opened),
+            reader=request.reader if request.reader is not None else reader,
             strategy=NativeCommit(self._clock, self._rng, bounds.max_attempts, guard=check_lease),
             settings=bounds,
             clock=self._clock,
             progress=request.progress if request.progress is not None else Silent(),
             guard=check_lease,
-            single_commit=SingleCommit(
-                SingleCommitParts(
-                    table=self.table,
-                    workers=request.workers if request.workers is not None else InProcessWorkers(self.table),
-                    settings=bounds,
-                    clock=self._clock,
-                    rng=self._rng,
-                    guard=check_lease,
-                )
-            ),
+            single_commit=self._single_commit(request.workers or workers, bounds, check_lease),
+            nearby=NearbyParts(reader, self._single_commit(workers, bounds, check_lease)),
         )
         return merge(parts, regions=request.regions, dry_run=request.dry_run)
+
+    def _single_commit(self, workers: MergeWorkers, bounds: MergeSettings, check_lease: CheckLease) -> SingleCommit:
+        return SingleCommit(
+            SingleCommitParts(
+                table=self.table,
+                workers=workers,
+                settings=bounds,
+                clock=self._clock,
+                rng=self._rng,
+                guard=check_lease,
+            )
+        )
 
     def build_snapshot(self, request: SnapshotRequest | None = None) -> SnapshotReport:
         """Publish a snapshot of all regions for readers, and raise their WAL hints.
@@ -355,13 +389,11 @@ class TableAdmin:
             UnavailableError: Storage failed. Run again; what was rewritten stands.
         """
         request = request if request is not None else CompactRequest()
-        settings, force, remove = self._settings.compact, request.force, request.remove_versions
+        force, remove = request.force, request.remove_versions
         if request.dry_run:
-            parts = CompactParts(self._catchup_parts(no_lease), settings)
-            return compact(parts, force=force, dry_run=True, remove_versions=remove)
+            return compact(self._compact_parts(no_lease), force=force, dry_run=True, remove_versions=remove)
         with self._lease(JobKey("compact"), request.holder, request.ticket) as lease:
-            parts = CompactParts(self._catchup_parts(lease.check), settings)
-            return compact(parts, force=force, remove_versions=remove)
+            return compact(self._compact_parts(lease.check), force=force, remove_versions=remove)
 
     def maintain(self, request: MaintainRequest | None = None) -> MaintainReport:
         """Run all jobs of the table in the right order, each under its lease and recorded in the ledger.
@@ -376,16 +408,14 @@ class TableAdmin:
         if request.delete:
             gc.check_retention(self._settings.gc)
         holder = request.holder if request.holder is not None else self.table.ids.commit_id().hex()
-        dry_run = request.dry_run
-        remove = request.remove_versions
         jobs = CycleJobs(
-            merge=lambda: self.merge(MergeRequest(dry_run=dry_run, holder=holder)),
-            catch_up=lambda: self.catch_up(CatchupRequest(dry_run=dry_run, holder=holder)),
-            compact=lambda: self.compact(CompactRequest(remove_versions=remove, dry_run=dry_run, holder=holder)),
-            build_snapshot=lambda: self.build_snapshot(SnapshotRequest(dry_run=dry_run, holder=holder)),
-            collect_garbage=lambda: self.collect_garbage(
-                GcRequest(dry_run=dry_run or not request.delete, holder=holder)
+            merge=lambda step: self.merge(MergeRequest(dry_run=step.dry_run, holder=holder)),
+            catch_up=lambda step: self.catch_up(CatchupRequest(dry_run=step.dry_run, holder=holder)),
+            compact=lambda step: self.compact(
+                CompactRequest(remove_versions=step.remove_versions, dry_run=step.dry_run, holder=holder)
             ),
+            build_snapshot=lambda step: self.build_snapshot(SnapshotRequest(dry_run=step.dry_run, holder=holder)),
+            collect_garbage=lambda step: self.collect_garbage(GcRequest(dry_run=step.dry_run, holder=holder)),
         )
         ledger, new_run = self.insight.ledger, self.insight.new_run
         return maintain(
@@ -406,6 +436,12 @@ class TableAdmin:
 
     def _catchup_parts(self, check_lease: CheckLease) -> CatchupParts:
         return CatchupParts(self.table, self._settings.catchup, self._clock, self._rng, check_lease)
+
+    def _compact_parts(self, check_lease: CheckLease) -> CompactParts:
+        surveyor = self._gc_parts(no_lease).surveyor
+        return CompactParts(
+            self._catchup_parts(check_lease), self._settings.compact, lambda: gc.versions_needed(surveyor)
+        )
 
     def collect_garbage(self, request: GcRequest | None = None) -> gc.GcReport:
         """Delete what nobody needs any more, or show what that would be.

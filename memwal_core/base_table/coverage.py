@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import lance
 
@@ -14,6 +13,7 @@ from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
+from memwal_core.base_table.untrained import is_trained, vectors_missing
 from memwal_core.errors import ConflictError
 from memwal_core.ids import RegionId
 from memwal_core.index import MemWalIndexDetails
@@ -31,6 +31,8 @@ class IndexCoverage:
         segments: Parts that queries search one after another.
         unindexed_fragments: Fragments of the version that no segment covers.
         unindexed_rows: Their live rows.
+        is_trained: Whether queries can use it.
+        vectors_missing: Vectors that the table lacks before Lance can train it.
     """
 
     name: str
@@ -38,6 +40,8 @@ class IndexCoverage:
     segments: int
     unindexed_fragments: tuple[int, ...]
     unindexed_rows: int
+    is_trained: bool = True
+    vectors_missing: int = 0
 
     @property
     def is_vector(self) -> bool:
@@ -63,7 +67,9 @@ class TableCoverage:
 
 
 def read_coverage(table: TableReader, version: int) -> TableCoverage:
-    """Return what the indexes of a version cover, from its metadata alone.
+    """Return what the indexes of a version cover, from its metadata.
+
+    Rows are read only for a vector index that is not trained: as many as would train it.
 
     Raises:
         ObjectNotFoundError: The version does not exist.
@@ -73,19 +79,24 @@ def read_coverage(table: TableReader, version: int) -> TableCoverage:
     with translated("read index coverage", table.uri, version=version):
         rows = {fragment.fragment_id: _live_rows(fragment.metadata) for fragment in dataset.get_fragments()}
         described = [index for index in dataset.describe_indices() if not index.name.startswith(_INTERNAL_PREFIX)]
-        indexes = sorted((_coverage(index, rows) for index in described), key=lambda index: index.name)
+        indexes = sorted((_coverage(table, dataset, index, rows) for index in described), key=lambda each: each.name)
     return TableCoverage(frozenset(rows), tuple(indexes))
 
 
-def _coverage(index: Any, rows: Mapping[int, int]) -> IndexCoverage:  # noqa: ANN401 - pylance ships no types
+def _coverage(
+    table: TableReader, dataset: lance.LanceDataset, index: lance.IndexDescription, rows: Mapping[int, int]
+) -> IndexCoverage:
     covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
     unindexed = sorted(rows.keys() - covered)
+    trained = is_trained(table.store, index)
     return IndexCoverage(
         name=index.name,
         kind=str(index.index_type),
         segments=len(index.segments),
         unindexed_fragments=tuple(unindexed),
         unindexed_rows=sum(rows[fragment] for fragment in unindexed),
+        is_trained=trained,
+        vectors_missing=0 if trained else vectors_missing(dataset, index),
     )
 
 

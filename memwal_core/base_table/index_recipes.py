@@ -16,10 +16,11 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.file import LanceFileReader
 
+from memwal_core.base_table.index_buffers import IndexFile, fields_of
 from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.translate import translated
+from memwal_core.base_table.untrained import is_trained
 from memwal_core.storage.layout import INDEX_DIRECTORY
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,6 @@ _WITH_CODEBOOK = frozenset({"IVF_PQ", "IVF_HNSW_PQ"})
 _UNQUANTIZED = "IVF_FLAT"
 _CODEBOOK_ENTRIES = 256
 _TENSOR_DATA_FIELD = 3
-_LENGTH_DELIMITED = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +81,9 @@ class IndexRecipe:
 def index_recipes(table: TableReader, version: int, names: Sequence[str] | None) -> tuple[IndexRecipe, ...]:
     """Read the recipes of indexes of a table version.
 
+    A vector index that is not trained is left out, too: there is nothing that distances could agree
+    with, and queries scan the base table for it. Once it is trained, the next recipes have it.
+
     Quantizers whose parameters cannot be handed on (scalar and RaBitQ) are left out: the recipe then
     has the same centroids and exact distances, which the base index's only approximate.
 
@@ -101,6 +104,9 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
             fields = tuple(index.fields)
             is_internal = index.name.startswith("__") or fields == tuple(key)
             if is_internal if names is None else index.name not in names:
+                continue
+            if not is_trained(table.store, index):
+                _log.info("index is not trained yet, MemTables go without [index=%s]", index.name)
                 continue
             recipe = _recipe(table, dataset, index) if len(fields) == 1 else None
             if recipe is None:
@@ -163,10 +169,10 @@ def _vector_recipe(
 def _codebook(table: TableReader, segment: str) -> npt.NDArray[np.float32] | None:
     """Return a product quantizer's codebook as (sub-vectors, entries, values); None if it has another form."""
     path = f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}"
-    reader = LanceFileReader(table.store.uri_of(path), storage_options=dict(table.storage_options) or None)
-    facts = json.loads(json.loads(reader.metadata().schema.metadata[_QUANTIZER_KEY])[0])
+    file = IndexFile(table.store, path)
+    facts = json.loads(json.loads(file.metadata(_QUANTIZER_KEY))[0])
     sub_vectors, dimension = int(facts["num_sub_vectors"]), int(facts["dimension"])
-    data = _tensor_data(bytes(reader.read_global_buffer(facts["codebook_position"])))
+    data = _tensor_data(file.buffer(facts["codebook_position"]))
     if len(data) != _CODEBOOK_ENTRIES * dimension * np.dtype(np.float32).itemsize:
         return None
     values = np.frombuffer(data, np.float32)
@@ -175,26 +181,7 @@ def _codebook(table: TableReader, segment: str) -> npt.NDArray[np.float32] | Non
 
 def _tensor_data(message: bytes) -> bytes:
     """Return the values of Lance's protobuf ``Tensor``."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value, at = _varint(message, at)
-        if tag & 7 != _LENGTH_DELIMITED:
-            continue
-        if tag >> 3 == _TENSOR_DATA_FIELD:
-            return message[at : at + value]
-        at += value
-    return b""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+    return next((value for number, value in fields_of(message) if number == _TENSOR_DATA_FIELD), b"")
 
 
 def has_values(table: lance.LanceDataset, column: str) -> bool:

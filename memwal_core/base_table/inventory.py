@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import lance
@@ -24,18 +24,30 @@ class IndexFacts:
         name: Its name; Lance's own begin with two underscores.
         kind: What Lance calls its type, for example ``BTree`` or ``IVF_PQ``.
         field_ids: Lance field ids it covers.
+        is_trained: Whether queries can use it; a vector index of a table with too few vectors is only
+            defined.
     """
 
     name: str
     kind: str
     field_ids: tuple[int, ...]
+    is_trained: bool = True
 
 
-def list_indexes(dataset: lance.LanceDataset) -> tuple[IndexFacts, ...]:
-    """Return the indexes of a table version, sorted by name."""
+def list_indexes(
+    dataset: lance.LanceDataset, is_trained: Callable[[lance.IndexDescription], bool] = lambda _: True
+) -> tuple[IndexFacts, ...]:
+    """Return the indexes of a table version, sorted by name.
+
+    Args:
+        dataset: The version.
+        is_trained: Tells whether queries can use an index.
+    """
     with translated("list indexes", dataset.uri, version=dataset.version):
         found = dataset.describe_indices()
-    facts = [IndexFacts(index.name, str(index.index_type), tuple(index.fields)) for index in found]
+        facts = [
+            IndexFacts(index.name, str(index.index_type), tuple(index.fields), is_trained(index)) for index in found
+        ]
     return tuple(sorted(facts, key=lambda index: index.name))
 
 

@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Self
 
 import lance
+from lance.lance import _Session
 
 from memwal_core.base_table.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.keys import check_primary_key, primary_key_of
 from memwal_core.base_table.manifest_files import ManifestFiles
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
+from memwal_core.base_table.untrained import is_trained
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import IdSource, parse_region_id
@@ -99,14 +101,18 @@ class TableReader:
         """What pylance must be given to open the table."""
         return self.store.storage_options
 
-    def dataset(self, version: int | None = None) -> lance.LanceDataset:
+    def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
         """Open a version of the table with pylance, the newest by default.
+
+        Args:
+            version: Which one.
+            session: A ``lance.Session``, whose caches it shares with other datasets; its own if None.
 
         Raises:
             ObjectNotFoundError: The table or version does not exist.
         """
         with translated("open the table", self.uri, version=version):
-            return lance.dataset(self.uri, version=version, storage_options=dict(self.storage_options))
+            return lance.dataset(self.uri, version=version, storage_options=dict(self.storage_options), session=session)
 
     def state(self, version: int | None = None) -> TableState:
         """Read a version of the table, the newest by default.
@@ -126,7 +132,8 @@ class TableReader:
 
     def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
         """List the indexes of a version, Lance's own included."""
-        return list_indexes(self.dataset(version))
+        dataset = self.dataset(version)
+        return list_indexes(dataset, lambda index: is_trained(self.store, index))
 
     def require_writable(self, state: TableState | None = None) -> MemWalIndexDetails:
         """Return the MemWAL index of a table that regions can be written to and merged into.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import lance
+import numpy as np
+import numpy.typing as npt
 from lance.file import LanceFileReader
 
 from memwal_core.base_table.reading import TableReader
@@ -31,6 +33,11 @@ _TOKENIZER_OPTIONS = (
 _LENGTH_OPTION = "max_token_length"
 _DOCUMENTS_SUFFIX = "_docs.lance"
 _TOTAL_TOKENS = b"total_tokens"
+_ROW_ID = "_rowid"
+_NUM_TOKENS = "_num_tokens"
+_DOCUMENTS_AT_ONCE = 65_536
+
+IsLive = Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,16 @@ class TextIndex:
         tokenizer: Options under the names that ``lance.tokenize`` and index creation take.
         documents: Documents indexed, deleted ones included until the index is built anew.
         tokens: Tokens of all of them.
+        fragments: Fragments that it covers.
+        files: Addresses of the lists of its documents.
     """
 
     name: str
     tokenizer: Mapping[str, Any]
     documents: int
     tokens: int
+    fragments: frozenset[int] = frozenset()
+    files: tuple[str, ...] = ()
 
     @property
     def mean_length(self) -> float:
@@ -55,13 +66,16 @@ class TextIndex:
         return self.tokens / self.documents if self.documents else 0.0
 
 
-def read_text_index(table: TableReader, dataset: lance.LanceDataset, field_id: int) -> TextIndex | None:
+def read_text_index(
+    table: TableReader, dataset: lance.LanceDataset, field_id: int, directory: str = ""
+) -> TextIndex | None:
     """Return the full-text index of a column, or None if it has none.
 
     Args:
         table: The table.
-        dataset: The version of it.
+        dataset: The version of it, or a flushed MemTable.
         field_id: The column.
+        directory: Of the dataset, relative to the table; empty for the table itself.
 
     Raises:
         ObjectNotFoundError: The version or a file of the index is gone.
@@ -76,15 +90,45 @@ def read_text_index(table: TableReader, dataset: lance.LanceDataset, field_id: i
         # NULL stands for Lance's default, but a length of NULL for no limit.
         options = {name: value for name, value in details.items() if value is not None or name == _LENGTH_OPTION}
         documents = tokens = 0
+        files = []
+        prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
         for segment in index.segments:
-            for info in table.store.list_objects(f"{INDEX_DIRECTORY}/{segment.uuid}/"):
+            for info in table.store.list_objects(f"{prefix}/{segment.uuid}/"):
                 if not info.path.endswith(_DOCUMENTS_SUFFIX):
                     continue
                 address = table.store.uri_of(info.path)
                 metadata = LanceFileReader(address, storage_options=dict(table.storage_options) or None).metadata()
+                files.append(address)
                 documents += metadata.num_rows
                 tokens += int((metadata.schema.metadata or {}).get(_TOTAL_TOKENS, 0))
-    return TextIndex(index.name, MappingProxyType(options), documents, tokens)
+        fragments = frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
+    return TextIndex(index.name, MappingProxyType(options), documents, tokens, fragments, tuple(files))
+
+
+def count_documents(index: TextIndex, storage_options: Mapping[str, str], is_live: IsLive) -> tuple[int, int]:
+    """Count the documents of an index that still are rows, and their tokens.
+
+    Args:
+        index: The index.
+        storage_options: For pylance.
+        is_live: Tells for row ids whether they count.
+
+    Returns:
+        Documents and tokens.
+
+    Raises:
+        ObjectNotFoundError: A file of the index is gone.
+        UnavailableError: Storage failed.
+    """
+    documents = tokens = 0
+    for address in index.files:
+        with translated("read the documents of a full-text index", address):
+            reader = LanceFileReader(address, storage_options=dict(storage_options) or None)
+            for batch in reader.read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+                live = is_live(batch.column(_ROW_ID).to_numpy())
+                documents += int(live.sum())
+                tokens += int(batch.column(_NUM_TOKENS).to_numpy()[live].sum())
+    return documents, tokens
 
 
 def _covers(kind: str, fields: list[int], field_id: int) -> bool:

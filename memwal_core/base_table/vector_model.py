@@ -6,8 +6,8 @@ import hashlib
 import json
 
 import numpy as np
-from lance.file import LanceFileReader
 
+from memwal_core.base_table.index_buffers import IndexFile
 from memwal_core.base_table.reading import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.storage.layout import INDEX_DIRECTORY
@@ -19,6 +19,11 @@ _CODEBOOK_KEY = "codebook_position"
 
 def vector_model_digest(table: TableReader, version: int, name: str) -> str:
     """Return a digest of what distances of a vector index depend on: centroids and quantizers.
+
+    Args:
+        table: The table.
+        version: Which version of it.
+        name: An index that is trained.
 
     Raises:
         ObjectNotFoundError: There is no such index or version.
@@ -37,14 +42,14 @@ def vector_model_digest(table: TableReader, version: int, name: str) -> str:
 
 def _quantizer_digest(table: TableReader, segment: str) -> bytes:
     path = f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}"
-    reader = LanceFileReader(table.store.uri_of(path), storage_options=dict(table.storage_options) or None)
+    file = IndexFile(table.store, path)
     digest = hashlib.sha256()
-    for text in json.loads(reader.metadata().schema.metadata[_QUANTIZER_KEY]):
+    for text in json.loads(file.metadata(_QUANTIZER_KEY)):
         parameters = json.loads(text, parse_float=_as_float32)
         codebook = parameters.pop(_CODEBOOK_KEY, None)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
         if codebook is not None:
-            digest.update(bytes(reader.read_global_buffer(codebook)))
+            digest.update(file.buffer(codebook))
     return digest.digest()
 
 

@@ -11,6 +11,7 @@ from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, UnavailableError
 from memwal_core.maintenance.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
 from memwal_core.maintenance.outcome import CheckLease, Reach, no_lease, nowhere
+from memwal_core.metrics import INSTRUMENTS, Instruments
 from memwal_core.rng import Rng
 from memwal_core.settings import CatchupSettings
 
@@ -32,6 +33,7 @@ class CatchupParts:
         check_lease: Called before each write.
         reach: Called at ``catchup.surveyed``, ``catchup.extended`` and ``catchup.recorded``; crash
             tests end the process there.
+        metrics: Counts what was done.
     """
 
     table: BaseTable
@@ -40,6 +42,7 @@ class CatchupParts:
     rng: Rng
     check_lease: CheckLease = no_lease
     reach: Reach = nowhere
+    metrics: Instruments = INSTRUMENTS
 
     def back_off(self, attempt: int) -> None:
         """Wait after a lost attempt; longer and more spread each time."""
@@ -108,9 +111,11 @@ def _extend_once(parts: CatchupParts, survey: CatchupSurvey, index: IndexPlan) -
         CorruptionError: Centroids or quantizer have changed, or rows of the version read are missing.
     """
     table, read = parts.table, survey.version
-    before = vector_model_digest(table, read, index.name) if index.is_vector else ""
+    # An index that has no model yet gets its first one now.
+    has_model = index.is_vector and index.is_trained
+    before = vector_model_digest(table, read, index.name) if has_model else ""
     version = extend_index(table, index.name, read_version=read, segments_to_merge=index.segments_to_merge)
-    if index.is_vector and vector_model_digest(table, version, index.name) != before:
+    if has_model and vector_model_digest(table, version, index.name) != before:
         raise CorruptionError(
             "extending a vector index changed its centroids or its quantizer",
             remedy="stop catch-up; distances in MemTables and base table do not compare any more, create the index "

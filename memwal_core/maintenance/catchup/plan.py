@@ -21,6 +21,7 @@ class CatchupVerdict(StrEnum):
     CAUGHT_UP = "caught up"
     NOTHING_MERGED = "nothing is merged yet"
     EMPTY_TABLE = "an empty table proves nothing"
+    UNTRAINED = "not trained: the table has too few vectors, queries scan them"
     MISSING = "blocked: maintained but not there"
     NOT_SELECTED = "not selected"
 
@@ -71,6 +72,8 @@ class IndexPlan:
         unindexed_rows: Their rows.
         segments: Its segments.
         segments_to_merge: How many of them an extension makes one with the new rows.
+        is_trained: Whether there is a model, which an extension must leave as it is.
+        vectors_missing: Vectors that the table lacks before the index can be trained.
         regions_behind: Regions whose recorded catch-up is below merge progress.
         lag: The largest such difference, in generations.
     """
@@ -83,6 +86,8 @@ class IndexPlan:
     unindexed_rows: int = 0
     segments: int = 0
     segments_to_merge: int = 0
+    is_trained: bool = True
+    vectors_missing: int = 0
     regions_behind: int = 0
     lag: int = 0
 
@@ -96,6 +101,8 @@ class IndexPlan:
             "unindexed_rows": self.unindexed_rows,
             "segments": self.segments,
             "segments_to_merge": self.segments_to_merge,
+            "is_trained": self.is_trained,
+            "vectors_missing": self.vectors_missing,
             "regions_behind": self.regions_behind,
             "lag": self.lag,
         }
@@ -190,7 +197,8 @@ def _plan_index(
 ) -> IndexPlan:
     recorded = survey.recorded.get(index.name, {})
     lags = [merged - recorded.get(region, 0) for region, merged in survey.merged.items()]
-    behind = [lag for lag in lags if lag > 0]
+    # Nothing waits for an index that cannot be trained: no query uses it.
+    behind = [] if index.vectors_missing else [lag for lag in lags if lag > 0]
     too_many = index.segments + 1 > settings.max_segments
     return IndexPlan(
         name=index.name,
@@ -200,18 +208,23 @@ def _plan_index(
         unindexed_fragments=len(index.unindexed_fragments),
         unindexed_rows=index.unindexed_rows,
         segments=index.segments,
-        segments_to_merge=index.segments if merge_segments or too_many else 0,
+        segments_to_merge=index.segments if index.is_trained and (merge_segments or too_many) else 0,
+        is_trained=index.is_trained,
+        vectors_missing=index.vectors_missing,
         regions_behind=len(behind),
         lag=max(behind, default=0),
     )
 
 
 def _verdict(index: IndexCoverage, survey: CatchupSurvey, *, is_behind: bool, merge_segments: bool) -> CatchupVerdict:
-    if index.unindexed_fragments:
-        return CatchupVerdict.BEHIND
     if is_behind and not survey.fragments:
         # Every index covers all of nothing, whatever it was built on.
         return CatchupVerdict.EMPTY_TABLE
+    if index.vectors_missing:
+        # An extension would commit, and train nothing.
+        return CatchupVerdict.UNTRAINED
+    if index.unindexed_fragments:
+        return CatchupVerdict.BEHIND
     if merge_segments and index.segments > 1:
         return CatchupVerdict.SEGMENTS
     if is_behind:

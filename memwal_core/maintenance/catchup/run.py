@@ -13,6 +13,7 @@ from memwal_core.maintenance.catchup.extend import RETRYABLE, CatchupParts, exte
 from memwal_core.maintenance.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
 from memwal_core.maintenance.catchup.report import CatchupReport, IndexReport, IndexResult
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.metrics import CATCHUP_INDEXES, CATCHUP_ROWS, KIND_LABEL, OUTCOME_LABEL, TABLE_LABEL, Instruments
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,19 @@ def catch_up(
         FencedError: Somebody else has the lease.
         UnavailableError: Storage failed before anything was done. Run again.
     """
-    return _Run(parts, indexes, merge_segments=merge_segments).run(dry_run=dry_run)
+    run = _Run(parts, indexes, merge_segments=merge_segments)
+    if dry_run:
+        return run.run(dry_run=True)
+    report = parts.metrics.observe("catchup", parts.table.uri, lambda: run.run(dry_run=False))
+    _count(parts.metrics, report)
+    return report
+
+
+def _count(instruments: Instruments, report: CatchupReport) -> None:
+    for index in report.indexes:
+        labels = {TABLE_LABEL: report.table_uri, KIND_LABEL: index.kind}
+        instruments.count(CATCHUP_ROWS, index.rows_indexed, labels)
+        instruments.count(CATCHUP_INDEXES, 1, {**labels, OUTCOME_LABEL: index.result.value})
 
 
 class _Run:

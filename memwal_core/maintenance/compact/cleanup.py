@@ -86,7 +86,7 @@ class CleanupReport:
 
 
 def plan_cleanup(
-    versions: Sequence[TableVersion], now: datetime, settings: CompactSettings, *, needed: Collection[int] = ()
+    versions: Sequence[TableVersion], now: datetime, settings: CompactSettings, *, needed: Collection[int]
 ) -> CleanupPlan:
     """Decide which versions go.
 
@@ -116,7 +116,7 @@ def clean_up(
     settings: CompactSettings,
     clock: Clock,
     *,
-    needed: Collection[int] = (),
+    needed: Collection[int],
     dry_run: bool = False,
     check_lease: CheckLease = no_lease,
 ) -> CleanupReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from memwal_core.base_table import CompactionOptions, CompactionResult, compact_fragments, list_fragments
@@ -12,6 +13,14 @@ from memwal_core.maintenance.compact.cleanup import CleanupReport, clean_up
 from memwal_core.maintenance.compact.plan import CompactPlan, plan_compaction
 from memwal_core.maintenance.compact.report import CompactReport, RewriteReport
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.metrics import (
+    COMPACT_BYTES,
+    COMPACT_FRAGMENTS,
+    COMPACT_VERSIONS,
+    COMPACT_WRITTEN,
+    TABLE_LABEL,
+    Instruments,
+)
 from memwal_core.settings import CompactSettings
 
 _log = logging.getLogger(__name__)
@@ -28,10 +37,12 @@ class CompactParts:
             are shared. Crash tests end the process at ``compact.optimised``, ``compact.rewritten``
             and ``compact.checked``.
         settings: Thresholds, bounds and retention.
+        versions_needed: Reads which old versions another job still derives a decision from.
     """
 
     catchup: CatchupParts
     settings: CompactSettings
+    versions_needed: Callable[[], Collection[int]]
 
 
 def compact(
@@ -58,12 +69,19 @@ def compact(
     run = _Run(parts, force=force)
     if dry_run:
         return run.report(run.planned(), cleanup=run.clean_up(dry_run=True) if remove_versions else None)
-    outcome = run.to_the_end()
-    finished = outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
-    cleanup = run.clean_up(dry_run=False) if remove_versions and finished else None
-    if outcome is JobOutcome.NOTHING_TO_DO and cleanup is not None:
-        outcome = cleanup.outcome
-    return run.report(outcome, cleanup=cleanup)
+    instruments, uri = parts.catchup.metrics, parts.catchup.table.uri
+    report = instruments.observe("compact", uri, lambda: run.executed(remove_versions=remove_versions))
+    _count(instruments, report)
+    return report
+
+
+def _count(instruments: Instruments, report: CompactReport) -> None:
+    table = {TABLE_LABEL: report.table_uri}
+    instruments.count(COMPACT_FRAGMENTS, sum(each.fragments_removed for each in report.rewrites), table)
+    instruments.count(COMPACT_WRITTEN, sum(each.fragments_added for each in report.rewrites), table)
+    removed = report.cleanup.result if report.cleanup is not None else None
+    instruments.count(COMPACT_VERSIONS, removed.versions if removed is not None else 0, table)
+    instruments.count(COMPACT_BYTES, removed.size_bytes if removed is not None else 0, table)
 
 
 class _Run:
@@ -84,6 +102,14 @@ class _Run:
 
     def planned(self) -> JobOutcome:
         return JobOutcome.PLANNED if self._first.take else JobOutcome.NOTHING_TO_DO
+
+    def executed(self, *, remove_versions: bool) -> CompactReport:
+        outcome = self.to_the_end()
+        finished = outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
+        cleanup = self.clean_up(dry_run=False) if remove_versions and finished else None
+        if outcome is JobOutcome.NOTHING_TO_DO and cleanup is not None:
+            outcome = cleanup.outcome
+        return self.report(outcome, cleanup=cleanup)
 
     def to_the_end(self) -> JobOutcome:
         if not self._first.take:
@@ -106,8 +132,14 @@ class _Run:
 
     def clean_up(self, *, dry_run: bool) -> CleanupReport:
         parts = self._parts
-        check_lease = parts.catchup.check_lease
-        return clean_up(self._table, parts.settings, self._clock, dry_run=dry_run, check_lease=check_lease)
+        return clean_up(
+            self._table,
+            parts.settings,
+            self._clock,
+            needed=parts.versions_needed(),
+            dry_run=dry_run,
+            check_lease=parts.catchup.check_lease,
+        )
 
     def _gave_up(self, report: CatchupReport) -> bool:
         """Note which indexes could not be brought up; a maintained one that is missing is no obstacle."""

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from memwal_core.maintenance.cycle.plan import JobName, StepEnd, StepName
 from memwal_core.maintenance.outcome import JobOutcome
-
-
-class JobName(StrEnum):
-    """A job of the cycle, under the name that its lease and its history carry."""
-
-    MERGE = "merge"
-    CATCHUP = "catchup"
-    COMPACT = "compact"
-    SNAPSHOT = "snapshot"
-    GC = "gc"
-
-
-class StepEnd(StrEnum):
-    """Whether a step of the cycle ran."""
-
-    RAN = "ran"
-    SKIPPED = "skipped"
-    PAUSED = "paused"
-    NOT_REACHED = "not_reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +14,7 @@ class StepReport:
     """One step.
 
     Attributes:
+        step: Which.
         job: What it runs.
         end: Whether it ran.
         outcome: How the job ended; ``nothing_to_do`` if it was skipped or not reached, ``conflict``
@@ -43,6 +25,7 @@ class StepReport:
         seconds: The step.
     """
 
+    step: StepName
     job: JobName
     end: StepEnd
     outcome: JobOutcome
@@ -54,6 +37,7 @@ class StepReport:
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
+            "step": self.step.value,
             "job": self.job.value,
             "end": self.end.value,
             "outcome": self.outcome.value,

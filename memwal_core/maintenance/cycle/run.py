@@ -17,7 +17,19 @@ from memwal_core.errors import (
 )
 from memwal_core.maintenance.catchup import CatchupReport
 from memwal_core.maintenance.compact import CompactReport
-from memwal_core.maintenance.cycle.report import JobName, MaintainReport, StepEnd, StepReport, worst_outcome
+from memwal_core.maintenance.cycle.plan import (
+    CyclePlan,
+    CycleStep,
+    JobName,
+    LeftOut,
+    MaintainRequest,
+    StepEnd,
+    StepName,
+    end_of_cycle,
+    outcome_of_error,
+    plan_cycle,
+)
+from memwal_core.maintenance.cycle.report import MaintainReport, StepReport, worst_outcome
 from memwal_core.maintenance.cycle.results import StepResult, of_catchup, of_compact, of_gc, of_merge, of_snapshot
 from memwal_core.maintenance.gc import GcReport
 from memwal_core.maintenance.jobs import JobKey
@@ -28,34 +40,10 @@ from memwal_core.maintenance.snapshot import SnapshotReport
 
 _log = logging.getLogger(__name__)
 
-_PASSING = (ConflictError, CommitUnknownError)
-"""Errors that leave the other jobs of the cycle worth running."""
-
-_STEPS = (JobName.MERGE, JobName.CATCHUP, JobName.COMPACT, JobName.CATCHUP, JobName.SNAPSHOT, JobName.GC)
-
-
-@dataclass(frozen=True, slots=True)
-class MaintainRequest:
-    """How to run a cycle.
-
-    Attributes:
-        dry_run: Only plan, each job on the present state.
-        delete: Let garbage collection delete; otherwise it shows what it would delete.
-        remove_versions: Let compaction remove old table versions, too.
-        ignore_pauses: Run jobs that pause because they kept failing.
-        holder: Who takes the leases; unique per run. One is made up if None.
-    """
-
-    dry_run: bool = False
-    delete: bool = False
-    remove_versions: bool = False
-    ignore_pauses: bool = False
-    holder: str | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class CycleJobs:
-    """The jobs, ready to run on one table.
+    """The jobs, ready to run on one table as a step says.
 
     Attributes:
         merge: Merges what is flushed.
@@ -65,22 +53,22 @@ class CycleJobs:
         collect_garbage: Deletes, or shows, what nobody needs.
     """
 
-    merge: Callable[[], MergeReport]
-    catch_up: Callable[[], CatchupReport]
-    compact: Callable[[], CompactReport]
-    build_snapshot: Callable[[], SnapshotReport]
-    collect_garbage: Callable[[], GcReport]
+    merge: Callable[[CycleStep], MergeReport]
+    catch_up: Callable[[CycleStep], CatchupReport]
+    compact: Callable[[CycleStep], CompactReport]
+    build_snapshot: Callable[[CycleStep], SnapshotReport]
+    collect_garbage: Callable[[CycleStep], GcReport]
 
-    def run(self, job: JobName) -> StepResult:
+    def run(self, step: CycleStep) -> StepResult:
         """Run one of them."""
         runs: Mapping[JobName, Callable[[], StepResult]] = {
-            JobName.MERGE: lambda: of_merge(self.merge()),
-            JobName.CATCHUP: lambda: of_catchup(self.catch_up()),
-            JobName.COMPACT: lambda: of_compact(self.compact()),
-            JobName.SNAPSHOT: lambda: of_snapshot(self.build_snapshot()),
-            JobName.GC: lambda: of_gc(self.collect_garbage()),
+            JobName.MERGE: lambda: of_merge(self.merge(step)),
+            JobName.CATCHUP: lambda: of_catchup(self.catch_up(step)),
+            JobName.COMPACT: lambda: of_compact(self.compact(step)),
+            JobName.SNAPSHOT: lambda: of_snapshot(self.build_snapshot(step)),
+            JobName.GC: lambda: of_gc(self.collect_garbage(step)),
         }
-        return runs[job]()
+        return runs[step.job]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,51 +114,40 @@ class _Cycle:
 
     def __init__(self, parts: CycleParts) -> None:
         self._parts = parts
+        self._plan: CyclePlan = plan_cycle(parts.request)
         self._steps: list[StepReport] = []
-        self._stop = ""
+        self._stopped = ""
 
     def run(self) -> MaintainReport:
         began = self._parts.clock.monotonic()
-        for job in _STEPS:
-            self._steps.append(self._step(job))
+        for step in self._plan.steps:
+            self._steps.append(self._step(step))
         steps = tuple(self._steps)
         outcome = worst_outcome(steps, dry_run=self._parts.request.dry_run)
         seconds = self._parts.clock.monotonic() - began
         return MaintainReport(self._parts.table_uri, outcome, self._parts.request.dry_run, steps, seconds)
 
-    def _step(self, job: JobName) -> StepReport:
-        if self._stop:
-            return _unrun(job, StepEnd.NOT_REACHED, self._stop)
-        if job is JobName.CATCHUP and self._has_nothing_to_follow():
-            return _unrun(job, StepEnd.SKIPPED, "compaction rewrote nothing, so the first catch-up still stands")
-        key = JobKey(job.value)
-        if not self._parts.request.dry_run and not self._parts.request.ignore_pauses:
-            verdict = self._parts.ledger.may_run(key)
-            if not verdict.allowed:
-                return _unrun(job, StepEnd.PAUSED, verdict.reason, JobOutcome.CONFLICT)
-        return self._run(job, key)
+    def _step(self, step: CycleStep) -> StepReport:
+        key = JobKey(step.job.value)
+        left_out = self._plan.left_out(step, self._before(), self._parts.ledger.may_run(key), self._stopped)
+        return _unrun(step, left_out) if left_out is not None else self._run(step, key)
 
-    def _has_nothing_to_follow(self) -> bool:
-        """Whether this is the second catch-up and the table is as the first one left it."""
-        last = self._steps[-1] if self._steps else None
-        if last is None or last.job is not JobName.COMPACT:
-            return False
-        return last.end is not StepEnd.RAN or last.outcome in {JobOutcome.NOTHING_TO_DO, JobOutcome.PLANNED}
+    def _before(self) -> dict[StepName, JobOutcome]:
+        return {report.step: report.outcome for report in self._steps if report.end is StepEnd.RAN}
 
-    def _run(self, job: JobName, key: JobKey) -> StepReport:
+    def _run(self, step: CycleStep, key: JobKey) -> StepReport:
         began = self._parts.clock.monotonic()
         try:
-            result = self._parts.jobs.run(job) if self._parts.request.dry_run else self._recorded(job, key)
-        except (*_PASSING, FencedError, CorruptionError, UnavailableError) as error:
-            return self._failed(job, error, self._parts.clock.monotonic() - began)
-        if result.outcome is JobOutcome.BLOCKED:
-            self._stop = f"{job.value} needs somebody to look at it first"
+            result = self._parts.jobs.run(step) if self._parts.request.dry_run else self._recorded(step, key)
+        except (ConflictError, CommitUnknownError, FencedError, CorruptionError, UnavailableError) as error:
+            return self._failed(step, error, self._parts.clock.monotonic() - began)
+        self._stopped = end_of_cycle(step, result.outcome)
         seconds = self._parts.clock.monotonic() - began
-        return StepReport(job, StepEnd.RAN, result.outcome, result.why, result.report, seconds=seconds)
+        return StepReport(step.name, step.job, StepEnd.RAN, result.outcome, result.why, result.report, seconds=seconds)
 
-    def _recorded(self, job: JobName, key: JobKey) -> StepResult:
+    def _recorded(self, step: CycleStep, key: JobKey) -> StepResult:
         with self._parts.ledger.run(self._parts.new_run(key)) as progress:
-            result = self._parts.jobs.run(job)
+            result = self._parts.jobs.run(step)
             progress.verdict = result.why
             progress.facts |= result.facts
             # A plan changed nothing, so for the past of the job there was nothing to do.
@@ -178,19 +155,18 @@ class _Cycle:
             progress.outcome = RunOutcome.NOTHING_TO_DO if planned else RunOutcome(result.outcome.value)
         return result
 
-    def _failed(self, job: JobName, error: MemwalError, seconds: float) -> StepReport:
-        outcome = JobOutcome.BLOCKED if isinstance(error, FencedError | CorruptionError) else JobOutcome.CONFLICT
-        if not isinstance(error, _PASSING):
-            self._stop = f"{job.value} ended with {type(error).__name__}"
-        _log.warning("a job of the cycle failed [table=%s, job=%s]: %s", self._parts.table_uri, job.value, error)
+    def _failed(self, step: CycleStep, error: MemwalError, seconds: float) -> StepReport:
+        self._stopped = end_of_cycle(step, error)
+        _log.warning("a job of the cycle failed [table=%s, job=%s]: %s", self._parts.table_uri, step.job.value, error)
         described = {
             "class": type(error).__name__,
             "what": error.what,
             "next": error.remedy,
             "facts": {name: str(value) for name, value in error.facts.items()},
         }
-        return StepReport(job, StepEnd.RAN, outcome, error.what, error=described, seconds=seconds)
+        outcome = outcome_of_error(error)
+        return StepReport(step.name, step.job, StepEnd.RAN, outcome, error.what, error=described, seconds=seconds)
 
 
-def _unrun(job: JobName, end: StepEnd, why: str, outcome: JobOutcome = JobOutcome.NOTHING_TO_DO) -> StepReport:
-    return StepReport(job, end, outcome, why)
+def _unrun(step: CycleStep, left_out: LeftOut) -> StepReport:
+    return StepReport(step.name, step.job, left_out.end, left_out.outcome, left_out.why)

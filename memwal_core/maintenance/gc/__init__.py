@@ -1,14 +1,15 @@
 """Collecting garbage: what nobody needs any more, after proof, and nothing on doubt.
 
 One module per kind of garbage plans purely (``flushed``, ``directories``, ``wal_entries``,
-``versions``, ``leftovers``, ``staged_keys``); ``survey`` reads, ``frozen`` finds states that do not fit together,
-``deleter`` is the only place that changes anything. Owns no state: that a directory was drained,
-and when, is told by the versions of the region manifest. May import base table, manifests, index,
-register, storage and what lies below.
+``versions``, ``leftovers``, ``staged_keys``, ``staged_rows``); ``survey`` reads, ``frozen`` finds
+states that do not fit together, ``deleter`` is the only place that changes anything. Owns no state:
+that a directory was drained, and when, is told by the versions of the region manifest. May import
+base table, manifests, index, register, storage and what lies below.
 """
 
 from memwal_core.maintenance.gc.deleter import Failure
 from memwal_core.maintenance.gc.items import Action, Gate, Item, Kind, Rule, Tally
+from memwal_core.maintenance.gc.needed import needed_versions, versions_needed
 from memwal_core.maintenance.gc.plan import GcPlan, plan_gc
 from memwal_core.maintenance.gc.policy import Policy, check_retention
 from memwal_core.maintenance.gc.report import GcReport
@@ -37,5 +38,7 @@ __all__ = [
     "Tally",
     "check_retention",
     "collect_garbage",
+    "needed_versions",
     "plan_gc",
+    "versions_needed",
 ]

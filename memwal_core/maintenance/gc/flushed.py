@@ -89,12 +89,13 @@ def index_names(base: BaseState) -> list[str]:
     """Return every index that must have caught up.
 
     The maintained ones, those that progress is recorded for, and any other that a query may use:
-    one that nobody recorded progress for has covered nothing.
+    one that nobody recorded progress for has covered nothing. An index that is not trained needs
+    no flushed MemTable: queries scan the base table for it, and its training will read all rows.
     """
     names = set(base.index_names)
     if base.details is not None:
         names.update(base.details.maintained_indexes, base.details.index_catchup)
-    return sorted(names)
+    return sorted(names - base.untrained)
 
 
 def _plan_region(region: RegionState, base: BaseState) -> list[Item]:

@@ -22,6 +22,8 @@ class Kind(StrEnum):
     """What a commit or write that died left behind: staged manifests, temporary files."""
     STAGED_KEYS = "staged_keys"
     """What the processes of a merge pass that died left for each other."""
+    STAGED_ROWS = "staged_rows"
+    """Rows of a Spark batch that died before they were in regions."""
     LEASE_VERSION = "lease_version"
     LEDGER_VERSION = "ledger_version"
     UNKNOWN = "unknown"

@@ -14,6 +14,7 @@ from memwal_core.maintenance.gc.kind import GarbageKind
 from memwal_core.maintenance.gc.leftovers import Leftovers
 from memwal_core.maintenance.gc.policy import Policy
 from memwal_core.maintenance.gc.staged_keys import StagedKeyFiles
+from memwal_core.maintenance.gc.staged_rows import StagedRowFiles
 from memwal_core.maintenance.gc.state import GcState
 from memwal_core.maintenance.gc.versions import LeaseVersions, LedgerVersions, ManifestVersions
 from memwal_core.maintenance.gc.wal_entries import WalEntries
@@ -26,6 +27,7 @@ KINDS: Mapping[Kind, GarbageKind] = MappingProxyType(
         Kind.MANIFEST_VERSION: ManifestVersions(),
         Kind.LEFTOVER: Leftovers(),
         Kind.STAGED_KEYS: StagedKeyFiles(),
+        Kind.STAGED_ROWS: StagedRowFiles(),
         Kind.LEASE_VERSION: LeaseVersions(),
         Kind.LEDGER_VERSION: LedgerVersions(),
     }

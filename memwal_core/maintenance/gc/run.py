@@ -68,16 +68,18 @@ def collect_garbage(
     run.plan()
     if dry_run:
         return run.report(dry_run=True)
-    with parts.metrics.span("gc", run.table_uri):
+
+    def work() -> GcReport:
         run.execute(wait=wait)
-    report = run.report(dry_run=False)
+        return run.report(dry_run=False)
+
+    report = parts.metrics.observe("gc", run.table_uri, work)
     _record(parts.metrics, report)
     return report
 
 
 def _record(instruments: Instruments, report: GcReport) -> None:
     table = {TABLE_LABEL: report.table_uri}
-    instruments.job_ended("gc", report.table_uri, report.outcome.value, report.seconds)
     for kind, tally in report.done.items():
         instruments.count(GC_OBJECTS, tally.items, {**table, KIND_LABEL: kind.value})
         instruments.count(GC_BYTES, tally.size_bytes, {**table, KIND_LABEL: kind.value})

@@ -7,7 +7,7 @@ table's own clean-up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError
@@ -18,43 +18,58 @@ from memwal_core.maintenance.gc.state import GcState
 from memwal_core.storage.layout import parse_staged_keys_path
 from memwal_core.storage.protocol import ObjectInfo
 
+GroupOf = Callable[[str], str]
+"""From a path to what its file was staged for; raises ``InvalidRequestError`` if it has another form."""
+
 
 class StagedKeyFiles:
     """Deletes the staged keys of merge passes that wrote nothing for long; shows what has another name."""
 
     def plan(self, state: GcState, policy: Policy) -> list[Item]:
         """Return everything in the staging directory of merges."""
-        newest = _newest_by_pass(state.merge_staging)
-        return [_plan(info, newest, policy) for info in state.merge_staging]
+        return plan_staged(state.merge_staging, parse_staged_keys_path, (Kind.STAGED_KEYS, "merge pass"), policy)
 
     def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
         """Delete them; passes draw new names, so nothing can begin to need one."""
         deleter.each(list(items), deleter.delete_object)
 
 
-def _plan(info: ObjectInfo, newest: dict[str, datetime], policy: Policy) -> Item:
-    merge_pass = _pass_of(info)
-    if merge_pass is None:
-        return Item(Kind.UNKNOWN, info.path, 0, None, 1, info.size_bytes, None, Gate.UNKNOWN)
-    item = Item(Kind.STAGED_KEYS, info.path, 0, None, 1, info.size_bytes, None, Gate.YOUNG)
-    quiet = policy.age_s(newest[merge_pass])
-    if quiet < policy.gc.orphan_age_s:
-        return item.held(Gate.YOUNG, f"its merge pass wrote {quiet:.0f} s of {policy.gc.orphan_age_s:.0f} s ago")
-    return item.freed(Rule.ABANDONED, f"its merge pass wrote last {quiet:.0f} s ago")
+def plan_staged(objects: Sequence[ObjectInfo], group_of: GroupOf, what: tuple[Kind, str], policy: Policy) -> list[Item]:
+    """Return an item for each object of a staging directory.
 
+    Files go together with the newest file of what they were staged for: as long as it writes, it may
+    read what it wrote first.
 
-def _newest_by_pass(objects: Iterable[ObjectInfo]) -> dict[str, datetime]:
-    """Return when each pass wrote last: as long as it writes, it may read what it wrote first."""
+    Args:
+        objects: What is there.
+        group_of: Tells what a file was staged for.
+        what: Kind of the items, and what stages them, for people.
+        policy: Ages.
+    """
+    groups = {info.path: _group(info, group_of) for info in objects}
     newest: dict[str, datetime] = {}
     for info in objects:
-        merge_pass = _pass_of(info)
-        if merge_pass is not None:
-            newest[merge_pass] = max(newest.get(merge_pass, info.modified), info.modified)
-    return newest
+        group = groups[info.path]
+        if group is not None:
+            newest[group] = max(newest.get(group, info.modified), info.modified)
+    return [_plan(info, groups[info.path], newest, what, policy) for info in objects]
 
 
-def _pass_of(info: ObjectInfo) -> str | None:
+def _plan(
+    info: ObjectInfo, group: str | None, newest: Mapping[str, datetime], what: tuple[Kind, str], policy: Policy
+) -> Item:
+    if group is None:
+        return Item(Kind.UNKNOWN, info.path, 0, None, 1, info.size_bytes, None, Gate.UNKNOWN)
+    kind, writer = what
+    item = Item(kind, info.path, 0, None, 1, info.size_bytes, None, Gate.YOUNG)
+    quiet = policy.age_s(newest[group])
+    if quiet < policy.gc.orphan_age_s:
+        return item.held(Gate.YOUNG, f"its {writer} wrote {quiet:.0f} s of {policy.gc.orphan_age_s:.0f} s ago")
+    return item.freed(Rule.ABANDONED, f"its {writer} wrote last {quiet:.0f} s ago")
+
+
+def _group(info: ObjectInfo, group_of: GroupOf) -> str | None:
     try:
-        return parse_staged_keys_path(info.path)
+        return group_of(info.path)
     except InvalidRequestError:
         return None

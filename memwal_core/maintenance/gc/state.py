@@ -24,6 +24,7 @@ class BaseState:
         details: Its MemWAL index; None if it has none that can be read.
         index_names: All indexes that queries may use, Lance's own left out.
         retained: Every version that can still be opened.
+        untrained: Indexes that no query can use because Lance has not trained them.
         problem: Why nothing may be concluded from the table; empty if all is well.
     """
 
@@ -33,6 +34,7 @@ class BaseState:
     index_names: tuple[str, ...] = ()
     retained: tuple[RetainedVersion, ...] = field(default=(), repr=False)
     problem: str = ""
+    untrained: frozenset[str] = frozenset()
 
     def merged(self, region_id: RegionId) -> int:
         """Return the merge progress of a region in the newest version."""
@@ -141,6 +143,7 @@ class GcState:
         leases: Registers of job leases.
         ledgers: Registers of what jobs did.
         merge_staging: Everything in the staging directory of merges.
+        row_staging: Everything in the staging directory of Spark batches.
     """
 
     table_uri: str
@@ -150,3 +153,4 @@ class GcState:
     leases: tuple[Register, ...] = ()
     ledgers: tuple[Register, ...] = ()
     merge_staging: tuple[ObjectInfo, ...] = ()
+    row_staging: tuple[ObjectInfo, ...] = ()

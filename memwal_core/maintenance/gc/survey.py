@@ -23,13 +23,14 @@ from memwal_core.storage.layout import (
     LEASES_DIRECTORY,
     LEDGER_DIRECTORY,
     MERGE_STAGING_DIRECTORY,
+    ROWS_STAGING_DIRECTORY,
     TABLE_VERSIONS_DIRECTORY,
     WAL_SUFFIXES,
     generation_path,
     parse_staged_manifest_name,
     region_directory,
 )
-from memwal_core.storage.protocol import ObjectStore
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
 _INTERNAL_INDEX_PREFIX = "__"
 _NOT_READ = "references were not read"
@@ -78,11 +79,15 @@ class Surveyor:
             table_uri=self.table.uri,
             base=base,
             regions=tuple(found),
-            staged=self._staged(),
+            staged=self.staged(),
             leases=self._registers(LEASES_DIRECTORY),
             ledgers=self._registers(LEDGER_DIRECTORY),
-            merge_staging=tuple(sorted(self.store.list_objects(MERGE_STAGING_DIRECTORY), key=lambda each: each.path)),
+            merge_staging=self._below(MERGE_STAGING_DIRECTORY),
+            row_staging=self._below(ROWS_STAGING_DIRECTORY),
         )
+
+    def _below(self, directory: str) -> tuple[ObjectInfo, ...]:
+        return tuple(sorted(self.store.list_objects(directory), key=lambda each: each.path))
 
     def regions(self, regions: Collection[RegionId], base: BaseState) -> GcState:
         """Look at some regions once more, with a base table looked at before."""
@@ -102,18 +107,20 @@ class Surveyor:
         """
         try:
             state = self.table.state()
-            names = tuple(
-                index.name
+            indexes = [
+                index
                 for index in self.table.indexes(state.version)
                 if not index.name.startswith(_INTERNAL_INDEX_PREFIX)
-            )
+            ]
             retained: tuple[RetainedVersion, ...] = (
                 known.retained if known is not None else retained_versions(self.table, self.concurrency)
             )
         except CorruptionError as error:
             return BaseState(0, 0, None, problem=str(error))
         problem = f"version {state.version} has a MemWAL index of an early release" if state.is_legacy else ""
-        return BaseState(state.version, state.num_rows, state.details, names, retained, problem)
+        names = tuple(index.name for index in indexes)
+        untrained = frozenset(index.name for index in indexes if not index.is_trained)
+        return BaseState(state.version, state.num_rows, state.details, names, retained, problem, untrained)
 
     def _chosen(self, regions: Collection[RegionId] | None) -> list[RegionId]:
         existing = self.manifests.region_ids()
@@ -207,7 +214,8 @@ class Surveyor:
         numbers = (number_of(name.rpartition("/")[2], suffix) for name in names for suffix in WAL_SUFFIXES)
         return replace(directory, wal_ids=frozenset(number for number in numbers if number is not None))
 
-    def _staged(self) -> tuple[NumberedObject, ...]:
+    def staged(self) -> tuple[NumberedObject, ...]:
+        """Return the staged manifests of the base table, numbered by the version they were meant for."""
         found = []
         for info in self.store.list_objects(TABLE_VERSIONS_DIRECTORY):
             try:

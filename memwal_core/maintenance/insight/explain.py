@@ -11,6 +11,8 @@ from memwal_core.base_table import IndexFacts, TableState
 from memwal_core.clock import unix_millis
 from memwal_core.ids import RegionId
 from memwal_core.index import MEM_WAL_INDEX_NAME
+from memwal_core.maintenance.gc import GcPlan
+from memwal_core.maintenance.insight.garbage import explain_garbage
 from memwal_core.maintenance.jobs import TABLE_SCOPE, JobKey
 from memwal_core.maintenance.lease import StoredLease
 from memwal_core.maintenance.ledger import RunVerdict
@@ -57,6 +59,7 @@ class RegionCase:
         indexes: Indexes of the base table.
         pauses: Job -> whether its past allows it to run.
         leases: Leases as they are stored.
+        garbage: What a collection of the region's garbage would do, or why it refuses to plan.
     """
 
     now: datetime
@@ -67,6 +70,7 @@ class RegionCase:
     indexes: Sequence[IndexFacts]
     pauses: Mapping[JobKey, RunVerdict]
     leases: Sequence[StoredLease]
+    garbage: GcPlan | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,12 @@ def _merge(case: RegionCase, triggers: MergeTriggerSettings) -> JobVerdict:
 def _catchup(case: RegionCase) -> Iterator[JobVerdict]:
     details = case.state.require_details()
     merged = case.standing.merged_generation
-    named = {index.name for index in case.indexes if index.name != MEM_WAL_INDEX_NAME}
-    for name in sorted(named):
+    named = {index.name: index for index in case.indexes if index.name != MEM_WAL_INDEX_NAME}
+    for name, index in sorted(named.items()):
+        if not index.is_trained:
+            reason = f"index {name} is not trained yet: the table had too few vectors, and queries scan them"
+            yield JobVerdict(CATCHUP, False, reason, {"index": name, "merged": merged})
+            continue
         covered = details.index_catchup.get(name, {}).get(case.standing.region_id, 0)
         facts = {"index": name, "covered": covered, "merged": merged}
         if covered >= merged:
@@ -132,22 +140,14 @@ def _catchup(case: RegionCase) -> Iterator[JobVerdict]:
 
 def _gc(case: RegionCase) -> JobVerdict:
     details, region_id = case.state.require_details(), case.standing.region_id
-    listed = [span for span in case.standing.generations if span.first <= case.standing.merged_generation]
-    merged = case.standing.merged_generation
-    gates = {
-        name: details.index_catchup.get(name, {}).get(region_id, 0)
-        for name in {*details.maintained_indexes, *details.index_catchup}
+    facts: dict[str, object] = {
+        "merged": case.standing.merged_generation,
+        "index_catchup": {name: entry.get(region_id, 0) for name, entry in sorted(details.index_catchup.items())},
     }
-    free = min([merged, *gates.values()])
-    facts = {"merged": merged, "index_catchup": dict(sorted(gates.items())), "free_through": free}
-    if not listed:
-        return JobVerdict(GC, False, "nothing is merged, so nothing is garbage", facts)
-    late = sorted(name for name, covered in gates.items() if covered < merged)
-    if late:
-        reason = f"flushed MemTables above generation {free} stay until {', '.join(late)} catches up"
-        return JobVerdict(GC, free > 0, reason, facts)
-    reason = f"flushed MemTables up to generation {free} are merged and indexed; retained versions may hold them"
-    return JobVerdict(GC, True, reason, facts)
+    if isinstance(case.garbage, str):
+        return JobVerdict(GC, False, case.garbage, facts)
+    acts, reason, found = explain_garbage(case.garbage, region_id)
+    return JobVerdict(GC, acts, reason, {**facts, **found})
 
 
 def _snapshot(case: RegionCase) -> JobVerdict:

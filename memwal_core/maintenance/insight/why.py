@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import ObjectNotFoundError
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance import gc
 from memwal_core.maintenance.insight.explain import RegionAnswer, RegionCase, explain_region
 from memwal_core.maintenance.lease import LeaseStore
 from memwal_core.maintenance.ledger import Ledger
-from memwal_core.maintenance.merge.plan import RegionPlan, plan_merge
+from memwal_core.maintenance.merge.due import waiting_generations
+from memwal_core.maintenance.merge.plan import plan_merge
 from memwal_core.maintenance.merge.survey import Surveyor
-from memwal_core.maintenance.merge.triggers import WaitingGenerations
 from memwal_core.maintenance.status import derive_status, find_wal_tail
-from memwal_core.manifest import ManifestStore, RegionManifest
+from memwal_core.manifest import ManifestStore
 from memwal_core.settings import Settings
-from memwal_core.storage.layout import generation_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,22 @@ def why(parts: WhyParts, region_id: RegionId) -> RegionAnswer:
         standing=status.regions[0],
         state=state,
         plan=share,
-        waiting=_waiting(parts.table, manifest, share, now),
+        waiting=waiting_generations(parts.table, manifest, share, now),
         indexes=parts.table.indexes(state.version),
         pauses={key: parts.ledger.may_run(key) for key in parts.ledger.known_keys()},
+        garbage=_garbage(parts, region_id, now),
         leases=[lease for key in parts.leases.known_keys() if (lease := parts.leases.read(key)) is not None],
     )
     return explain_region(case, parts.settings.merge_triggers)
 
 
-def _waiting(table: BaseTable, manifest: RegionManifest, share: RegionPlan, now: datetime) -> WaitingGenerations:
-    recorded = [each for each in manifest.flushed_generations if each.generation > share.merged]
-    taken = sum(each.size_bytes for each in share.take) + share.waiting_bytes
-    size = max(taken, sum(each.in_memory_bytes or 0 for each in recorded))
-    oldest = min(recorded, key=lambda each: each.generation, default=None)
-    written = (
-        [info.modified for info in table.store.list_objects(generation_path(manifest.region_id, oldest.path))]
-        if oldest is not None
-        else []
+def _garbage(parts: WhyParts, region_id: RegionId, now: datetime) -> gc.GcPlan | str:
+    settings = parts.settings
+    surveyor = gc.Surveyor(
+        parts.table, parts.manifests, settings.storage.concurrency, with_references=settings.gc.collect_wal
     )
-    age_s = (now - max(written)).total_seconds() if written else None
-    return WaitingGenerations(len(recorded), size, age_s)
+    try:
+        policy = gc.Policy.of(settings, now)
+    except InvalidRequestError as error:
+        return f"refuses to act: {error.what}; {error.remedy}"
+    return gc.plan_gc(surveyor.survey({region_id}), policy)

@@ -138,6 +138,19 @@ class LeaseStore:
             return None
         return StoredLease(key, entry.version, decode_lease(entry.data, register.path(entry.version)))
 
+    def in_other_hands(self, key: JobKey, holder: str) -> StoredLease | None:
+        """Return the lease that keeps a holder from taking one; None if it may be taken.
+
+        Args:
+            key: What is to be leased.
+            holder: Who wants it; the present holder's own name is in nobody's way.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            CorruptionError: The stored document cannot be read.
+        """
+        return self._in_the_way(holder, self.read(key))
+
     def known_keys(self) -> list[JobKey]:
         """Return everything that was ever leased, sorted.
 
@@ -155,19 +168,23 @@ class LeaseStore:
         return job_directory(LEASES_DIRECTORY, key.job, key.scope)
 
     def _require_free(self, key: JobKey, holder: str, stored: StoredLease | None) -> None:
-        if stored is None or stored.document.holder == holder:
-            return
-        margin = timedelta(seconds=self._settings.expiry_margin_s)
-        if not stored.document.is_free(self._clock.now(), margin):
+        rival = self._in_the_way(holder, stored)
+        if rival is not None:
             raise LeaseHeldError(
                 "somebody else holds the lease of this job",
                 remedy="let it finish, or try again after the lease ends",
                 lease=str(key),
-                holder=stored.document.holder,
-                expires_at=stored.document.expires_at.isoformat(),
-                fencing_token=stored.document.fencing_token,
+                holder=rival.document.holder,
+                expires_at=rival.document.expires_at.isoformat(),
+                fencing_token=rival.document.fencing_token,
                 wanted_by=holder,
             )
+
+    def _in_the_way(self, holder: str, stored: StoredLease | None) -> StoredLease | None:
+        if stored is None or stored.document.holder == holder:
+            return None
+        margin = timedelta(seconds=self._settings.expiry_margin_s)
+        return None if stored.document.is_free(self._clock.now(), margin) else stored
 
     def _document(self, holder: str, stored: StoredLease | None) -> LeaseDocument:
         now = self._clock.now()

@@ -7,9 +7,11 @@ May import base table, manifests, MemTable schema, storage and what lies below.
 
 from memwal_core.maintenance.merge.batches import MergeBatch, batch_regions
 from memwal_core.maintenance.merge.commit import CommitOutcome, CommitStrategy, MergeCommit, NativeCommit
+from memwal_core.maintenance.merge.due import judge_regions
+from memwal_core.maintenance.merge.opened import OpenedGenerations
 from memwal_core.maintenance.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
 from memwal_core.maintenance.merge.report import CommitReport, MergeReport, RegionReport
-from memwal_core.maintenance.merge.run import MergeParts, MergeProgress, Silent, merge
+from memwal_core.maintenance.merge.run import MergeParts, MergeProgress, NearbyParts, Silent, merge
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.single_commit import SingleCommit, SingleCommitParts
 from memwal_core.maintenance.merge.sources import (
@@ -39,6 +41,8 @@ __all__ = [
     "MergeSurvey",
     "MergeWorkers",
     "NativeCommit",
+    "NearbyParts",
+    "OpenedGenerations",
     "RegionReport",
     "RegionShare",
     "RegionTask",
@@ -50,6 +54,7 @@ __all__ = [
     "Verdict",
     "WinnerReader",
     "batch_regions",
+    "judge_regions",
     "merge",
     "plan_merge",
     "read_region",

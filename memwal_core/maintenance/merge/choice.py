@@ -25,15 +25,17 @@ class PassSize:
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """How a pass commits.
+    """How a pass commits, and where its work is done.
 
     Attributes:
         name: ``native`` or ``single_commit``.
         reason: Why, for people.
+        on_executors: Whether it goes to the executors that are at hand, if there are any.
     """
 
     name: str
     reason: str
+    on_executors: bool = True
 
 
 def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | None) -> StrategyChoice:
@@ -41,23 +43,25 @@ def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | No
 
     Lance's own is the faster one for small merges of upserts. It cannot update and delete in one
     commit, and it holds all rows in memory of one process; the other strategy has neither limit.
+    Work for which starting tasks takes longer than doing it stays in this process, even if there
+    are executors.
 
     Args:
         size: What the pass takes on.
-        settings: ``strategy`` and ``native_max_bytes``.
+        settings: ``strategy``, ``native_max_bytes`` and ``executors_min_bytes``.
         executors: Processes that can write fragments; None if only Lance's merge is at hand.
     """
     if executors is None:
         return StrategyChoice(NATIVE, "the only strategy at hand")
     if settings.strategy != "auto":
         return StrategyChoice(settings.strategy, f"the setting merge.strategy is {settings.strategy}")
-    if executors > 1:
+    if executors > 1 and size.size_bytes >= settings.executors_min_bytes:
         return StrategyChoice(SINGLE_COMMIT, f"{executors} executors can write fragments at once")
     if size.tombstones:
-        return StrategyChoice(SINGLE_COMMIT, f"{size.tombstones} tombstones: upserts and deletes fit in one commit")
+        reason = f"{size.tombstones} tombstones: upserts and deletes fit in one commit"
+        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
     if size.size_bytes > settings.native_max_bytes:
-        return StrategyChoice(
-            SINGLE_COMMIT,
-            f"{size.size_bytes} bytes are more than the {settings.native_max_bytes} that one process holds at once",
-        )
-    return StrategyChoice(NATIVE, f"{size.size_bytes} bytes without tombstones in one process")
+        reason = f"{size.size_bytes} bytes are more than the {settings.native_max_bytes} that one process holds at once"
+        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
+    reason = f"{size.size_bytes} bytes without tombstones in one process"
+    return StrategyChoice(NATIVE, reason, on_executors=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import lance
 
 from memwal_core.base_table import translated
 from memwal_core.errors import ObjectNotFoundError
-from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.maintenance.merge.plan import Defect, SurveyedGeneration
 from memwal_core.manifest.model import FlushedGeneration
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
@@ -19,7 +19,7 @@ def inspect_generation(
     recorded: FlushedGeneration,
     uri: str,
     target: MergeTarget,
-    storage_options: Mapping[str, str],
+    look: Callable[[str], lance.LanceDataset],
     was_renamed: Callable[[int, str], bool],
 ) -> SurveyedGeneration:
     """Find out a generation's size and whether it can be merged; reads metadata and tombstone marks only.
@@ -28,7 +28,7 @@ def inspect_generation(
         recorded: Its entry in the region manifest.
         uri: Its address.
         target: The base table it would be merged into.
-        storage_options: For pylance.
+        look: Opens it.
         was_renamed: Tells whether the base table's column with an id was once called so and is
             still the same column.
 
@@ -36,7 +36,7 @@ def inspect_generation(
         UnavailableError: Storage failed.
     """
     try:
-        dataset = open_generation(uri, storage_options)
+        dataset = look(uri)
     except ObjectNotFoundError as error:
         return SurveyedGeneration(
             recorded.generation,

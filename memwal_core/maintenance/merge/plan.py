@@ -332,10 +332,10 @@ def _in_turns(
     """Yield one generation of each region per round, worst lag first; ``closed`` regions drop out."""
     order = sorted(prospects, key=lambda each: (each.lag, each.region.region_id), reverse=True)
     for turn in itertools.count():
-        open_regions = [each for each in order if turn < len(each.ready) and each.region.region_id not in closed]
-        if not open_regions:
+        order = [each for each in order if turn < len(each.ready) and each.region.region_id not in closed]
+        if not order:
             return
-        for prospect in open_regions:
+        for prospect in order:
             yield prospect.region.region_id, prospect.ready[turn]
 
 

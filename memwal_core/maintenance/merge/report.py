@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge.plan import MergePlan, Verdict
+from memwal_core.maintenance.merge.triggers import TriggerVerdict
 from memwal_core.maintenance.outcome import JobOutcome
 
 
@@ -106,6 +109,8 @@ class MergeReport:
         reason: Why a conflict ended the run; empty otherwise.
         leftovers: Files, relative to the table, that this run wrote and could not remove. No version
             needs them, unless ``reason`` says that it is not known whether a commit landed.
+        triggers: Region -> whether it is due, and how far each trigger is from firing; of dry runs, and
+            of runs that take only what is due.
     """
 
     table_uri: str
@@ -123,6 +128,7 @@ class MergeReport:
     seconds: float
     reason: str = ""
     leftovers: tuple[str, ...] = ()
+    triggers: Mapping[RegionId, TriggerVerdict] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def generations(self) -> int:
@@ -150,6 +156,7 @@ class MergeReport:
             "tombstones": sum(commit.tombstones for commit in self.commits),
             "commits": [commit.to_dict() for commit in self.commits],
             "regions": [region.to_dict() for region in self.regions],
+            "triggers": {str(region): verdict.to_dict() for region, verdict in self.triggers.items()},
             "plan": self.plan.to_dict(),
             "seconds": round(self.seconds, 6),
         }

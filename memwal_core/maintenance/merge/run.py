@@ -68,6 +68,19 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class NearbyParts:
+    """What does the work of a pass in this process.
+
+    Attributes:
+        reader: Reads the winning rows.
+        single_commit: Carries out passes that the plan chooses it for.
+    """
+
+    reader: WinnerReader
+    single_commit: PassStrategy
+
+
+@dataclass(frozen=True, slots=True)
 class MergeParts:
     """What a merge works with.
 
@@ -82,6 +95,7 @@ class MergeParts:
         guard: Called before each commit; raises if this merge must not act any more.
         metrics: Counts what was done.
         single_commit: Carries out passes that the plan chooses it for; None leaves all to ``strategy``.
+        nearby: Carries out passes that the plan does not give to executors; the parts above if None.
     """
 
     table: BaseTable
@@ -93,6 +107,7 @@ class MergeParts:
     progress: MergeProgress
     guard: CheckLease = no_lease
     single_commit: PassStrategy | None = None
+    nearby: NearbyParts | None = None
     metrics: Instruments = INSTRUMENTS
 
 
@@ -121,15 +136,13 @@ def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry
     if dry_run:
         plan, _ = run.plan()
         return run.report(_planned_outcome(plan))
-    with parts.metrics.span("merge", parts.table.uri):
-        report = run.report(run.to_the_end())
+    report = parts.metrics.observe("merge", parts.table.uri, lambda: run.report(run.to_the_end()))
     _record(parts.metrics, report)
     return report
 
 
 def _record(instruments: Instruments, report: MergeReport) -> None:
     labels = {TABLE_LABEL: report.table_uri}
-    instruments.job_ended("merge", report.table_uri, report.outcome.value, report.seconds)
     instruments.count(MERGE_ROWS, sum(commit.upserts + commit.tombstones for commit in report.commits), labels)
     instruments.count(MERGE_BYTES, report.bytes_planned if report.commits else 0, labels)
     instruments.count(MERGE_GENERATIONS, report.generations, labels)
@@ -232,9 +245,12 @@ class _Run:
 
     def _strategy(self, plan: MergePlan) -> PassStrategy:
         parts = self._parts
-        if parts.single_commit is not None and plan.strategy.name == SINGLE_COMMIT:
-            return parts.single_commit
-        return NativePass(parts.table, parts.reader, parts.strategy, parts.guard)
+        reader, single_commit = parts.reader, parts.single_commit
+        if parts.nearby is not None and not plan.strategy.on_executors:
+            reader, single_commit = parts.nearby.reader, parts.nearby.single_commit
+        if single_commit is not None and plan.strategy.name == SINGLE_COMMIT:
+            return single_commit
+        return NativePass(parts.table, reader, parts.strategy, parts.guard)
 
     def _record(self, pass_commit: PassCommit, strategy: str, seconds: float) -> None:
         shares, done = pass_commit.shares, pass_commit.done

@@ -7,18 +7,24 @@ first; only then, segment by segment, the winning rows. Memory: the keys plus th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import lance
 import numpy as np
 import pyarrow as pa
 
-from memwal_core.generations import KeyedGeneration, MergeTarget, open_generation, read_keys
+from memwal_core.generations import KeyedGeneration, MergeTarget, read_keys
 from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.maintenance.merge.opened import OpenedGenerations
 from memwal_core.maintenance.merge.plan import MergePlan
 from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.newest import last_row_per_key, rows_without_key
+from memwal_core.storage.concurrent import map_concurrently
+
+Take = Callable[[str], lance.LanceDataset]
+"""Opens a flushed MemTable, or returns it opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +141,20 @@ def region_tasks(plan: MergePlan, target: MergeTarget, *, split_deletes: bool) -
 
 
 class InProcessReader:
-    """Reads the regions one after another in this process.
+    """Reads several regions at once in this process, since most of the time is spent waiting for requests.
 
     Args:
         storage_options: For pylance.
+        concurrency: Generations read at once.
+        opened: Has what a survey opened; nothing if None.
     """
 
-    def __init__(self, storage_options: Mapping[str, str]) -> None:
-        """Keep the options."""
-        self._storage_options = storage_options
+    def __init__(
+        self, storage_options: Mapping[str, str], concurrency: int = 1, opened: OpenedGenerations | None = None
+    ) -> None:
+        """Keep the parts."""
+        self._opened = opened if opened is not None else OpenedGenerations(storage_options, most=0)
+        self._concurrency = concurrency
 
     def __call__(self, tasks: Sequence[RegionTask]) -> Iterator[RegionWinners]:
         """Yield the winners of all tasks.
@@ -153,8 +164,13 @@ class InProcessReader:
             ObjectNotFoundError: A generation vanished. Plan anew.
             CorruptionError: A generation contradicts its table.
         """
-        for task in tasks:
-            yield from read_region(task, self._storage_options)
+        inside = max(1, self._concurrency // max(1, len(tasks)))
+
+        def read(task: RegionTask) -> list[RegionWinners]:
+            return list(_read_region(task, self._opened.take, inside))
+
+        for winners in map_concurrently(read, tasks, self._concurrency):
+            yield from winners
 
 
 def read_region(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[RegionWinners]:
@@ -177,17 +193,41 @@ def read_region(task: RegionTask, storage_options: Mapping[str, str]) -> Iterato
         ObjectNotFoundError: A generation vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
     """
+    return _read_region(task, OpenedGenerations(storage_options, most=0).take, concurrency=1)
+
+
+def _read_region(task: RegionTask, take: Take, concurrency: int) -> Iterator[RegionWinners]:
     merged = task.merged
-    for segment in _segments(task, storage_options):
+    for segment in _segments(task, take, concurrency):
         winners = _segment_winners(task, merged, segment)
         yield winners
         merged = winners.through
 
 
-def _segments(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[list[KeyedGeneration]]:
+def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[KeyedGeneration]:
+    """Read the keys of a region's generations.
+
+    Args:
+        task: What to read.
+        take: Opens a generation.
+        concurrency: Generations read at once.
+
+    Raises:
+        UnavailableError: Storage failed. Try again.
+        ObjectNotFoundError: A generation vanished. Plan anew.
+        CorruptionError: A generation contradicts its table.
+    """
+
+    def read(each: tuple[int, str]) -> KeyedGeneration:
+        generation, uri = each
+        return read_keys(generation, uri, take(uri), task.target, task.missing)
+
+    return map_concurrently(read, task.generations, concurrency)
+
+
+def _segments(task: RegionTask, take: Take, concurrency: int) -> Iterator[list[KeyedGeneration]]:
     segment: list[KeyedGeneration] = []
-    for generation, uri in task.generations:
-        keyed = read_keys(generation, uri, open_generation(uri, storage_options), task.target, task.missing)
+    for keyed in keyed_generations(task, take, concurrency):
         if task.split_deletes and _deletes_earlier_rows(keyed, segment, task.target.key):
             yield segment
             segment = []

@@ -11,6 +11,7 @@ from memwal_core.generations import MergeTarget
 from memwal_core.holds import Hold, HoldStore
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.merge.generations import inspect_generation
+from memwal_core.maintenance.merge.opened import OpenedGenerations
 from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
 from memwal_core.manifest import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
@@ -29,10 +30,19 @@ class Surveyor:
         store: Objects below the table's root.
         manifests: The table's region manifests.
         concurrency: Requests under way at once.
+        opened: Opens flushed MemTables; shared with whoever reads the rows in this process.
     """
 
-    def __init__(self, table: BaseTable, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> None:
+    def __init__(
+        self,
+        table: BaseTable,
+        store: ObjectStore,
+        manifests: ManifestStore,
+        concurrency: int,
+        opened: OpenedGenerations | None = None,
+    ) -> None:
         """Keep the parts."""
+        self._opened = opened if opened is not None else OpenedGenerations(store.storage_options, most=0)
         self._table = table
         self._store = store
         self._manifests = manifests
@@ -86,6 +96,7 @@ class Surveyor:
     def forget(self) -> None:
         """Inspect every flushed MemTable anew in the next survey."""
         self._known = {}
+        self._opened.forget()
 
     def _inspect(
         self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamed: Callable[[int, str], bool]
@@ -93,7 +104,7 @@ class Surveyor:
         uri = self._store.uri_of(generation_path(region_id, flushed.path))
         known = self._known.get((flushed.generation, uri))
         if known is None:
-            known = inspect_generation(flushed, uri, target, self._store.storage_options, renamed)
+            known = inspect_generation(flushed, uri, target, self._opened.look, renamed)
             if known.defect is None:
                 self._known[flushed.generation, uri] = known
         return known

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from memwal_core.base_table import TableReader
 from memwal_core.base_table.rewrite import FragmentChange
+from memwal_core.maintenance.merge.opened import OpenedGenerations
 from memwal_core.maintenance.merge.search_base import keys_in_memory, search_unit
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.maintenance.merge.write_winners import keep_in_memory, write_unit
@@ -58,19 +59,21 @@ class InProcessWorkers:
 
     Args:
         table: The base table.
+        opened: Has what a survey opened; nothing if None.
     """
 
     executors = 1
     stages = False
 
-    def __init__(self, table: TableReader) -> None:
-        """Keep the table."""
+    def __init__(self, table: TableReader, opened: OpenedGenerations | None = None) -> None:
+        """Keep the parts."""
         self._table = table
+        self._take = opened.take if opened is not None else None
 
     def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:  # noqa: ARG002 - nothing is staged
         """Write winners as fragments."""
         for unit in units:
-            yield write_unit(unit, self._table, keep_in_memory)
+            yield write_unit(unit, self._table, keep_in_memory, self._take)
 
     def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
         """Find superseded rows and write deletion vectors."""

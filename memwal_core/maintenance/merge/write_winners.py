@@ -17,9 +17,10 @@ from memwal_core.base_table import TableReader
 from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.base_table.rewrite import rows_of_keys, write_rows
 from memwal_core.errors import MemwalError
-from memwal_core.generations import MergeTarget, open_generation, read_keys
+from memwal_core.generations import MergeTarget
+from memwal_core.maintenance.merge.opened import OpenedGenerations
 from memwal_core.maintenance.merge.share import RegionShare
-from memwal_core.maintenance.merge.sources import RegionTask
+from memwal_core.maintenance.merge.sources import RegionTask, Take, keyed_generations
 from memwal_core.maintenance.merge.units import KeyPart, WriteUnit, WrittenUnit
 from memwal_core.newest import last_row_per_key
 
@@ -32,13 +33,14 @@ def keep_in_memory(keys: pa.Table, documents: Sequence[str]) -> KeyPart:  # noqa
     return KeyPart(None, keys, keys.nbytes)
 
 
-def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys) -> WrittenUnit:
+def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take | None = None) -> WrittenUnit:
     """Write the newest row of each key of some regions, and remember which keys they touch.
 
     Args:
         unit: The regions.
         table: The base table.
         keep: Keeps the keys.
+        take: Opens generations; each anew if None.
 
     Raises:
         UnavailableError: Storage failed; files that nothing names may be left.
@@ -47,7 +49,8 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys) -> WrittenUn
         MemwalError: Whatever else kept the rows from being read or written.
     """
     dataset = table.dataset(unit.version)
-    rows = _UnitRows(unit, dataset, dict(table.storage_options))
+    take = take if take is not None else OpenedGenerations(table.storage_options, most=0).take
+    rows = _UnitRows(unit, dataset, take, table.settings.storage.concurrency)
     batches = rows.batches()
     try:
         first = next(batches, None)
@@ -67,10 +70,11 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys) -> WrittenUn
 class _UnitRows:
     """The winners of a unit, region by region, read as they are asked for."""
 
-    def __init__(self, unit: WriteUnit, dataset: lance.LanceDataset, storage_options: dict[str, str]) -> None:
+    def __init__(self, unit: WriteUnit, dataset: lance.LanceDataset, take: Take, concurrency: int) -> None:
         self._unit = unit
         self._dataset = dataset
-        self._storage_options = storage_options
+        self._take = take
+        self._concurrency = concurrency
         self.keys: list[pa.Table] = []
         self.shares: list[RegionShare] = []
         self.error: MemwalError | None = None
@@ -84,10 +88,7 @@ class _UnitRows:
             raise
 
     def _region(self, task: RegionTask) -> Iterator[pa.RecordBatch]:
-        generations = [
-            read_keys(number, uri, open_generation(uri, self._storage_options), task.target, task.missing)
-            for number, uri in task.generations
-        ]
+        generations = keyed_generations(task, self._take, self._concurrency)
         keys = pa.concat_tables([each.keys for each in generations])
         last = last_row_per_key(keys, task.target.key)
         deleted = np.concatenate([each.deleted for each in generations])[last]

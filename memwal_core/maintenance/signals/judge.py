@@ -108,7 +108,15 @@ class SignalReport:
         }
 
 
-_AT_ONCE = frozenset({Signal.GENERATION_HOLE, Signal.PROGRESS_LOST, Signal.CORRUPT_MANIFEST, Signal.CHECK_FAILED})
+_AT_ONCE = frozenset(
+    {
+        Signal.GENERATION_HOLE,
+        Signal.PROGRESS_LOST,
+        Signal.CORRUPT_MANIFEST,
+        Signal.CHECK_FAILED,
+        Signal.DUPLICATE_KEYS,
+    }
+)
 """These say that rows may be wrong or lost: one is enough, and no setting changes that."""
 
 
@@ -132,7 +140,7 @@ def judge_signals(table_uri: str, readings: Iterable[Reading], settings: StatusS
     for reading in readings:
         if reading.signal not in worst or reading.value > worst[reading.signal].value:
             worst[reading.signal] = reading
-    judged = [_judged(signal, worst.get(signal), settings) for signal, facts in SIGNALS.items() if facts.in_status]
+    judged = [_judged(signal, worst.get(signal), settings) for signal in SIGNALS]
     return SignalReport(table_uri, tuple(sorted(judged, key=lambda each: -each.level.severity)))
 
 

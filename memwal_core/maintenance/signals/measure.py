@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,9 +10,13 @@ from memwal_core.base_table import BaseTable, TableState, list_versions
 from memwal_core.clock import Clock, unix_millis
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
+from memwal_core.maintenance.gc import GcPlan
+from memwal_core.maintenance.lease import LeaseStore
 from memwal_core.maintenance.ledger import Ledger
+from memwal_core.maintenance.signals.jobs import check_readings, drain_reading, job_readings, stuck_readings
 from memwal_core.maintenance.signals.judge import Reading
 from memwal_core.maintenance.signals.signal import Signal
+from memwal_core.maintenance.signals.space import garbage_reading
 from memwal_core.maintenance.status import RegionStanding, TableStatus, table_status
 from memwal_core.manifest import ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
@@ -23,7 +26,6 @@ from memwal_core.storage.layout import (
     generation_path,
     manifest_directory,
     parse_numbered_name,
-    quality_result_path,
     wal_entry_path,
 )
 
@@ -38,15 +40,19 @@ class SignalParts:
         table: The base table.
         manifests: Its region manifests.
         ledger: Job histories.
+        leases: Who works on what.
         clock: Time.
         concurrency: Requests under way at once.
+        plan_garbage: Plans a garbage collection, which lists every object; None leaves garbage unmeasured.
     """
 
     table: BaseTable
     manifests: ManifestStore
     ledger: Ledger
+    leases: LeaseStore
     clock: Clock
     concurrency: int
+    plan_garbage: Callable[[], GcPlan] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,13 @@ def _measured(parts: SignalParts) -> Measured:
     readings += [reading for found in slow for reading in found]
     readings += _indexes(parts, state, status)
     readings += _base(parts, state, now)
-    readings += _jobs(parts)
+    readings += job_readings(parts.ledger)
+    readings += stuck_readings(parts.leases, parts.ledger, table.settings.lease.ttl_s, now)
+    readings += check_readings(table.store, parts.ledger)
+    drain = drain_reading(parts.ledger, status.merge_lag_bytes)
+    readings += [drain] if drain is not None else []
+    if parts.plan_garbage is not None:
+        readings.append(garbage_reading(table, parts.plan_garbage()))
     return Measured(tuple(readings), status)
 
 
@@ -159,8 +171,10 @@ def _epoch_changes(parts: SignalParts, manifest: RegionManifest, now: datetime) 
 
 def _indexes(parts: SignalParts, state: TableState, status: TableStatus) -> Iterator[Reading]:
     details = state.require_details()
-    names = [index.name for index in parts.table.indexes(state.version) if not index.name.startswith("__")]
-    for name in names:
+    for index in parts.table.indexes(state.version):
+        name = index.name
+        if name.startswith("__") or not index.is_trained:
+            continue
         covered = details.index_catchup.get(name, {})
         for region in status.regions:
             lag = details.merged_generation(region.region_id) - covered.get(region.region_id, 0)
@@ -176,18 +190,6 @@ def _base(parts: SignalParts, state: TableState, now: datetime) -> Iterator[Read
     taken = state.require_details().snapshot_ts_millis
     if taken:
         yield Reading(Signal.SNAPSHOT_AGE, (unix_millis(now) - taken) / 1000)
-    try:
-        newest = json.loads(table.store.get(quality_result_path("after")))
-        yield Reading(Signal.CHECK_FAILED, float(newest["failed"]), f"version {newest['version']}")
-    except ObjectNotFoundError:
-        return  # No check ever ran.
-    except (ValueError, KeyError, TypeError):
-        yield Reading(Signal.CHECK_FAILED, 1, "the newest report cannot be read")
-
-
-def _jobs(parts: SignalParts) -> Iterator[Reading]:
-    for key in parts.ledger.known_keys():
-        yield Reading(Signal.JOB_FAILURES, parts.ledger.may_run(key).failures, str(key))
 
 
 def _age_s(moment: datetime, now: datetime) -> float:

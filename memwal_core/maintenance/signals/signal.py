@@ -40,18 +40,11 @@ class SignalFacts:
         page: Its runbook, relative to the repository.
         unit: Of its value.
         meaning: What the value counts.
-        watched_by: Who raises it: ``memwal status --check``, or where else to look.
     """
 
     page: str
     unit: str
     meaning: str
-    watched_by: str = "memwal status --check"
-
-    @property
-    def in_status(self) -> bool:
-        """Whether ``memwal status --check`` measures it."""
-        return self.watched_by == "memwal status --check"
 
 
 def _page(name: str) -> str:
@@ -67,7 +60,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             _page("oldest-unmerged"), "s", "age of the oldest flushed MemTable that waits for a merge"
         ),
         Signal.DRAIN_TIME: SignalFacts(
-            _page("drain-time"), "s", "waiting bytes over bytes merged per second", "the metric memwal.merge.bytes"
+            _page("drain-time"), "s", "work of the last merges that what waits now would need"
         ),
         Signal.WAL_LAG: SignalFacts(_page("wal-lag"), "s", "age of the oldest WAL entry that is not flushed"),
         Signal.EPOCH_CHANGES: SignalFacts(
@@ -85,12 +78,10 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         Signal.INDEX_LAG: SignalFacts(
             _page("index-lag"), "generations", "merged generations of one region that an index does not cover"
         ),
-        Signal.GARBAGE: SignalFacts(
-            _page("garbage"), "share", "bytes that nobody needs over the bytes of the table", "memwal gc, memwal doctor"
-        ),
+        Signal.GARBAGE: SignalFacts(_page("garbage"), "share", "bytes that nobody needs over the bytes of the table"),
         Signal.JOB_FAILURES: SignalFacts(_page("job-failures"), "runs", "failures of one job in a row"),
         Signal.STUCK_JOB: SignalFacts(
-            _page("stuck-job"), "s", "time without completed work of a running job", "the lease that is not renewed"
+            _page("stuck-job"), "s", "time since a job in progress, or one that died, renewed its lease"
         ),
         Signal.CHECK_FAILED: SignalFacts(
             _page("check-failed"), "checks", "checks of the base table that failed in the newest run"
@@ -99,10 +90,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             _page("held-generations"), "generations", "flushed MemTables that failed their audit and wait for a person"
         ),
         Signal.DUPLICATE_KEYS: SignalFacts(
-            _page("duplicate-keys"),
-            "keys",
-            "primary keys that occur more than once",
-            "the verification after a merge, and the check key_unique",
+            _page("duplicate-keys"), "rows", "rows of the base table whose primary key another row has, too"
         ),
         Signal.BASE_FRAGMENTS: SignalFacts(
             _page("base-fragments"), "fragments", "fragments of the base table that are smaller than a rewritten one"
@@ -110,7 +98,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         Signal.BASE_VERSIONS: SignalFacts(_page("base-versions"), "versions", "retained versions of the base table"),
         Signal.SNAPSHOT_AGE: SignalFacts(_page("snapshot-age"), "s", "age of the region snapshot"),
         Signal.PEAK_MEMORY: SignalFacts(
-            _page("peak-memory"), "share", "peak memory of a job over its limit", "the platform that runs the job"
+            _page("peak-memory"), "share", "peak memory of a job's process over its limit, in its last run"
         ),
     }
 )

@@ -22,8 +22,17 @@ from memwal_core.maintenance.snapshot.plan import (
 from memwal_core.maintenance.snapshot.report import SnapshotReport
 from memwal_core.maintenance.snapshot.survey import survey_regions
 from memwal_core.manifest import ManifestStore, RegionManifest, raise_wal_hint
+from memwal_core.metrics import (
+    INSTRUMENTS,
+    SNAPSHOT_CONFLICTS,
+    SNAPSHOT_HINTS,
+    SNAPSHOT_REGIONS,
+    TABLE_LABEL,
+    Instruments,
+)
 from memwal_core.settings import Settings
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.layout import wal_directory
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +49,7 @@ class SnapshotParts:
         check_lease: Called before each write.
         reach: Called at ``snapshot.surveyed``, ``snapshot.built`` and ``snapshot.published``; crash
             tests end the process there.
+        metrics: Counts what was done.
     """
 
     table: BaseTable
@@ -48,6 +58,7 @@ class SnapshotParts:
     clock: Clock
     check_lease: CheckLease = no_lease
     reach: Reach = nowhere
+    metrics: Instruments = INSTRUMENTS
 
 
 def build_region_snapshot(parts: SnapshotParts, *, force: bool = False, dry_run: bool = False) -> SnapshotReport:
@@ -69,7 +80,16 @@ def build_region_snapshot(parts: SnapshotParts, *, force: bool = False, dry_run:
         UnavailableError: Storage failed. Build again.
         InvalidRequestError: The table has no MemWAL index.
     """
-    return _Build(parts, force=force).run(dry_run=dry_run)
+    build = _Build(parts, force=force)
+    if dry_run:
+        return build.run(dry_run=True)
+    report = parts.metrics.observe("snapshot", parts.table.uri, lambda: build.run(dry_run=False))
+    table = {TABLE_LABEL: report.table_uri}
+    published = report.plan.regions if report.outcome is JobOutcome.DONE else 0
+    parts.metrics.count(SNAPSHOT_REGIONS, published, table)
+    parts.metrics.count(SNAPSHOT_HINTS, len(report.hints_raised), table)
+    parts.metrics.count(SNAPSHOT_CONFLICTS, report.overtaken, table)
+    return report
 
 
 class _Build:
@@ -154,6 +174,8 @@ class _Build:
         if wal_id is None:
             return manifest
         try:
+            # An entry that was seen may not be on the disk yet, and a hint must not outlive it in a power failure.
+            self._parts.table.store.sync_directory(wal_directory(manifest.region_id))
             return self._parts.manifests.update(manifest.region_id, lambda stored: raise_wal_hint(stored, wal_id))
         except MemwalError as error:
             # A hint saves readers some requests; whoever needs the truth looks for it.

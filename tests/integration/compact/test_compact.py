@@ -37,7 +37,9 @@ SETTINGS = CompactSettings(min_fragments=4, target_rows=100_000)
 
 
 def parts_of(table: BaseTable, settings: CompactSettings = SETTINGS, **more) -> CompactParts:
-    return CompactParts(CatchupParts(table, CatchupSettings(), ManualClock(), seeded_rng(1), **more), settings)
+    return CompactParts(
+        CatchupParts(table, CatchupSettings(), ManualClock(), seeded_rng(1), **more), settings, lambda: ()
+    )
 
 
 def run(table: BaseTable, settings: CompactSettings = SETTINGS, *, reach=lambda _: None, **options) -> CompactReport:
@@ -277,7 +279,7 @@ def test_cleanup_removes_old_versions_and_keeps_tagged_young_and_new_ones(table:
     tagged = table.dataset(versions[1]).count_rows()
     clock = ManualClock(SystemClock().now())
     settings = CompactSettings(keep_versions=2, retention_s=3600)
-    assert clean_up(table, settings, clock).outcome is JobOutcome.NOTHING_TO_DO
+    assert clean_up(table, settings, clock, needed=()).outcome is JobOutcome.NOTHING_TO_DO
     clock.advance(timedelta(hours=2).total_seconds())
     planned = clean_up(table, settings, clock, needed={versions[3]}, dry_run=True)
     assert (planned.outcome, planned.result.versions) == (JobOutcome.PLANNED, len(versions) - 4)
@@ -301,11 +303,11 @@ def test_files_of_a_version_that_was_tagged_go_with_it_once_the_tag_is_gone(tabl
     settings = CompactSettings(keep_versions=1, retention_s=3600)
     tagged = list_versions(table)[1].version
     table.dataset().tags.create("audit", tagged)
-    clean_up(table, settings, clock)
+    clean_up(table, settings, clock, needed=())
     assert [each.version for each in list_versions(table)] == [tagged, table.state().version]
 
     table.dataset().tags.delete("audit")
-    clean_up(table, settings, clock)
+    clean_up(table, settings, clock, needed=())
 
     stored = {path.name for path in Path(table.uri, "data").iterdir()}
     needed = {file.path for each in table.dataset().get_fragments() for file in each.data_files()}
@@ -320,7 +322,7 @@ def test_version_that_is_tagged_after_the_plan_stays(table: BaseTable) -> None:
     def tag() -> None:
         table.dataset().tags.create("late", first)
 
-    clean_up(table, CompactSettings(keep_versions=1, retention_s=3600), clock, check_lease=tag)
+    clean_up(table, CompactSettings(keep_versions=1, retention_s=3600), clock, needed=(), check_lease=tag)
     assert [each.version for each in list_versions(table)] == [first, table.state().version]
 
 

@@ -12,9 +12,10 @@ from memwal_core.errors import ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.ledger import RunEnd, RunOutcome
-from memwal_core.settings import MergeTriggerSettings, Settings
+from memwal_core.settings import GcSettings, MergeTriggerSettings, Settings
 from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.damage import Vandal
+from memwal_core.testing.garbage import drop_old_versions
 from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import make_people_table, people
 
@@ -41,7 +42,7 @@ def test_young_region_with_few_generations_is_not_due_and_tells_the_distances(ur
     _, answers = ask(uri)
     assert not answers["merge"].acts
     assert answers["merge"].reason.startswith("not due yet: generations 2 of 8, bytes")
-    assert answers["gc"].reason == "nothing is merged, so nothing is garbage"
+    assert answers["gc"].reason == ("keeps 2 flushed MemTables, generation 1 because: not merged (merge progress is 0)")
 
 
 def test_quiet_region_becomes_due_by_age_alone(uri):
@@ -59,10 +60,60 @@ def test_count_alone_makes_due(uri):
 
 def test_after_the_merge_nothing_waits_and_garbage_is_free(uri):
     TableAdmin.open(uri).merge()
+    drop_old_versions(uri)
     _, answers = ask(uri, later_s=700)
     assert answers["merge"].reason == "nothing waits for a merge"
     assert answers["gc"].acts
+    assert answers["gc"].reason.startswith("collects 2 flushed MemTables")
     assert answers["gc"].facts["free_through"] == 2
+
+
+@pytest.mark.req("GC-17")
+def test_retained_version_that_needs_the_garbage_is_the_reason_why_it_stays(uri):
+    """The answer is the plan of the collection: what a version or tag still needs is not called free."""
+    admin = TableAdmin.open(uri)
+    before = admin.table.state().version
+    admin.merge()
+    admin.table.dataset().tags.create("audit", before)
+    drop_old_versions(uri)
+
+    _, answers = ask(uri, later_s=700)
+
+    verdict = answers["gc"]
+    assert not verdict.acts
+    assert verdict.reason == (
+        "keeps 2 flushed MemTables, generation 1 because: a retained version needs it "
+        f"(version {before} (tagged audit) had merged 0)"
+    )
+    assert verdict.facts["held"] == {"flushed_memtable": {"a retained version needs it": 2}, **kept_registers(verdict)}
+    assert not [item for item in admin.collect_garbage().plan.free if item.region_id == REGION]
+    admin.table.dataset().tags.delete("audit")
+    drop_old_versions(uri)
+    _, answers = ask(uri, later_s=700)
+    assert answers["gc"].acts
+    assert [item.number for item in admin.collect_garbage().plan.free if item.region_id == REGION] == [1, 2]
+
+
+def test_frozen_region_is_no_garbage_and_says_why(uri):
+    admin = TableAdmin.open(uri)
+    before = admin.table.state().version
+    admin.merge()
+    admin.table.dataset(before).restore()
+    _, answers = ask(uri, later_s=700)
+    assert not answers["gc"].acts
+    assert answers["gc"].reason.startswith("frozen: merge progress went back from 2")
+
+
+def test_unsafe_retention_is_the_reason_why_nothing_is_collected(uri):
+    TableAdmin.open(uri).merge()
+    _, answers = ask(uri, later_s=700, gc=GcSettings(orphan_age_s=60))
+    assert not answers["gc"].acts
+    assert "allow_unsafe_retention" in answers["gc"].reason
+
+
+def kept_registers(verdict) -> dict:
+    """What a collection keeps of any region, young or old."""
+    return {kind: gates for kind, gates in verdict.facts["held"].items() if kind != "flushed_memtable"}
 
 
 def test_index_that_lags_holds_garbage_back_by_name(uri):

@@ -13,7 +13,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from memwal_core.admin import TableAdmin
+from memwal_core.errors import FencedError
 from memwal_core.maintenance import gc
+from memwal_core.maintenance.catchup import CatchupParts, catch_up
+from memwal_core.maintenance.compact import CompactParts, compact
 from memwal_core.maintenance.merge import (
     InProcessReader,
     MergeParts,
@@ -23,10 +26,13 @@ from memwal_core.maintenance.merge import (
     merge,
 )
 from memwal_core.maintenance.signals import SignalParts, judge_signals, measure_signals, record_signals
+from memwal_core.maintenance.snapshot import SnapshotParts, build_region_snapshot
 from memwal_core.metrics import Instruments
-from memwal_core.settings import MergeSettings
+from memwal_core.settings import DAY_S, CatchupSettings, CompactSettings, MergeSettings, Settings
 from memwal_core.status_settings import StatusSettings
-from memwal_core.testing.garbage import drop_old_versions, gc_admin, write_generations
+from memwal_core.testing.articles import articles, make_articles_table
+from memwal_core.testing.garbage import drop_old_versions, gc_admin, later, write_generations
+from memwal_core.testing.native_regions import native_region_id
 from memwal_core.testing.tables import make_people_table, people
 
 
@@ -54,6 +60,24 @@ class Received:
 
     def spans(self) -> list[str]:
         return [span.name for span in self._spans.get_finished_spans()]
+
+    def parents(self) -> dict[str, str | None]:
+        """Span -> the span that it is inside of."""
+        spans = self._spans.get_finished_spans()
+        names = {span.context.span_id: span.name for span in spans}
+        return {span.name: names[span.parent.span_id] if span.parent is not None else None for span in spans}
+
+    def errors(self) -> list[str]:
+        """Classes of the errors that spans ended with."""
+        events = [event for span in self._spans.get_finished_spans() for event in span.events]
+        return [str(event.attributes["exception.type"]).rpartition(".")[2] for event in events]
+
+    def runs(self) -> dict[tuple[str, str], float]:
+        """(Job, outcome) -> runs."""
+        counted = [
+            (dict(labels), value) for (name, labels), value in self.values().items() if name == "memwal.job.runs"
+        ]
+        return {(str(labels["memwal.job"]), str(labels["outcome"])): value for labels, value in counted}
 
 
 @pytest.fixture
@@ -130,7 +154,9 @@ def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=1)
     write_generations(table, [1], [2], [3], name="new")
     admin = TableAdmin.open(table.uri)
-    measured = measure_signals(SignalParts(admin.table, admin.manifests, admin.insight.ledger, table.clock, 4))
+    measured = measure_signals(
+        SignalParts(admin.table, admin.manifests, admin.insight.ledger, admin.insight.leases, table.clock, 4)
+    )
 
     settings = StatusSettings(pending_generations_warn=2, pending_generations_page=4)
     record_signals(received.instruments, judge_signals(table.uri, measured.readings, settings), measured.status)
@@ -140,3 +166,78 @@ def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
     assert values["memwal.signal.value", label] == 3
     assert values["memwal.signal.level", label] == 1
     assert values["memwal.merge.waiting_bytes", (("memwal.table", table.uri),)] > 0
+
+
+def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, received: Received) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))
+    table.merge_upsert(articles(2000, 30), {native_region_id(1): 1})
+    parts = CatchupParts(table, CatchupSettings(), table.clock, table.rng, metrics=received.instruments)
+
+    catch_up(parts, dry_run=True)
+    assert received.values() == {}
+    catch_up(parts)
+    catch_up(parts)
+
+    values = {(name, frozenset(dict(labels).items())): value for (name, labels), value in received.values().items()}
+    for kind in ("BTree", "Bitmap"):
+        labels = {("memwal.table", table.uri), ("kind", kind)}
+        assert values["memwal.catchup.rows", frozenset(labels)] == 30
+        assert values["memwal.catchup.indexes", frozenset({*labels, ("outcome", "extended")})] == 1
+        assert values["memwal.catchup.indexes", frozenset({*labels, ("outcome", "none")})] == 1
+    assert received.runs() == {("catchup", "done"): 1, ("catchup", "nothing_to_do"): 1}
+    assert received.spans() == ["memwal.catchup", "memwal.catchup"]
+
+
+def test_snapshot_counts_regions_and_hints(tmp_path: Path, received: Received) -> None:
+    table = make_people_table(str(tmp_path / "t"), buckets=2)
+    write_generations(table, list(range(20)), name="new")
+    admin = TableAdmin.open(table.uri)
+    parts = SnapshotParts(admin.table, admin.manifests, Settings(), table.clock, metrics=received.instruments)
+
+    report = build_region_snapshot(parts)
+    build_region_snapshot(parts)
+
+    label, values = (("memwal.table", table.uri),), received.values()
+    assert values["memwal.snapshot.regions", label] == report.plan.regions == 2
+    assert values["memwal.snapshot.hints", label] == len(report.hints_raised)
+    assert values["memwal.snapshot.conflicts", label] == 0
+    assert received.runs() == {("snapshot", "done"): 1, ("snapshot", "nothing_to_do"): 1}
+    assert received.spans() == ["memwal.snapshot", "memwal.snapshot"]
+
+
+def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
+    tmp_path: Path, received: Received
+) -> None:
+    table = make_articles_table(str(tmp_path / "t"), rows=100, kinds=("BTREE",))
+    for generation in (1, 2):
+        table.merge_upsert(articles(100 * generation, 100), {native_region_id(1): generation})
+    clock = later(60 * DAY_S)
+    catchup = CatchupParts(table, CatchupSettings(), clock, table.rng, metrics=received.instruments)
+    settings = CompactSettings(keep_versions=1)
+
+    report = compact(CompactParts(catchup, settings, lambda: ()), force=True, remove_versions=True)
+
+    label, values = (("memwal.table", table.uri),), received.values()
+    assert values["memwal.compact.fragments", label] == 3
+    assert values["memwal.compact.fragments_written", label] == 1
+    assert report.cleanup is not None
+    assert values["memwal.compact.versions_removed", label] == report.cleanup.result.versions > 0
+    assert values["memwal.compact.bytes_removed", label] == report.cleanup.result.size_bytes > 0
+    assert received.runs()["compact", "done"] == 1
+    assert received.spans() == ["memwal.catchup", "memwal.catchup", "memwal.compact"]
+    assert received.parents() == {"memwal.catchup": "memwal.compact", "memwal.compact": None}
+
+
+def test_run_that_ends_with_an_error_is_counted_and_its_span_has_the_error(tmp_path: Path, received: Received) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE",))
+    table.merge_upsert(articles(2000, 30), {native_region_id(1): 1})
+
+    def lost() -> None:
+        raise FencedError("the lease is lost", remedy="stop")
+
+    with pytest.raises(FencedError):
+        catch_up(CatchupParts(table, CatchupSettings(), table.clock, table.rng, lost, metrics=received.instruments))
+
+    assert received.runs() == {("catchup", "failed"): 1}
+    assert not [name for name, _ in received.values() if name == "memwal.job.duration"]
+    assert received.errors() == ["FencedError"]

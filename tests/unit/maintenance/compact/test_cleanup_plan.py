@@ -22,13 +22,13 @@ def versions(*ages_h: float, tags: dict[int, tuple[str, ...]] | None = None) -> 
 
 
 def test_old_versions_go_and_young_ones_stay():
-    plan = plan_cleanup(versions(72, 48, 25, 23, 1, 0), NOW, SETTINGS)
+    plan = plan_cleanup(versions(72, 48, 25, 23, 1, 0), NOW, SETTINGS, needed=())
     assert plan.remove == (1, 2, 3)
     assert plan.keep == {4: Kept.YOUNG, 5: Kept.NEWEST, 6: Kept.NEWEST}
 
 
 def test_newest_versions_stay_whatever_their_age():
-    plan = plan_cleanup(versions(900, 800, 700), NOW, SETTINGS)
+    plan = plan_cleanup(versions(900, 800, 700), NOW, SETTINGS, needed=())
     assert (plan.remove, plan.keep) == ((1,), {2: Kept.NEWEST, 3: Kept.NEWEST})
 
 
@@ -40,15 +40,15 @@ def test_tagged_and_needed_versions_stay():
 
 
 def test_version_exactly_as_old_as_the_retention_goes():
-    plan = plan_cleanup(versions(24, 0, 0), NOW, SETTINGS)
+    plan = plan_cleanup(versions(24, 0, 0), NOW, SETTINGS, needed=())
     assert plan.remove == (1,)
 
 
 def test_version_from_the_future_stays():
-    plan = plan_cleanup(versions(-5, 0, 0), NOW, SETTINGS)
+    plan = plan_cleanup(versions(-5, 0, 0), NOW, SETTINGS, needed=())
     assert plan.remove == ()
 
 
 def test_counts_are_given_by_reason():
-    plan = plan_cleanup(versions(48, 23, 1, 0), NOW, SETTINGS)
+    plan = plan_cleanup(versions(48, 23, 1, 0), NOW, SETTINGS, needed=())
     assert plan.to_dict() == {"remove": [1], "keep": {"among the newest": 2, "younger than the retention": 1}}

@@ -7,7 +7,7 @@ import pytest
 from memwal_core.maintenance.merge.choice import PassSize, choose_strategy
 from memwal_core.settings import MergeSettings
 
-BOUNDED = MergeSettings(native_max_bytes=1000)
+BOUNDED = MergeSettings(native_max_bytes=1000, executors_min_bytes=0)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,21 @@ def test_auto_is_native_only_for_small_passes_without_tombstones_in_one_process(
 
     assert choice.name == name
     assert reason in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("size", "name", "on_executors"),
+    [
+        (PassSize(99, 0), "native", False),
+        (PassSize(99, 1), "single_commit", False),
+        (PassSize(100, 0), "single_commit", True),
+        (PassSize(100, 1), "single_commit", True),
+    ],
+)
+def test_pass_that_is_too_small_for_executors_stays_with_the_driver(size, name, on_executors):
+    choice = choose_strategy(size, MergeSettings(executors_min_bytes=100), 4)
+
+    assert (choice.name, choice.on_executors) == (name, on_executors)
 
 
 @pytest.mark.parametrize("name", ["native", "single_commit"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from lance.lance import _write_pk_sidecar  # type: ignore[attr-defined]  # missi
 
 from memwal_core.errors import UnavailableError
 from memwal_core.flush.plan import FlushPlan
-from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME, KeyFilter, pylance_filter
+from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME, KeyFilter, hashes_of, pylance_filter
 from memwal_core.storage.layout import generation_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 
@@ -36,18 +37,16 @@ def write_companions(
     """
     path = generation_path(plan.region_id, plan.directory)
     named = keys.select(list(key_columns))
-    store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", KeyFilter.of(named, key_columns, false_positive_rate).to_bytes())
-    native = pylance_filter(named, key_columns)
-    if native is not None:
-        store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
+    with ThreadPoolExecutor(1, "memwal-key-index") as beside:  # Lance sorts the keys without holding the interpreter.
+        indexed = beside.submit(_write_key_index, store, path, named, key_columns)
+        hashes = hashes_of(named, key_columns)
+        own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
+        store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
+        native = pylance_filter(named, key_columns, hashes)
+        if native is not None:
+            store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
     try:
-        if store.kind is StoreKind.LOCAL:
-            _write_pk_sidecar(store.uri_of(path), named, list(key_columns))
-            return
-        with tempfile.TemporaryDirectory(dir=store.staging_directory(path)) as scratch:
-            _write_pk_sidecar(scratch, named, list(key_columns))
-            for file in sorted(Path(scratch).rglob("*.lance")):
-                store.put_file_if_absent(f"{path}/{file.relative_to(scratch).as_posix()}", file)
+        indexed.result()
     except (OSError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             "the key index of a flushed MemTable could not be written",
@@ -57,3 +56,13 @@ def write_companions(
             path=path,
             cause=str(error),
         ) from error
+
+
+def _write_key_index(store: ObjectStore, path: str, keys: pa.Table, key_columns: Sequence[str]) -> None:
+    if store.kind is StoreKind.LOCAL:
+        _write_pk_sidecar(store.uri_of(path), keys, list(key_columns))
+        return
+    with tempfile.TemporaryDirectory(dir=store.staging_directory(path)) as scratch:
+        _write_pk_sidecar(scratch, keys, list(key_columns))
+        for file in sorted(Path(scratch).rglob("*.lance")):
+            store.put_file_if_absent(f"{path}/{file.relative_to(scratch).as_posix()}", file)

@@ -64,7 +64,7 @@ def field_layout(base_fields: Sequence[LanceField], memtable_schema: pa.Schema, 
     Args:
         base_fields: The base table's top-level fields, in schema order.
         memtable_schema: The base columns in the same order, then the tombstone column.
-        storage_version: The base table's data storage version.
+        storage_version: Version of the Lance format of the data files.
 
     Raises:
         InvalidRequestError: The ids do not ascend (a nested field was added or dropped), so that

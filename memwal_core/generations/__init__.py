@@ -7,6 +7,7 @@ readers share. May import the base table, the MemTable schema and what lies belo
 from memwal_core.generations.columns import ColumnMapping, LanceField, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.generations.keyed import KeyedGeneration, read_keys
 from memwal_core.generations.opening import open_generation
+from memwal_core.generations.row_filter import kept_rows
 
 __all__ = [
     "ColumnMapping",
@@ -14,6 +15,7 @@ __all__ = [
     "LanceField",
     "MergeTarget",
     "SchemaMismatch",
+    "kept_rows",
     "map_columns",
     "open_generation",
     "read_keys",

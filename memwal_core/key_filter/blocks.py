@@ -13,6 +13,10 @@ Blocks = npt.NDArray[np.uint32]
 
 WORDS = 8
 BLOCK_BYTES = 32
+_WORD_BITS = 32
+_BLOCK_BITS = WORDS * _WORD_BITS
+_MOST_SPREAD_BLOCKS = 2**18
+"""64 MiB while they are filled; the filter of about four million keys."""
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
@@ -30,11 +34,24 @@ def block_count(keys: int, false_positive_rate: float) -> int:
 
 def filled_blocks(hashes: Words, count: int) -> Blocks:
     """Return ``count`` blocks with the bits of all hashes set."""
-    blocks = np.zeros((count, WORDS), np.uint32)
-    index, masks = _places(hashes, count)
+    if count > _MOST_SPREAD_BLOCKS:
+        blocks = np.zeros((count, WORDS), np.uint32)
+        fill(blocks, hashes)
+        return blocks
+    # A byte for each bit: several times as fast, and eight times the memory.
+    bits = np.zeros(count * _BLOCK_BITS, np.bool_)
+    first = (((hashes >> _HIGH) * np.uint64(count)) >> _HIGH) * np.uint64(_BLOCK_BITS)
+    low = (hashes & _LOW).astype(np.uint32)
+    for word, salt in enumerate(_SALTS):
+        bits[first + (((low * salt) >> _BIT_SHIFT) + np.uint32(word * _WORD_BITS))] = True
+    return np.packbits(bits, bitorder="little").view("<u4").reshape(count, WORDS)
+
+
+def fill(blocks: Blocks, hashes: Words) -> None:
+    """Set the bits of further hashes, in place."""
+    index, masks = _places(hashes, len(blocks))
     for word in range(WORDS):
         np.bitwise_or.at(blocks[:, word], index, masks[:, word])
-    return blocks
 
 
 def hits(blocks: Blocks, hashes: Words) -> npt.NDArray[np.bool_]:

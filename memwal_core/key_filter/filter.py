@@ -44,18 +44,24 @@ class KeyFilter:
     blocks: Blocks
 
     @classmethod
-    def of(cls, keys: pa.Table, columns: Sequence[str], false_positive_rate: float) -> KeyFilter:
+    def of(
+        cls,
+        keys: pa.Table,
+        columns: Sequence[str],
+        false_positive_rate: float,
+        hashes: npt.NDArray[np.uint64] | None = None,
+    ) -> KeyFilter:
         """Build the filter of some keys.
 
         Args:
             keys: At least the key columns; integers, booleans, text or binary, no NULLs.
             columns: The key columns in key order.
             false_positive_rate: Share of absent keys that may pass, above 0 and below 1.
+            hashes: ``hashes_of`` the keys, if they are known.
         """
         named = keys.select(list(columns))
-        blocks = filled_blocks(
-            key_hashes(named, columns, stored_width=False), block_count(keys.num_rows, false_positive_rate)
-        )
+        known = hashes_of(named, columns) if hashes is None else hashes
+        blocks = filled_blocks(known, block_count(keys.num_rows, false_positive_rate))
         return cls(_bounds(named), keys.num_rows, blocks)
 
     @classmethod
@@ -87,22 +93,35 @@ class KeyFilter:
         data = head + bounds + self.blocks.astype("<u4").tobytes()
         return bytes(data) + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))
 
-    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
+    def may_contain(self, keys: pa.Table, hashes: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.bool_]:
         """Return for each row of ``keys`` whether its key may be in the set; False is certain.
 
         Args:
             keys: At least the key columns, no NULLs; integers may have another width.
+            hashes: ``hashes_of`` the keys, if they are asked for in several filters.
         """
         if not self.keys:
             return np.zeros(keys.num_rows, np.bool_)
         columns = self.bounds.schema.names
-        found = hits(self.blocks, key_hashes(keys, columns, stored_width=False))
+        found = hits(self.blocks, hashes_of(keys, columns) if hashes is None else hashes)
+        if not found.any():
+            return found
         for name in columns:
             low, high = self.bounds.column(name)[0], self.bounds.column(name)[1]
             column = keys.column(name)
             inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
             found &= inside.to_numpy()
         return found
+
+
+def hashes_of(keys: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Return what filters ask of keys, the same for all filters.
+
+    Args:
+        keys: At least the key columns, no NULLs.
+        columns: The key columns in key order.
+    """
+    return key_hashes(keys, columns, stored_width=False)
 
 
 def _bounds(keys: pa.Table) -> pa.Table:

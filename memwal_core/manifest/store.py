@@ -144,6 +144,16 @@ class ManifestStore:
         """
         return _checked(region_id, Entry(version, self._register(region_id).read(version)))
 
+    def is_newest(self, manifest: RegionManifest) -> bool:
+        """Return whether a version just loaded still has no successor; one request.
+
+        Only for versions younger than any retention: the successors of an older one may be deleted.
+
+        Raises:
+            UnavailableError: The store does not answer. Back off and retry.
+        """
+        return not self._register(manifest.region_id).exists(manifest.version + 1)
+
     def load_many(self, region_ids: Iterable[RegionId], concurrency: int | None = None) -> list[RegionManifest]:
         """Read the newest versions of many regions at once.
 

@@ -4,16 +4,19 @@ Owns the rows of one generation in memory; changed by the region's writer only. 
 lies below the WAL.
 """
 
+from memwal_core.memtable.capacity import KeyCapacity, key_capacity
 from memwal_core.memtable.key_index import Key, KeyIndex, KeyIndexKind, make_key_index
-from memwal_core.memtable.lookup import MemTableIndex
+from memwal_core.memtable.lookup import CoveredKeys, MemTableIndex
 from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.memtable.queue import MemTableQueue, Waiting
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_tombstones
 
 __all__ = [
     "TOMBSTONE_COLUMN",
+    "CoveredKeys",
     "Fragment",
     "Key",
+    "KeyCapacity",
     "KeyIndex",
     "KeyIndexKind",
     "MemTable",
@@ -21,6 +24,7 @@ __all__ = [
     "MemTableQueue",
     "StoredEntry",
     "Waiting",
+    "key_capacity",
     "make_key_index",
     "memtable_schema",
     "with_tombstones",

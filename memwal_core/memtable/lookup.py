@@ -1,4 +1,4 @@
-"""Finding rows of one MemTable by key."""
+"""Finding rows of one MemTable by key: a bloom filter in front of a key index."""
 
 from __future__ import annotations
 
@@ -6,53 +6,144 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from memwal_core.key_filter import GrowingKeyFilter
+from memwal_core.memtable.capacity import KeyCapacity
 from memwal_core.memtable.key_index import NO_ROW, Key, KeyIndexKind, make_key_index
 from memwal_core.memtable.memtable import Fragment, MemTable
 
 
-class MemTableIndex:
-    """The key index of a MemTable. Safe to use while its writer adds rows.
-
-    It covers the fragments that were there at the last ``refresh``; with ``indexed_write`` the writer
-    refreshes before it acknowledges, else whoever reads does.
+class CoveredKeys:
+    """The keys of the fragments covered so far; does not hold the MemTable. Safe to call from several threads.
 
     Args:
-        memtable: What is indexed.
+        schema: The MemTable schema.
         key_columns: The primary key in key order.
         kind: The engine.
+        capacity: Sizes the filter; no filter if None.
+        false_positive_rate: Of the filter while no more keys come than it was sized for.
     """
 
-    def __init__(self, memtable: MemTable, key_columns: Sequence[str], kind: KeyIndexKind = KeyIndexKind.HASH) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key_columns: Sequence[str],
+        kind: KeyIndexKind = KeyIndexKind.HASH,
+        *,
+        capacity: KeyCapacity | None = None,
+        false_positive_rate: float = 0.001,
+    ) -> None:
         """Begin without covering anything."""
-        self._memtable = memtable
+        self._schema = schema
         self._key = list(key_columns)
         self._kind = kind
+        self._capacity = capacity
+        self._false_positive_rate = false_positive_rate
         self._lock = threading.Lock()
-        self._reset()
+        self._engine = make_key_index(kind)
+        self._filter: GrowingKeyFilter | None = None
+        self._covered: list[Fragment] = []
+        self._rows = 0
 
     @property
-    def covered_rows(self) -> int:
+    def rows(self) -> int:
         """Rows of the fragments covered."""
         return self._rows
 
     @property
     def mem_size(self) -> int:
-        """Bytes of the index structure, without the key values."""
-        return self._engine.mem_size()
+        """Bytes of the index structure and the filter, without the key values."""
+        return self._engine.mem_size() + (self._filter.size_bytes if self._filter is not None else 0)
 
-    def refresh(self) -> None:
-        """Cover all rows that are in the MemTable now."""
+    def cover(self, fragments: Sequence[Fragment]) -> None:
+        """Take in what is new among all fragments of the MemTable."""
         with self._lock:
-            fragments = self._memtable.fragments
             if list(fragments[: len(self._covered)]) != self._covered:
                 # A late entry was replayed before rows that are covered: their order has changed.
                 self._reset()
+            if self._filter is None and self._capacity is not None and fragments:
+                self._filter = GrowingKeyFilter(self._capacity(fragments), self._false_positive_rate)
             for fragment in fragments[len(self._covered) :]:
-                self._engine.add(fragment.rows.select(self._key), self._rows)
+                keys = fragment.rows.select(self._key)
+                self._engine.add(keys, self._rows)
+                if self._filter is not None:
+                    self._filter.add(keys, self._key)
                 self._covered.append(fragment)
                 self._rows += fragment.rows.num_rows
+
+    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each key whether a covered row may have it; False is certain."""
+        with self._lock:
+            return self._may_contain(keys.select(self._key))
+
+    def lookup(self, keys: pa.Table) -> pa.Table:
+        """Return the newest covered row of each key, in the order of ``keys``."""
+        with self._lock:
+            named = keys.select(self._key)
+            found = self._engine.search(named.filter(pa.array(self._may_contain(named))))
+            return self._take(found[found != NO_ROW].tolist())
+
+    def scan(self, low: Key | None, high: Key | None) -> pa.Table:
+        """Return the newest covered row of each key of a range, in key order."""
+        with self._lock:
+            return self._take([row for _, row in self._engine.scan(low, high)])
+
+    def _may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
+        if self._filter is None:
+            return np.full(keys.num_rows, bool(self._rows))
+        return self._filter.may_contain(keys, self._key)
+
+    def _take(self, rows: list[int]) -> pa.Table:
+        held = pa.concat_tables([self._schema.empty_table(), *(fragment.rows for fragment in self._covered)])
+        return held.take(pa.array(np.asarray(rows, np.int64)))
+
+    def _reset(self) -> None:
+        self._engine = make_key_index(self._kind)
+        self._filter = None
+        self._covered = []
+        self._rows = 0
+
+
+class MemTableIndex:
+    """The key index and key filter of a MemTable. Safe to use while its writer adds rows.
+
+    It covers the fragments that were there at the last ``refresh``; with ``indexed_write`` the writer
+    refreshes before it acknowledges, else whoever reads does. It keeps its MemTable alive, so it
+    answers as before when the MemTable has been flushed.
+
+    Args:
+        memtable: What is indexed.
+        covered: What is known of it.
+    """
+
+    def __init__(self, memtable: MemTable, covered: CoveredKeys) -> None:
+        """Keep both."""
+        self._memtable = memtable
+        self._covered = covered
+
+    @property
+    def covered_rows(self) -> int:
+        """Rows of the fragments covered."""
+        return self._covered.rows
+
+    @property
+    def mem_size(self) -> int:
+        """Bytes of the index structure and the filter, without the key values."""
+        return self._covered.mem_size
+
+    def refresh(self) -> None:
+        """Cover all rows that are in the MemTable now."""
+        self._covered.cover(self._memtable.fragments)
+
+    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each key whether a covered row may have it; False is certain.
+
+        Args:
+            keys: At least the key columns, no NULLs.
+        """
+        return self._covered.may_contain(keys)
 
     def lookup(self, keys: pa.Table, *, refresh: bool = True) -> pa.Table:
         """Return the newest row of each key that the MemTable holds, tombstones included.
@@ -66,9 +157,7 @@ class MemTableIndex:
         """
         if refresh:
             self.refresh()
-        with self._lock:
-            found = self._engine.search(keys.select(self._key))
-            return self._take(found[found != NO_ROW].tolist())
+        return self._covered.lookup(keys)
 
     def scan(self, low: Key | None = None, high: Key | None = None, *, refresh: bool = True) -> pa.Table:
         """Return the newest row of each key of a range in key order, tombstones included.
@@ -80,15 +169,4 @@ class MemTableIndex:
         """
         if refresh:
             self.refresh()
-        with self._lock:
-            return self._take([row for _, row in self._engine.scan(low, high)])
-
-    def _take(self, rows: list[int]) -> pa.Table:
-        empty = self._memtable.schema.empty_table()
-        held = pa.concat_tables([empty, *(fragment.rows for fragment in self._covered)])
-        return held.take(pa.array(np.asarray(rows, np.int64)))
-
-    def _reset(self) -> None:
-        self._engine = make_key_index(self._kind)
-        self._covered: list[Fragment] = []
-        self._rows = 0
+        return self._covered.scan(low, high)

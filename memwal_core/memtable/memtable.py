@@ -30,11 +30,19 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A WAL entry with rows of a MemTable: its position, its rows and the length of its file."""
+    """A WAL entry with rows of a MemTable.
+
+    Attributes:
+        wal_id: Its position.
+        rows: Its rows.
+        size_bytes: Length of its file.
+        file_version: Version of its Lance file if it was found, None if this MemTable's writer wrote it.
+    """
 
     wal_id: int
     rows: int
     size_bytes: int
+    file_version: tuple[int, int] | None = None
 
 
 class MemTable:
@@ -125,8 +133,12 @@ class MemTable:
         """Take no more writes from now on; rows that are pending still go to the WAL."""
         self._frozen = True
 
-    def add(self, rows: pa.Table) -> Fragment:
+    def add(self, rows: pa.Table, size_bytes: int | None = None) -> Fragment:
         """Take rows, readable at once and pending for the WAL.
+
+        Args:
+            rows: In the MemTable schema.
+            size_bytes: Their Arrow bytes where the caller has counted them, which takes a while.
 
         Returns:
             The new fragment, the last of ``fragments``.
@@ -136,20 +148,22 @@ class MemTable:
         """
         if self._frozen:
             raise InternalError("a frozen MemTable was written to", remedy="report this", generation=self.generation)
-        fragment = Fragment(rows, int(rows.nbytes))
+        fragment = Fragment(rows, int(rows.nbytes) if size_bytes is None else size_bytes)
         self._fragments.append(fragment)
         self._pending.append(fragment)
         self._pending_bytes += fragment.size_bytes
         self._count(fragment)
         return fragment
 
-    def add_replayed(self, rows: pa.Table, wal_id: int, size_bytes: int) -> None:
+    def add_replayed(
+        self, rows: pa.Table, wal_id: int, size_bytes: int, file_version: tuple[int, int] | None = None
+    ) -> None:
         """Take the rows of an existing WAL entry as one fragment, before all pending ones.
 
         A late entry of a predecessor lies before the pending rows in the WAL, and the WAL's order
         decides which row of a key is the newest.
         """
-        self._advance(wal_id, rows.num_rows, size_bytes)
+        self._advance(StoredEntry(wal_id, rows.num_rows, size_bytes, file_version))
         fragment = Fragment(rows, int(rows.nbytes), wal_id)
         self._fragments.insert(len(self._fragments) - len(self._pending), fragment)
         self._count(fragment)
@@ -161,7 +175,7 @@ class MemTable:
     def mark_flushed(self, count: int, wal_id: int, size_bytes: int) -> None:
         """Record that one WAL entry now holds the first ``count`` pending fragments, in order."""
         written = self._pending[:count]
-        self._advance(wal_id, sum(fragment.rows.num_rows for fragment in written), size_bytes)
+        self._advance(StoredEntry(wal_id, sum(fragment.rows.num_rows for fragment in written), size_bytes))
         for position, fragment in enumerate(written):
             fragment.wal_id = wal_id
             fragment.position = position
@@ -187,17 +201,17 @@ class MemTable:
         empty = self.schema.empty_table().select(names)
         return pa.concat_tables([empty, *(fragment.rows.select(names) for fragment in self.fragments)])
 
-    def _advance(self, wal_id: int, rows: int, size_bytes: int) -> None:
-        if self._last_wal_id is None or wal_id != self._last_wal_id + 1:
+    def _advance(self, entry: StoredEntry) -> None:
+        if self._last_wal_id is None or entry.wal_id != self._last_wal_id + 1:
             raise InternalError(
                 "the WAL entries of a MemTable must follow each other",
                 remedy="report this",
-                wal_id=wal_id,
+                wal_id=entry.wal_id,
                 last_wal_id=self._last_wal_id,
                 generation=self.generation,
             )
-        self._last_wal_id = wal_id
-        self._entries.append(StoredEntry(wal_id, rows, size_bytes))
+        self._last_wal_id = entry.wal_id
+        self._entries.append(entry)
 
     def _count(self, fragment: Fragment) -> None:
         self._rows += fragment.rows.num_rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -26,6 +27,9 @@ def memtable_schema(base_schema: pa.Schema, key_columns: Sequence[str]) -> pa.Sc
 
 def with_tombstones(rows: pa.Table, schema: pa.Schema, deleted: bool) -> pa.Table:
     """Return validated rows in the MemTable schema, each marked as written or as deleted."""
-    marks = pa.repeat(pa.scalar(deleted), rows.num_rows)
-    columns = [*rows.columns, pa.chunked_array([marks])]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays([*rows.columns, _marks(rows.num_rows, deleted)], schema=schema)
+
+
+@lru_cache(maxsize=16)  # A bit per row; callers tend to write batches of one size.
+def _marks(rows: int, deleted: bool) -> pa.Array:
+    return pa.repeat(pa.scalar(deleted), rows)

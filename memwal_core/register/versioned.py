@@ -97,6 +97,10 @@ class VersionedRegister:
         """
         return self._store.get(self.path(version))
 
+    def exists(self, version: int) -> bool:
+        """Return whether a version is there."""
+        return self._store.head(self.path(version)) is not None
+
     def create(self, version: int, data: bytes) -> None:
         """Write one version, once and for all, then refresh the hint as well as possible.
 

@@ -20,9 +20,11 @@ LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
 STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
 MERGE_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/merge"
+ROWS_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/rows"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
-RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality", "_writers"})
+BATCHES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_batches"
+RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality", "_writers", "_batches"})
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"
@@ -46,6 +48,11 @@ _STAGED_MANIFEST_NAME = re.compile(
 )
 _STAGED_KEYS_PATH = re.compile(
     rf"{MERGE_STAGING_DIRECTORY}/(?P<attempt>[0-9a-f]{{32}})/[0-9a-f]{{32}}\.arrow", re.ASCII
+)
+_STAGED_ROWS_PATH = re.compile(
+    rf"{ROWS_STAGING_DIRECTORY}/(?P<batch>[0-9a-f]{{64}}/(?:[0-9a-f]{{64}}|0|[1-9][0-9]{{0,19}}))"
+    r"/(?:[0-9a-f]{32}\.lance|intent\.json)",
+    re.ASCII,
 )
 _PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
@@ -256,6 +263,84 @@ def region_reservation_path(region_spec_id: int, region_field_values: Mapping[st
 def writer_release_path(region_id: RegionId) -> str:
     """Return the path at which a region's last writer says that it has given the region back."""
     return f"{WRITERS_DIRECTORY}/{region_id}.json"
+
+
+def batch_stream_directory(stream: str) -> str:
+    """Return the directory of what is known about the batches of one stream; names of any characters are kept apart."""
+    return f"{BATCHES_DIRECTORY}/{_digest(stream)}"
+
+
+def batch_directory(stream: str, batch: str) -> str:
+    """Return the directory of what is known about one batch.
+
+    Args:
+        stream: Whose batch it is.
+        batch: Its id within the stream.
+    """
+    return f"{batch_stream_directory(stream)}/{_digest(batch)}"
+
+
+def batch_share_path(stream: str, batch: str, region_value: str) -> str:
+    """Return the path of the record that a region's rows of a batch are written.
+
+    Args:
+        stream: Whose batch it is.
+        batch: Its id within the stream.
+        region_value: Text form of the region value.
+    """
+    return f"{batch_directory(stream, batch)}/shares/{_digest(region_value)}.json"
+
+
+def batch_claim_path(stream: str, region_id: RegionId) -> str:
+    """Return the path of the note for which batch a stream last claimed a region."""
+    return f"{batch_stream_directory(stream)}/claims/{region_id}.json"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def staged_stream_directory(stream: str) -> str:
+    """Return where the tasks of one stream's batches leave rows for the process that writes them to regions."""
+    return f"{ROWS_STAGING_DIRECTORY}/{_digest(stream)}"
+
+
+def staged_batch_directory(stream: str, batch: str, number: int | None) -> str:
+    """Return where the tasks of one batch leave rows, whatever the attempt.
+
+    Args:
+        stream: Whose batch it is.
+        batch: Its id within the stream.
+        number: Its number, for streams whose batches have one; then it is the directory's name.
+    """
+    return f"{staged_stream_directory(stream)}/{_digest(batch) if number is None else number}"
+
+
+def staged_rows_path(directory: str, name: str) -> str:
+    """Return the path of rows that one task of a batch leaves.
+
+    Args:
+        directory: The batch's.
+        name: 32 hexadecimal digits drawn for the file.
+    """
+    return f"{directory}/{name}.lance"
+
+
+def staged_intent_path(directory: str) -> str:
+    """Return the path of the record that says which rows of a batch are the ones to be written."""
+    return f"{directory}/intent.json"
+
+
+def parse_staged_rows_path(path: str) -> str:
+    """Return the batch that staged rows, or the record of what counts among them, belong to, from their path.
+
+    Raises:
+        InvalidRequestError: The path has another form. Leave the object alone.
+    """
+    found = _STAGED_ROWS_PATH.fullmatch(path)
+    if found is None:
+        raise InvalidRequestError("this is not the path of staged rows", remedy="ignore the object", path=path)
+    return found["batch"]
 
 
 def job_directory(root: str, job: str, scope: str) -> str:

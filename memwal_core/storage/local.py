@@ -186,7 +186,8 @@ class LocalStore:
         """Return the hidden directory below the root; file names in it must be unique per attempt."""
         check_path(path)
         with self._translated("staging_directory", path):
-            os.makedirs(self._staging, exist_ok=True)
+            if not os.path.isdir(self._staging):
+                os.makedirs(self._staging, exist_ok=True)
         return Path(self._staging)
 
     def _locate(self, path: str) -> str:

@@ -8,8 +8,8 @@ from memwal_core.wal.appender import Appended, WalAppender
 from memwal_core.wal.arrow_codec import ArrowCodec
 from memwal_core.wal.codec import codec_for_suffix
 from memwal_core.wal.entry import WalCodec, WalEntry
-from memwal_core.wal.lance_codec import LANCE_CODEC
-from memwal_core.wal.replay import find_tail, read_tail
+from memwal_core.wal.lance_codec import LANCE_CODEC, entry_file_version
+from memwal_core.wal.replay import find_tail, read_entries, read_tail, tail_positions
 
 __all__ = [
     "LANCE_CODEC",
@@ -19,6 +19,9 @@ __all__ = [
     "WalCodec",
     "WalEntry",
     "codec_for_suffix",
+    "entry_file_version",
     "find_tail",
+    "read_entries",
     "read_tail",
+    "tail_positions",
 ]

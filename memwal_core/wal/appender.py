@@ -53,7 +53,7 @@ class WalAppender:
         codec: The region's codec.
         writer_epoch: The epoch that was claimed.
         last_wal_id: Last entry that exists; the next append goes behind it.
-        storage_version: The base table's data storage version.
+        storage_version: Version of the Lance format for entries that are Lance files.
         ids: Source of attempt marks.
     """
 
@@ -133,8 +133,7 @@ class WalAppender:
         staged = self._store.staging_directory(path) / f"{attempt}{self._codec.suffix}"
         try:
             metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
-            self._codec.write(staged, rows, metadata, self._storage_version)
-            size = staged.stat().st_size
+            size = self._codec.write(staged, rows, metadata, self._storage_version)
             self._store.put_file_if_absent(path, staged)
         except ObjectExistsError:
             return None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from memwal_core.ids import RegionId
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, seal, verify
+from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, verify, write_sealed
 from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, WalEntry, described_entry, entry_bytes, refuse_unreadable
 
 _FIELD_ID_KEY = b"lance:field_id"
@@ -38,20 +38,22 @@ class ArrowCodec:
         """Keep the ids."""
         self._field_ids = dict(field_ids)
 
-    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:  # noqa: ARG002  (Arrow has no storage version)
+    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:  # noqa: ARG002  (Arrow has no storage version)
         """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
+        sink = pa.BufferOutputStream()
         if FENCE_KEY in metadata:
             schema = pa.schema([], metadata={**metadata, CHECKSUM_KEY: EMPTY_SLOT})
-            with path.open("wb") as file, pa.ipc.new_stream(file, schema):
+            with pa.ipc.new_stream(sink, schema):
                 pass
         else:
             own = {ATTEMPT_KEY: metadata[ATTEMPT_KEY], CHECKSUM_KEY: EMPTY_SLOT}
             shared = {key: value for key, value in metadata.items() if key != ATTEMPT_KEY}
             schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
-            with path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
+            with pa.ipc.new_stream(sink, schema) as writer:
                 for number, batch in enumerate(rows.cast(schema).combine_chunks().to_batches()):
                     writer.write_batch(batch, custom_metadata=None if number else own)
-        seal(path, metadata_range)
+        data = memoryview(sink.getvalue())
+        return write_sealed(path, [data], 0, metadata_range(data))
 
     def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
         """Read and verify an entry; see ``WalCodec.read``."""
@@ -74,7 +76,7 @@ class ArrowCodec:
         return field.with_metadata({**(field.metadata or {}), _FIELD_ID_KEY: str(field_id).encode()})
 
 
-def metadata_range(data: bytes) -> tuple[int, int]:
+def metadata_range(data: bytes | memoryview) -> tuple[int, int]:
     """Return where an Arrow stream keeps its schema and what is noted with its first batch.
 
     Raises:
@@ -86,7 +88,7 @@ def metadata_range(data: bytes) -> tuple[int, int]:
     return _MESSAGE.size, batch + _MESSAGE.size + _message_size(data, batch)
 
 
-def _message_size(data: bytes, start: int) -> int:
+def _message_size(data: bytes | memoryview, start: int) -> int:
     """Return the length of the metadata of a message.
 
     Raises:

@@ -8,7 +8,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
 from memwal_core.wal.arrow_codec import ArrowCodec
 from memwal_core.wal.entry import WalCodec
-from memwal_core.wal.lance_codec import LANCE_CODEC
+from memwal_core.wal.lance_codec import LanceCodec
 
 
 def codec_for_suffix(suffix: str, field_ids: Mapping[str, int]) -> WalCodec:
@@ -22,7 +22,7 @@ def codec_for_suffix(suffix: str, field_ids: Mapping[str, int]) -> WalCodec:
         InvalidRequestError: This version has no codec for it.
     """
     if suffix == LANCE_WAL_SUFFIX:
-        return LANCE_CODEC
+        return LanceCodec()
     if suffix == ARROW_WAL_SUFFIX:
         return ArrowCodec(field_ids)
     raise InvalidRequestError(

@@ -34,6 +34,7 @@ class WalEntry:
         rows: Its rows in write order, the MemTable schema; without columns if it is a fence.
         size_bytes: Length of the stored object.
         is_fence: Whether it only marks a claim and has no rows.
+        file_version: Major and minor version of its Lance file; None if it is none.
     """
 
     wal_id: int
@@ -42,6 +43,7 @@ class WalEntry:
     rows: pa.Table
     size_bytes: int
     is_fence: bool = False
+    file_version: tuple[int, int] | None = None
 
 
 class WalCodec(Protocol):
@@ -57,14 +59,17 @@ class WalCodec(Protocol):
         """Whether a claim takes the next position with an entry of its own."""
         ...
 
-    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
+    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:
         """Write an entry's file, its checksum included.
 
         Args:
             path: A local file that does not exist yet.
             rows: In write order, the MemTable schema.
             metadata: Goes into the schema metadata; holds ``WRITER_EPOCH_KEY`` and ``ATTEMPT_KEY``.
-            storage_version: The base table's data storage version, for example ``2.2``.
+            storage_version: Version of the Lance format, where the codec has use for it.
+
+        Returns:
+            The length of the file in bytes.
         """
         ...
 

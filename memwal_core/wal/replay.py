@@ -69,6 +69,31 @@ def read_tail(
             silently drop all later rows), an entry cannot be read, or the WAL holds entries of
             another codec.
     """
+    positions = tail_positions(store, region_id, codec, replay_after_wal_id, wal_id_last_seen, concurrency)
+    return read_entries(store, region_id, codec, positions, concurrency)
+
+
+def tail_positions(
+    store: ObjectStore,
+    region_id: RegionId,
+    codec: WalCodec,
+    replay_after_wal_id: int,
+    wal_id_last_seen: int,
+    concurrency: int,
+) -> range:
+    """Return where the entries after the replay pointer are, without reading them.
+
+    Args:
+        store: As for ``read_tail``.
+        region_id: As for ``read_tail``.
+        codec: As for ``read_tail``.
+        replay_after_wal_id: As for ``read_tail``.
+        wal_id_last_seen: As for ``read_tail``.
+        concurrency: Entries looked for at once.
+
+    Raises:
+        CorruptionError: As for ``read_tail``, except that no entry is read.
+    """
     tail = find_tail(store, region_id, codec.suffix, replay_after_wal_id, concurrency)
     _refuse_other_codec(store, region_id, codec, {replay_after_wal_id + 1, tail + 1})
     if tail < wal_id_last_seen:
@@ -80,7 +105,24 @@ def read_tail(
             replay_after_wal_id=replay_after_wal_id,
             wal_id_last_seen=wal_id_last_seen,
         )
-    positions = range(replay_after_wal_id + 1, tail + 1)
+    return range(replay_after_wal_id + 1, tail + 1)
+
+
+def read_entries(
+    store: ObjectStore, region_id: RegionId, codec: WalCodec, positions: range, concurrency: int
+) -> list[WalEntry]:
+    """Read entries that are known to exist, in order.
+
+    Args:
+        store: The table's store.
+        region_id: Whose WAL.
+        codec: The region's codec.
+        positions: Which entries.
+        concurrency: Entries read at once.
+
+    Raises:
+        CorruptionError: An entry is gone or cannot be read.
+    """
     return map_concurrently(lambda wal_id: codec.read(store, region_id, wal_id), positions, concurrency)
 
 

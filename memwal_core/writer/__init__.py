@@ -9,10 +9,11 @@ from memwal_core.writer.memory import MemoryBudget
 from memwal_core.writer.region_writer import RegionView, RegionWriter
 from memwal_core.writer.rotation import RotationReason
 from memwal_core.writer.stats import WriterStats
-from memwal_core.writer.table_writer import TableReceipt, TableWriter
+from memwal_core.writer.table_writer import InputCheck, TableReceipt, TableWriter
 from memwal_core.writer.takeover import Takeover
 
 __all__ = [
+    "InputCheck",
     "MemoryBudget",
     "PutReceipt",
     "RegionView",

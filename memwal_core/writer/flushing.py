@@ -55,8 +55,8 @@ class RegionFlusher:
     def write(self, planned: FlushPlan, memtable: MemTable) -> FlushedGeneration:
         """Create the directory; see ``write_flushed_memtable`` for errors."""
         layout = self.layout
-        # Only Lance files can be shared; rows of another codec are copied, each key's newest.
-        rows = None if self.codec.suffix == LANCE_WAL_SUFFIX else newest_rows(memtable, layout.key)
+        # Only Lance files of one version can be shared; other rows are copied, each key's newest.
+        rows = None if self._can_share(planned) else newest_rows(memtable, layout.key)
         keys = memtable.to_table(layout.key) if rows is None else rows
 
         def complete(table: lance.LanceDataset) -> None:
@@ -66,6 +66,12 @@ class RegionFlusher:
         if rows is None:
             return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete)
         return rewrite_memtable(self.store, planned, layout.fields, rows, complete)
+
+    def _can_share(self, planned: FlushPlan) -> bool:
+        """Return whether the WAL entries can be the data files: a Lance table has files of one version."""
+        if self.codec.suffix != LANCE_WAL_SUFFIX:
+            return False
+        return all(entry.file_version in (None, self.layout.fields.file_version) for entry in planned.entries)
 
 
 class MaintainedIndexes:

@@ -1,7 +1,7 @@
 """Writing WAL entries: callers that come together share one entry, a caller alone does not wait.
 
-Whoever gets the turn first writes everything that is pending, for itself and for all who came in
-the meantime; they find their rows written when the turn is theirs. No timer is involved.
+One caller at a time writes everything that is pending, for itself and for all who came in the
+meantime; they wait until their rows are written or it is their turn to write. No timer is involved.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from memwal_core.clock import Clock
 from memwal_core.errors import (
     CommitUnknownError,
+    ConflictError,
     CorruptionError,
     FencedError,
     InternalError,
@@ -74,6 +75,8 @@ class GroupCommit:
         self._clock = clock
         self._turn = threading.Lock()
         self._waiting: list[_Ticket] = []
+        self._settled = threading.Condition()
+        self._has_leader = False
         state.ownership.on_end(self._fail_waiting)
 
     @property
@@ -103,16 +106,28 @@ class GroupCommit:
 
         Raises:
             FencedError: Another writer owns the region.
+            ConflictError: A predecessor wrote late, in an older schema; the writer has stopped. Open it again.
             CommitUnknownError: Storage did not answer; the rows stay pending.
             CorruptionError: The region contradicts itself; the writer has stopped.
             InternalError: An impossible state; the writer has stopped.
         """
-        taken: Sequence[_Ticket] = ()
-        error: MemwalError | None = None
-        with self._turn:
-            if any(ticket.future is future for ticket in self._waiting):
-                taken, error = self._write()
-        _settle(taken, error)
+        with self._settled:
+            # Nobody whose rows are written waits for the turn: that would be one write longer than needed.
+            self._settled.wait_for(lambda: future.done() or not self._has_leader)
+            if future.done():
+                return future.result()
+            self._has_leader = True
+        try:
+            taken: Sequence[_Ticket] = ()
+            error: MemwalError | None = None
+            with self._turn:
+                if any(ticket.future is future for ticket in self._waiting):
+                    taken, error = self._write()
+            self._settle(taken, error)
+        finally:
+            with self._settled:
+                self._has_leader = False
+                self._settled.notify_all()
         return future.result()
 
     def write_pending(self) -> None:
@@ -120,13 +135,14 @@ class GroupCommit:
 
         Raises:
             FencedError: As for ``commit``.
+            ConflictError: As for ``commit``.
             CommitUnknownError: As for ``commit``.
             CorruptionError: As for ``commit``.
             InternalError: As for ``commit``.
         """
         with self._turn:
             taken, error = self._write()
-        _settle(taken, error)
+        self._settle(taken, error)
         if error is not None:
             raise error
 
@@ -136,7 +152,7 @@ class GroupCommit:
         Raises:
             FencedError: A newer writer owns the region.
             CommitUnknownError: Storage did not answer; claim the region again.
-            CorruptionError: A late entry does not fit the table.
+            ConflictError: A predecessor wrote late, in an older schema; claim the region again.
         """
         with self._turn:
             appended = self._appender.append_fence()
@@ -144,7 +160,7 @@ class GroupCommit:
             with self._state.lock:
                 active = self._state.queue.active
                 for entry, rows in late:
-                    active.add_replayed(rows, entry.wal_id, entry.size_bytes)
+                    active.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
                 active.add_replayed(self._state.schema.empty_table(), appended.wal_id, appended.size_bytes)
 
     def _write(self) -> tuple[Sequence[_Ticket], MemwalError | None]:
@@ -160,21 +176,21 @@ class GroupCommit:
         except CommitUnknownError as error:
             self._state.meters.count(stats.WAL_FAILURES)
             return taken, error
-        except (FencedError, CorruptionError, InternalError) as error:
+        except (FencedError, ConflictError, CorruptionError, InternalError) as error:
             return taken, self._state.ownership.end(error)
         except BaseException:
             # The thread is being stopped in the middle of a write: others must not wait for ever.
-            _settle(taken, _interrupted())
+            self._settle(taken, _interrupted())
             raise
         return taken, None
 
     def _append(self, memtable: MemTable, fragments: Sequence[Fragment]) -> None:
         started = self._clock.monotonic()
-        appended = self._appender.append(pa.concat_tables(fragment.rows for fragment in fragments), memtable.generation)
+        appended = self._appender.append(_together(fragments), memtable.generation)
         late = [(entry, self._late_rows(entry)) for entry in appended.late]
         with self._state.lock:
             for entry, rows in late:
-                memtable.add_replayed(rows, entry.wal_id, entry.size_bytes)
+                memtable.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
             memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes)
             self._state.queue.open_ranges()
             self._state.pending_since = started if self._state.queue.unstored() else None
@@ -194,13 +210,29 @@ class GroupCommit:
             entry.writer_epoch,
             entry.rows.num_rows,
         )
-        return rows_of_entry(entry, self._state.schema, self._state.ownership.region_id)
+        try:
+            return rows_of_entry(entry, self._state.schema, self._state.ownership.region_id)
+        except CorruptionError as error:
+            raise ConflictError(
+                "a fenced predecessor wrote late, in a schema that the table no longer has",
+                remedy="open the region again, which flushes its rows first, and put the same rows again",
+                **error.facts,
+            ) from error
 
     def _fail_waiting(self, error: MemwalError) -> None:
         with self._state.lock:
             taken, self._waiting = self._waiting, []
             self._state.changed.notify_all()
-        _settle(taken, error)
+        self._settle(taken, error)
+
+    def _settle(self, tickets: Sequence[_Ticket], error: MemwalError | None) -> None:
+        _settle(tickets, error)
+        with self._settled:
+            self._settled.notify_all()
+
+
+def _together(fragments: Sequence[Fragment]) -> pa.Table:
+    return fragments[0].rows if len(fragments) == 1 else pa.concat_tables(fragment.rows for fragment in fragments)
 
 
 def _settle(tickets: Sequence[_Ticket], error: MemwalError | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex
+from memwal_core.memtable import CoveredKeys, Key, KeyCapacity, KeyIndexKind, MemTable, MemTableIndex
 from memwal_core.newest import last_row_per_key, rows_without_key
 
 
@@ -18,22 +18,39 @@ class MemTableIndexes:
     Args:
         key_columns: The primary key in key order.
         kind: The engine.
+        capacity: Sizes the key filters; none if None.
+        false_positive_rate: Of the key filters.
     """
 
-    def __init__(self, key_columns: Sequence[str], kind: KeyIndexKind) -> None:
+    def __init__(
+        self,
+        key_columns: Sequence[str],
+        kind: KeyIndexKind,
+        capacity: KeyCapacity | None = None,
+        false_positive_rate: float = 0.001,
+    ) -> None:
         """Begin without indexes."""
+        self._capacity = capacity
+        self._false_positive_rate = false_positive_rate
         self._key = list(key_columns)
         self._kind = kind
         self._lock = threading.Lock()
-        self._indexes: weakref.WeakKeyDictionary[MemTable, MemTableIndex] = weakref.WeakKeyDictionary()
+        # No value may hold its key, or MemTables would stay for ever.
+        self._covered: weakref.WeakKeyDictionary[MemTable, CoveredKeys] = weakref.WeakKeyDictionary()
 
     def of(self, memtable: MemTable) -> MemTableIndex:
         """Return the index of a MemTable."""
         with self._lock:
-            index = self._indexes.get(memtable)
-            if index is None:
-                index = self._indexes[memtable] = MemTableIndex(memtable, self._key, self._kind)
-            return index
+            covered = self._covered.get(memtable)
+            if covered is None:
+                covered = self._covered[memtable] = CoveredKeys(
+                    memtable.schema,
+                    self._key,
+                    self._kind,
+                    capacity=self._capacity,
+                    false_positive_rate=self._false_positive_rate,
+                )
+        return MemTableIndex(memtable, covered)
 
     def lookup(self, memtables: Sequence[MemTable], keys: pa.Table) -> pa.Table:
         """Return the newest row of each key, tombstones included.

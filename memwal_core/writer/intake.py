@@ -94,7 +94,7 @@ class Intake:
                     if reason is not None:
                         self._upkeep.rotate(reason)
                     is_first = not self._state.queue.active.num_rows
-                    future = self._add(batch, is_awaited=is_awaited)
+                    future = self._add(batch, size_bytes, is_awaited=is_awaited)
                     break
             deadline = self._wait_for_room(deadline)
         self._state.meters.count(stats.PUTS)
@@ -113,14 +113,14 @@ class Intake:
             return RotationReason.MEMORY
         return reason_for_incoming(active, rows, size_bytes, self._clock.now(), self._settings)
 
-    def _add(self, batch: pa.Table, *, is_awaited: bool) -> Future[PutReceipt]:
+    def _add(self, batch: pa.Table, size_bytes: int, *, is_awaited: bool) -> Future[PutReceipt]:
         memtable = self._state.queue.active
         if batch.num_rows:
             if not memtable.num_rows:
                 memtable.created = self._clock.now()
             if self._state.pending_since is None:
                 self._state.pending_since = self._clock.monotonic()
-            fragment = memtable.add(batch)
+            fragment = memtable.add(batch, size_bytes)
             if is_awaited:
                 return self._wal.enlist(fragment, memtable.generation)
         done: Future[PutReceipt] = Future()

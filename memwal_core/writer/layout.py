@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.flush import FieldLayout, field_layout
 from memwal_core.memtable import memtable_schema
+from memwal_core.wal import entry_file_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class TableLayout:
         key: Primary key columns.
         memtable_schema: Schema of MemTables and WAL entries.
         fields: Field ids of flushed MemTables.
-        storage_version: The base table's data storage version.
+        storage_version: Version of the Lance format for entries and flushed MemTables.
     """
 
     version: int
@@ -41,8 +42,9 @@ class TableLayout:
         """
         key = state.require_primary_key().columns
         schema = memtable_schema(state.schema, key)
-        fields = field_layout(table.dataset(state.version).lance_schema.fields(), schema, state.data_storage_version)
-        return cls(state.version, state.schema, key, schema, fields, state.data_storage_version)
+        version = entry_file_version(schema, state.data_storage_version)
+        fields = field_layout(table.dataset(state.version).lance_schema.fields(), schema, version)
+        return cls(state.version, state.schema, key, schema, fields, version)
 
 
 def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schema) -> TableLayout:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 
 from memwal_core.errors import CorruptionError, ObjectExistsError
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.manifest import ManifestStore, RegionStatus
 from memwal_core.region_spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import region_reservation_path
 from memwal_core.storage.protocol import ObjectStore
 
@@ -50,6 +52,11 @@ class RegionDirectory:
         self._status = status
         self._regions: dict[RegionValue, RegionId] = {}
 
+    @property
+    def known(self) -> dict[RegionValue, RegionId]:
+        """Regions as of the last look."""
+        return dict(self._regions)
+
     def refresh(self) -> None:
         """Read all region manifests of the table.
 
@@ -84,6 +91,19 @@ class RegionDirectory:
             known = self._regions.get(value) or self._create(value)
             self._regions[value] = known
         return known
+
+    def ensure_all(self, values: Iterable[RegionValue]) -> dict[RegionValue, RegionId]:
+        """Return the regions of many values, creating those that are missing, several at once.
+
+        Raises:
+            CorruptionError: The reservation of a value cannot be read.
+        """
+        wanted = list(values)
+        if any(value not in self._regions for value in wanted):
+            self.refresh()
+        missing = [value for value in wanted if value not in self._regions]
+        self._regions.update(zip(missing, map_concurrently(self._create, missing, self._concurrency), strict=True))
+        return {value: self._regions[value] for value in wanted}
 
     def _create(self, value: RegionValue) -> RegionId:
         encoded = encode_region_value(self._spec, value)

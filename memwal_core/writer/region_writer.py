@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +15,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration, RegionManifest
-from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, with_tombstones
+from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
 from memwal_core.settings import Settings
 from memwal_core.writer.flush_queue import RETRYABLE
 from memwal_core.writer.group_commit import PutReceipt
@@ -23,6 +24,8 @@ from memwal_core.writer.intake import Intake
 from memwal_core.writer.memory import MemoryBudget
 from memwal_core.writer.opening import WriterParts, open_parts
 from memwal_core.writer.rotation import RotationReason
+from memwal_core.writer.search import MemTableSearch
+from memwal_core.writer.state import RegionState
 from memwal_core.writer.stats import WriterStats
 from memwal_core.writer.takeover import note_release
 from memwal_core.writer.upkeep import Upkeep
@@ -78,6 +81,7 @@ class RegionWriter:
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
             FencedError: A newer writer claimed the region meanwhile.
+            ConflictError: A predecessor wrote late, in an older schema; open again.
             CorruptionError: The WAL has a hole or an unreadable entry. Nothing was changed but the epoch.
             CommitUnknownError: Storage did not answer while the claim was made known; open again.
         """
@@ -103,7 +107,15 @@ class RegionWriter:
         self._wal = parts.wal
         self._flushes = parts.flushes
         self._settings = settings.writer
-        self._indexes = MemTableIndexes(parts.layout.key, KeyIndexKind(settings.writer.memtable_index))
+        self._indexes = MemTableIndexes(
+            parts.layout.key,
+            KeyIndexKind(settings.writer.memtable_index),
+            key_capacity(settings.writer.max_memtable_bytes, settings.writer.max_memtable_rows),
+            settings.writer.key_filter_false_positives,
+        )
+        self._search = MemTableSearch(
+            _memtables_of(parts.state), parts.layout, parts.recipes, is_indexed=settings.writer.indexed_write
+        )
         self._upkeep = Upkeep(parts.state, parts.wal, parts.flushes, settings.writer, clock)
         self._intake = Intake(
             parts.state, parts.wal, parts.flushes, self._upkeep, settings=settings.writer, clock=clock, memory=memory
@@ -157,6 +169,11 @@ class RegionWriter:
         """
         return self._indexes.scan(self.view().memtables, low, high)
 
+    @property
+    def search(self) -> MemTableSearch:
+        """Queries over the MemTables by condition, by vector and by words."""
+        return self._search
+
     def index_of(self, memtable: MemTable) -> MemTableIndex:
         """Return the key index of one of this writer's MemTables."""
         return self._indexes.of(memtable)
@@ -174,6 +191,7 @@ class RegionWriter:
             InvalidRequestError: The batch does not fit; nothing was written.
             BackpressureError: The flush queue stayed full; nothing was written.
             FencedError: Another writer owns the region. The rows are not acknowledged.
+            ConflictError: A predecessor wrote late, in an older schema. Open the region again.
             CommitUnknownError: Storage did not answer; the rows stay pending and may be durable.
                 Put them again, or call ``sync``.
         """
@@ -360,7 +378,18 @@ class RegionWriter:
         if self._settings.indexed_write:
             for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
                 self._indexes.of(memtable).refresh()
+            self._search.refresh()
         if is_durable:
             return self._wal.commit(future)
         self._upkeep.write_wal_if_due(is_first=is_first)
         return future.result()
+
+
+def _memtables_of(state: RegionState) -> Callable[[], Sequence[MemTable]]:
+    """Return what gives the MemTables, without holding the writer itself."""
+
+    def memtables() -> Sequence[MemTable]:
+        with state.lock:
+            return state.queue.all
+
+    return memtables

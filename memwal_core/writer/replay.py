@@ -13,6 +13,23 @@ from memwal_core.wal import WalEntry
 from memwal_core.writer.ownership import Ownership
 
 
+def leading_run(entries: Sequence[WalEntry]) -> Sequence[WalEntry]:
+    """Return the entries up to the first whose rows have another schema than those before.
+
+    A tail of two schemas arises when a fenced predecessor, which had not noticed a change of the
+    table's schema, put its last entry in front of its successor's first.
+    """
+    first: pa.Schema | None = None
+    for number, entry in enumerate(entries):
+        if entry.is_fence:
+            continue
+        if first is None:
+            first = entry.rows.schema
+        elif not entry.rows.schema.equals(first):
+            return entries[:number]
+    return entries
+
+
 def replay(entries: Sequence[WalEntry], memtable: MemTable, ownership: Ownership) -> None:
     """Put the unflushed entries of a region into its first MemTable, one fragment each.
 
@@ -29,7 +46,7 @@ def replay(entries: Sequence[WalEntry], memtable: MemTable, ownership: Ownership
         if entry.writer_epoch > ownership.epoch:
             raise ownership.fenced_by_entry(entry.wal_id, entry.writer_epoch)
         rows = rows_of_entry(entry, memtable.schema, ownership.region_id)
-        memtable.add_replayed(rows, entry.wal_id, entry.size_bytes)
+        memtable.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
 
 
 def rows_of_entry(entry: WalEntry, schema: pa.Schema, region_id: RegionId) -> pa.Table:

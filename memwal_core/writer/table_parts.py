@@ -78,7 +78,7 @@ class TableParts:
         state = self.table.state()
         details = self.table.require_writable(state)
         key = state.require_primary_key().columns
-        spec = _choose(details.region_specs, self.spec_id)
+        spec = choose_spec(details.region_specs, self.spec_id)
         is_ours = self.settings.writer.new_region_codec == "lance"
         directory = RegionDirectory(
             self.table.store,
@@ -108,7 +108,16 @@ class TableParts:
         return ManifestStore(self.table.store, self.ids, settings=self.settings.storage)
 
 
-def _choose(specs: tuple[RegionSpec, ...], spec_id: int | None) -> RegionSpec:
+def choose_spec(specs: tuple[RegionSpec, ...], spec_id: int | None) -> RegionSpec:
+    """Return the region spec to follow.
+
+    Args:
+        specs: Those of the table.
+        spec_id: Which; None if there must be exactly one.
+
+    Raises:
+        InvalidRequestError: There is no such spec, or not exactly one.
+    """
     found = [spec for spec in specs if spec_id is None or spec.spec_id == spec_id]
     if len(found) == 1:
         return found[0]

@@ -28,6 +28,9 @@ from memwal_core.writer.validate import conform
 
 _log = logging.getLogger(__name__)
 
+InputCheck = Callable[[pa.Table], None]
+"""Looks at a batch in the table's schema; raises ``InvalidRequestError`` to refuse it whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableReceipt:
@@ -71,6 +74,7 @@ class TableWriter:
         spec_id: int | None = None,
         accept: Callable[[RegionValue], bool] | None = None,
         takeover: Takeover | str = Takeover.FAIL,
+        check: InputCheck | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -84,6 +88,8 @@ class TableWriter:
             takeover: Whether a region whose writer seems alive is left alone with an error (``fail``)
                 or claimed, which stops that writer (``fence``). A writer that was closed is not
                 alive; one that crashed seems so for ``takeover_quiet_s``.
+            check: Looks at each batch to put and raises to refuse it whole, for example by an expectation
+                suite (``memwal_core.quality.input_suite.arrow_check``); none if None.
             settings: Values; defaults if None.
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
@@ -93,10 +99,17 @@ class TableWriter:
         """
         chosen = settings if settings is not None else Settings()
         parts = TableParts(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id)
-        return cls(parts, accept, Takeover(takeover))
+        return cls(parts, accept, Takeover(takeover), check)
 
-    def __init__(self, parts: TableParts, accept: Callable[[RegionValue], bool] | None, takeover: Takeover) -> None:
+    def __init__(
+        self,
+        parts: TableParts,
+        accept: Callable[[RegionValue], bool] | None,
+        takeover: Takeover,
+        check: InputCheck | None = None,
+    ) -> None:
         """Read the table; no region is claimed yet."""
+        self._check = check
         self._parts = parts
         self._accept = accept
         self._takeover = takeover
@@ -172,7 +185,10 @@ class TableWriter:
         self.close()
 
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        return conform(rows, self._target.schema, self._target.key)
+        batch = conform(rows, self._target.schema, self._target.key)
+        if self._check is not None:
+            self._check(batch)
+        return batch
 
     def _begin(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> _Begun:
         """Route a batch and hand it to the regions; call under the lock."""

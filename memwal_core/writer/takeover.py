@@ -54,7 +54,7 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
     """
     if manifest.writer_epoch == 0 or _released_epoch(store, manifest.region_id) == manifest.writer_epoch:
         return
-    last_sign = _last_sign_of_life(store, manifest)
+    last_sign = last_sign_of_life(store, manifest)
     if last_sign is None or (now - last_sign).total_seconds() >= quiet_s:
         return
     raise ConflictError(
@@ -74,7 +74,8 @@ def _released_epoch(store: ObjectStore, region_id: RegionId) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _last_sign_of_life(store: ObjectStore, manifest: RegionManifest) -> datetime | None:
+def last_sign_of_life(store: ObjectStore, manifest: RegionManifest) -> datetime | None:
+    """Return when a region's manifest or WAL last changed; None if nothing is there any more."""
     paths = [manifest_path(manifest.region_id, manifest.version)]
     known = manifest.replay_after_wal_id
     for suffix in WAL_SUFFIXES:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
+from memwal_core.writer.row_checks import rows_that_do_not_cast, sample_rows
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
@@ -19,8 +20,9 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
     """Bring a batch into the base table's schema.
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers
-    and floats, text and binary variants, dictionaries, all-NULL columns); everything else is
-    refused, since a silent conversion of a caller's mistake cannot be undone.
+    and floats, text and binary variants, dictionaries, all-NULL columns, instants under another time
+    zone or unit); everything else is refused, since a silent conversion of a caller's mistake cannot
+    be undone.
 
     Args:
         rows: The caller's batch.
@@ -31,25 +33,28 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
         The rows in ``schema`` with its column order; buffers are shared where nothing changed.
 
     Raises:
-        InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL.
-            Nothing was written; correct the batch.
+        InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL;
+            ``sample_rows`` of the facts shows rows that do not fit. Nothing was written; correct the
+            batch.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    missing = [name for name in schema.names if name not in table.schema.names]
-    unknown = [name for name in table.schema.names if name not in schema.names]
-    if missing or unknown or table.num_columns != len(schema):
+    wanted, found = schema.names, table.column_names
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    if missing or unknown or len(found) != len(wanted):
         raise InvalidRequestError(
             "the columns of the batch are not those of the table; the whole batch was refused",
             remedy="send every column of the table exactly once; use NULL for unknown values",
             missing=missing,
             unknown=unknown,
-            expected=schema.names,
+            expected=wanted,
         )
-    columns = [_conform_column(table.column(field.name), field) for field in schema]
+    is_exact = table.schema.equals(schema)
+    columns = table.columns if is_exact else [_conform_column(table, field, key_columns) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and (field.name in key_columns or not field.nullable):
-            _refuse_null(field.name, column, is_key=field.name in key_columns)
-    return pa.Table.from_arrays(columns, names=schema.names)
+            _refuse_null(table, field.name, column, key_columns)
+    return table if is_exact else pa.Table.from_arrays(columns, names=wanted)
 
 
 def tombstones(
@@ -80,7 +85,8 @@ def tombstones(
     return with_tombstones(pa.Table.from_arrays(columns, names=schema.names), memtable_schema, deleted=True)
 
 
-def _conform_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]) -> pa.ChunkedArray:
+    column = table.column(field.name)
     if column.type == field.type:
         return column
     if not _lossless(column.type, field.type):
@@ -94,12 +100,16 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray
     try:
         return column.cast(field.type)
     except pa.ArrowException as error:
+        bad = rows_that_do_not_cast(column, field.type)
         raise InvalidRequestError(
             "a column cannot be converted without loss; the whole batch was refused",
             remedy="cast the column before writing",
             column=field.name,
             expected=str(field.type),
             found=str(column.type),
+            bad_rows=len(bad),
+            first_row=bad[0] if bad else None,
+            sample_rows=sample_rows(table, bad, [*key_columns, field.name]),
             cause=str(error),
         ) from error
 
@@ -111,25 +121,38 @@ def _lossless(found: pa.DataType, wanted: pa.DataType) -> bool:
         wanted = wanted.value_type
     if pa.types.is_null(found) or found == wanted:
         return True
-    if pa.types.is_integer(found) and pa.types.is_integer(wanted):
-        return bool(found.bit_width <= wanted.bit_width)
-    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
-        return bool(found.bit_width <= wanted.bit_width)
     if pa.types.is_list(found) and pa.types.is_fixed_size_list(wanted):
         return _lossless(found.value_type, wanted.value_type)
+    return _wider_number(found, wanted) or _other_form(found, wanted)
+
+
+def _wider_number(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if any(is_kind(found) and is_kind(wanted) for is_kind in (pa.types.is_integer, pa.types.is_floating)):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
+        return bool(found.scale <= wanted.scale and found.precision <= wanted.precision)
+    return False
+
+
+def _other_form(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        # The same instant under another zone; a checked cast refuses what a coarser unit would cut off.
+        return (found.tz is None) == (wanted.tz is None)
     return any(
         any(is_kind(found) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind)
         for kind in (_TEXT, _BINARY)
     )
 
 
-def _refuse_null(name: str, column: pa.ChunkedArray, *, is_key: bool) -> NoReturn:
-    first = pc.index(pc.is_null(column), True).as_py()
+def _refuse_null(table: pa.Table, name: str, column: pa.ChunkedArray, key_columns: Sequence[str]) -> NoReturn:
+    rows = pc.indices_nonzero(pc.is_null(column)).to_pylist()
+    is_key = name in key_columns
     what = "a primary key value is NULL" if is_key else "a value is NULL in a column that does not allow it"
     raise InvalidRequestError(
         f"{what}; the whole batch was refused",
         remedy="remove or complete the rows",
         column=name,
         null_rows=column.null_count,
-        first_row=first,
+        first_row=rows[0],
+        sample_rows=sample_rows(table, rows, [*key_columns, name]),
     )

@@ -2,7 +2,7 @@
 
 import gc
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,8 @@ from memwal_core.ids import IdSource
 from memwal_core.manifest import ManifestStore, claim
 from memwal_core.storage.layout import wal_directory
 from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.regions import blocking, create_region, writer_settings
+from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from memwal_core.testing.regions import Blocked, blocking, create_region, writer_settings
 from memwal_core.testing.tables import make_people_table, people, reopened
 from memwal_core.wal import LANCE_CODEC
 from memwal_core.writer import RegionWriter, stats
@@ -62,6 +62,37 @@ def test_puts_that_meet_a_write_under_way_share_the_next_entry(table, faulty, re
         receipts = [future.result(10) for future in [first, *others]]
     assert [receipt.wal_id for receipt in receipts] == [1, 2, 2, 2, 2, 2, 2]
     assert [sorted(entry) for entry in _entries(table, region_id)] == [[0], [1, 2, 3, 4, 5, 6]]
+    writer.close()
+
+
+def test_callers_whose_rows_are_written_do_not_wait_for_the_next_entry(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, WITH_THREADS, faulty)
+    held = [Blocked() for _ in range(3)]
+    for number, blocked in enumerate(held, 1):
+        faulty.add(Rule(blocked.hold, Moment.BEFORE, frozenset([WAL_PUT]), nth=number))
+
+    def put_until(pool: ThreadPoolExecutor, first: int, end: int) -> list[Future]:
+        futures = [pool.submit(writer.put, people(key)) for key in range(first, end)]
+        while writer.memtable.num_rows < end:
+            wait(futures, timeout=0.001)
+        return futures
+
+    with ThreadPoolExecutor(12) as pool:
+        try:
+            alone = put_until(pool, 0, 1)
+            assert held[0].reached.wait(10)
+            together = put_until(pool, 1, 7)
+            held[0].release.set()
+            assert held[1].reached.wait(10)
+            later = put_until(pool, 7, 9)
+            held[1].release.set()
+            assert held[2].reached.wait(10)
+            assert {future.result(10).wal_id for future in together} == {2}
+            assert not any(future.done() for future in later)
+        finally:
+            for blocked in held:
+                blocked.release.set()
+        assert [future.result(10).wal_id for future in [*alone, *later]] == [1, 3, 3]
     writer.close()
 
 

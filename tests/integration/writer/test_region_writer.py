@@ -88,7 +88,7 @@ def test_a_refused_batch_leaves_no_trace(table, region_id) -> None:
     assert list(table.store.list_objects(wal_directory(region_id))) == []
 
 
-@pytest.mark.req("WRT-17", "WRT-19", "WRT-21", "WRT-22", "WRT-25", "WRT-87", "MEM-28", "MEM-29")
+@pytest.mark.req("WRT-17", "WRT-19", "WRT-21", "WRT-22", "WRT-25", "WRT-87", "MEM-28", "MEM-29", "LEG-26")
 def test_an_unclosed_writer_is_replayed_entry_by_entry(table, region_id) -> None:
     first = _open(table, region_id)
     first.put(people(1, name="old"))

@@ -6,14 +6,16 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.storage import open_store
 from memwal_core.testing.clock import ManualClock
+from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
 from memwal_core.testing.native_regions import native_scan
-from memwal_core.testing.regions import writer_settings
-from memwal_core.testing.tables import make_people_table, people
-from memwal_core.writer import TableWriter
+from memwal_core.testing.regions import create_region, writer_settings
+from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.writer import RegionWriter, TableWriter
 
 SETTINGS = writer_settings(schema_check_interval_s=10)
 NEW = pa.field("city", pa.string())
@@ -70,4 +72,30 @@ def test_rows_of_a_crashed_writer_survive_a_schema_change_before_the_next(table)
         "id": [1, 2, 3],
         "name": ["p1", "p2", "p3"],
         "city": [None, "c2", "c3"],
+    }
+
+
+@pytest.mark.req("WRT-42", "IDX-04")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_a_late_entry_of_an_older_schema_is_flushed_by_the_next_opening(table, status: RegionStatus) -> None:
+    """Found by the simulation: the tail then holds rows of two schemas, and no writer could open the region."""
+    region = create_region(table, status)
+    old = RegionWriter.open(table, region, settings=SETTINGS)
+    old.put(people(1, 2, name="first"))
+    old.flush()
+    lance.dataset(table.uri).add_columns(NEW)
+    store = FaultyStore(open_store(table.uri, settings=SETTINGS.storage))
+    late = Rule(lambda _: old.put(people(2, name="late")), Moment.BEFORE, frozenset({"put_file_if_absent"}))
+    store.add(late)
+    with pytest.raises(ConflictError, match="late"):
+        RegionWriter.open(reopened(table, store), region, settings=SETTINGS).put(_people_with_city(3))
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        writer.put(_people_with_city(3, 4))
+        writer.flush()
+
+    assert late.matched > 0
+    assert _shown(table, ["id", "name", "city"]) == {
+        "id": [1, 2, 3, 4],
+        "name": ["first", "late", "p3", "p4"],
+        "city": [None, None, "c3", "c4"],
     }

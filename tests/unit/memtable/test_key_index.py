@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memwal_core.memtable import KeyIndexKind, MemTable, MemTableIndex, make_key_index, memtable_schema, with_tombstones
+from memwal_core.memtable import (
+    CoveredKeys,
+    KeyIndexKind,
+    MemTable,
+    MemTableIndex,
+    key_capacity,
+    make_key_index,
+    memtable_schema,
+    with_tombstones,
+)
 
 KINDS = pytest.mark.parametrize("kind", KeyIndexKind)
 BATCHES = st.lists(st.lists(st.integers(-50, 50), max_size=20), max_size=8)
@@ -90,7 +99,7 @@ def test_order_costs_memory() -> None:
 @KINDS
 def test_rows_that_are_not_covered_are_missed_until_the_refresh(kind) -> None:
     memtable = _memtable()
-    index = MemTableIndex(memtable, ["id"], kind)
+    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
     memtable.add(_rows(1, 2))
     assert index.lookup(_keys_of(1), refresh=False).num_rows == 0
     assert memtable.to_table().num_rows == 2
@@ -102,7 +111,7 @@ def test_rows_that_are_not_covered_are_missed_until_the_refresh(kind) -> None:
 @KINDS
 def test_a_late_entry_does_not_hide_newer_rows_that_are_covered(kind) -> None:
     memtable = _memtable()
-    index = MemTableIndex(memtable, ["id"], kind)
+    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
     memtable.add(_rows(1, v="new"))
     index.refresh()
     memtable.add_replayed(_rows(1, 5, v="late"), 1, 10)
@@ -113,3 +122,72 @@ def test_a_late_entry_does_not_hide_newer_rows_that_are_covered(kind) -> None:
 
 def _keys_of(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def _route_key(key) -> bytes:
+    """Return bytes that compare as the key does, from which it can be read back."""
+    if isinstance(key, tuple):
+        return b"".join(_route_key(part) for part in key)
+    if isinstance(key, int):
+        return (key + 2**63).to_bytes(8, "big")
+    raw = key if isinstance(key, bytes) else key.encode()
+    return raw.replace(b"\0", b"\0\xff") + b"\0\0"
+
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+KEY_COLUMNS = {
+    "integer": ([pa.int64()], st.tuples(INTEGERS)),
+    "text": ([pa.string()], st.tuples(TEXTS)),
+    "binary": ([pa.binary()], st.tuples(st.binary(max_size=4))),
+    "composite": ([pa.string(), pa.int64()], st.tuples(TEXTS, INTEGERS)),
+}
+
+
+@pytest.mark.req("MEM-05", "MEM-31", "MEM-04")
+@KINDS
+@pytest.mark.parametrize("types", KEY_COLUMNS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_keys_come_back_as_they_were_in_the_order_of_their_bytes(kind: KeyIndexKind, types: str, data) -> None:
+    column_types, strategy = KEY_COLUMNS[types]
+    keys = data.draw(st.lists(strategy, max_size=30))
+    columns = [pa.array([key[at] for key in keys], each) for at, each in enumerate(column_types)]
+    index = make_key_index(kind)
+    index.add(pa.table(columns, names=[f"k{at}" for at in range(len(columns))]), 0)
+    stored = [key if len(column_types) > 1 else key[0] for key in keys]
+    assert [key for key, _ in index.scan()] == sorted(set(stored), key=_route_key)
+
+
+@pytest.mark.req("MEM-11")
+@pytest.mark.parametrize("kind", KeyIndexKind)
+@pytest.mark.parametrize(("max_bytes", "keys"), [(1_000, 1_000 // 25), (10_000, 10_000 // 25), (1_000_000, 5_000)])
+def test_one_rule_sizes_the_index_of_every_engine_by_the_size_of_a_memtable(
+    kind: KeyIndexKind, max_bytes: int, keys: int
+) -> None:
+    memtable = MemTable(1, SCHEMA, 0, datetime.now(UTC))
+    memtable.add(_rows(1, 2, 3, 4), size_bytes=100)
+    capacity = key_capacity(max_bytes, 5_000)
+    assert capacity(memtable.fragments) == keys
+    covered = CoveredKeys(SCHEMA, ["id"], kind, capacity=capacity)
+    index = MemTableIndex(memtable, covered)
+    index.refresh()
+    assert index.lookup(_rows(3, 9)).column("id").to_pylist() == [3]
+    alone = make_key_index(kind)
+    alone.add(_rows(1, 2, 3, 4).select(["id"]), 0)
+    assert index.mem_size - alone.mem_size() == pytest.approx(2 * keys, rel=0.3, abs=64)
+
+
+@pytest.mark.req("MEM-11", "WRT-49")
+def test_a_batch_larger_than_the_limit_still_fits_the_filter() -> None:
+    memtable = MemTable(1, SCHEMA, 0, datetime.now(UTC))
+    memtable.add(_rows(*range(100)), size_bytes=10_000)
+    assert key_capacity(1, 10)(memtable.fragments) == 100
+
+
+def test_limits_that_mean_never_reserve_no_memory_for_as_many_keys() -> None:
+    memtable = MemTable(1, SCHEMA, 0, datetime.now(UTC))
+    memtable.add(_rows(1, 2))
+    covered = CoveredKeys(SCHEMA, ["id"], capacity=key_capacity(2**60, 2**40))
+    MemTableIndex(memtable, covered).refresh()
+    assert covered.mem_size < 16 * 1024**2

@@ -1,0 +1,337 @@
+"""Queries over the MemTables of one writer: by condition, by vector, by words.
+
+With indexed writes each batch of new rows becomes a piece: a table in memory with the indexes that a
+flushed MemTable gets, built by the same recipes, so that tokens, centroids and distances are those of
+the base table. Pieces of similar size are joined, so that there are few and each row is indexed a
+logarithmic number of times. Without indexed writes the same queries scan the rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.query import MatchQuery
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.index_recipes import IndexRecipe, build_index, has_values
+from memwal_core.errors import InvalidRequestError
+from memwal_core.memtable import TOMBSTONE_COLUMN, Fragment, MemTable
+from memwal_core.newest import last_row_per_key
+from memwal_core.writer.layout import TableLayout
+
+DISTANCE_COLUMN = "_distance"
+SCORE_COLUMN = "_score"
+
+Recipes = Callable[[], Sequence[IndexRecipe]]
+MemTables = Callable[[], Sequence[MemTable]]
+
+_ADDRESS = "memory://memtable"
+_ROW = "_rowaddr"
+_TEXT_KIND = "INVERTED"
+_JOINED_FROM = 2
+_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Consecutive rows of a MemTable as a table of Lance's.
+
+    Attributes:
+        rows: The rows.
+        dataset: The same, row i at the address i.
+        indexed: Columns with an index -> its recipe.
+    """
+
+    rows: pa.Table
+    dataset: lance.LanceDataset
+    indexed: dict[str, IndexRecipe]
+
+    @classmethod
+    def of(cls, rows: pa.Table, recipes: Sequence[IndexRecipe], names: dict[int, str]) -> _Piece:
+        plain = rows.replace_schema_metadata(None).combine_chunks()
+        dataset = lance.write_dataset(plain, _ADDRESS, max_rows_per_file=2**31)
+        indexed = {}
+        for recipe in recipes:
+            column = names.get(recipe.field_id)
+            if column is not None and has_values(dataset, column):
+                build_index(dataset, recipe, column)
+                indexed[column] = recipe
+        return cls(rows, dataset, indexed)
+
+
+class _IndexedMemTable:
+    """The pieces of one MemTable. Safe to use while its writer adds rows."""
+
+    def __init__(self, memtable: MemTable, recipes: Sequence[IndexRecipe], names: dict[int, str]) -> None:
+        self._memtable = weakref.ref(memtable)  # Gone with it: the key of a weak dictionary must not be held.
+        self._recipes = recipes
+        self._names = names
+        self._lock = threading.Lock()
+        self._covered: list[Fragment] = []
+        self._pieces: list[_Piece] = []
+
+    @property
+    def has_recipes(self) -> bool:
+        """Whether there is an index to maintain."""
+        return bool(self._recipes)
+
+    def refresh(self) -> tuple[_Piece, ...]:
+        """Cover all rows that are in the MemTable now, and return the pieces in write order."""
+        with self._lock:
+            memtable = self._memtable()
+            fragments = memtable.fragments if memtable is not None else ()
+            if list(fragments[: len(self._covered)]) != self._covered:
+                # A late entry was replayed before rows that are covered: their order has changed.
+                self._covered, self._pieces = [], []
+            fresh = fragments[len(self._covered) :]
+            if any(fragment.rows.num_rows for fragment in fresh):
+                rows = pa.concat_tables(fragment.rows for fragment in fresh)
+                while self._pieces and self._pieces[-1].rows.num_rows < _JOINED_FROM * rows.num_rows:
+                    rows = pa.concat_tables([self._pieces.pop().rows, rows])
+                self._pieces.append(_Piece.of(rows, self._recipes, self._names))
+            self._covered.extend(fresh)
+            return tuple(self._pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """All rows of one moment, oldest first, and which of them are the newest of their key and no tombstones."""
+
+    pieces: tuple[_Piece, ...]
+    live: tuple[npt.NDArray[np.bool_], ...]
+
+
+class MemTableSearch:
+    """Answers queries from what a writer has not flushed yet; made by the writer.
+
+    Answers are those of the newest row of each key in the MemTables. A key that has none there, or
+    whose newest row is a tombstone, gives no row; the base table and flushed MemTables are not looked
+    at (``memwal_core.reader`` combines all of them).
+
+    Args:
+        memtables: Gives the MemTables, oldest generation first.
+        layout: Shape of the rows.
+        recipes: Reads how maintained indexes are built; asked once per MemTable.
+        is_indexed: Whether conditions and vectors are answered by indexes; else by scans.
+    """
+
+    def __init__(self, memtables: MemTables, layout: TableLayout, recipes: Recipes, *, is_indexed: bool) -> None:
+        """Begin without indexes."""
+        self._is_indexed = is_indexed
+        self._memtables = memtables
+        self._layout = layout
+        self._names = {field_id: name for name, field_id in layout.fields.field_ids}
+        self._recipes = recipes
+        self._lock = threading.Lock()
+        self._known: weakref.WeakKeyDictionary[MemTable, _IndexedMemTable] = weakref.WeakKeyDictionary()
+        self._whole: tuple[_Moment, _Piece] | None = None
+        self._moment: _Moment | None = None
+
+    def refresh(self) -> None:
+        """Index all rows that are in the MemTables now.
+
+        Raises:
+            UnavailableError: The recipes of the indexes could not be read.
+        """
+        for memtable in self._memtables():
+            known = self._indexed(memtable)
+            if known.has_recipes:
+                known.refresh()
+
+    def matching(self, filter_sql: str) -> pa.Table:
+        """Return the rows that fulfil a condition, in write order.
+
+        Args:
+            filter_sql: As Lance takes it, over the base table's columns.
+
+        Returns:
+            Rows in the base table's schema.
+
+        Raises:
+            InvalidRequestError: Lance does not accept the condition.
+        """
+        moment = self._now()
+        found = []
+        for piece, live in zip(moment.pieces, moment.live, strict=True):
+            with translated("filter rows in memory", _ADDRESS):
+                rows = piece.dataset.scanner(columns=[], filter=filter_sql, with_row_address=True).to_table()
+            places = np.sort(rows.column(_ROW).to_numpy())
+            found.append(piece.rows.take(pa.array(places[live[places]])))
+        return self._shown(found)
+
+    def nearest(
+        self, column: str, vector: npt.NDArray[np.floating], k: int = 10, metric: str | None = None
+    ) -> pa.Table:
+        """Return the rows with the nearest vectors, nearest first.
+
+        All partitions of an index are searched, and quantized candidates are measured again.
+
+        Args:
+            column: A fixed-size list of floats.
+            vector: As many numbers as its lists have.
+            k: Rows wanted.
+            metric: ``l2``, ``cosine`` or ``dot``; that of the maintained index if None, else ``l2``.
+
+        Returns:
+            Rows in the base table's schema with ``_distance``.
+
+        Raises:
+            InvalidRequestError: The query does not fit the table.
+        """
+        self._check(column, k)
+        moment = self._now()
+        chosen = metric or self._metric(moment, column)
+        found = [
+            self._nearest(piece, live, {"column": column, "q": vector, "metric": chosen}, k)
+            for piece, live in zip(moment.pieces, moment.live, strict=True)
+        ]
+        return self._shown(found, DISTANCE_COLUMN).sort_by([(DISTANCE_COLUMN, "ascending")]).slice(0, k)
+
+    def with_words(self, column: str, query: str, k: int = 10) -> pa.Table:
+        """Return the rows whose texts contain any of some words, best first.
+
+        Scores are those of one index over exactly the rows that answers can show, which is built when
+        it is first needed and kept until a row is added.
+
+        Args:
+            column: A text column with a maintained full-text index.
+            query: The words.
+            k: Rows wanted.
+
+        Returns:
+            Rows in the base table's schema with ``_score``.
+
+        Raises:
+            InvalidRequestError: The column has no maintained full-text index, or ``k`` is not positive.
+            UnavailableError: The recipes of the indexes could not be read.
+        """
+        self._check(column, k)
+        whole = self._as_one(self._now(), column)
+        if whole is None:
+            return self._shown([], SCORE_COLUMN)
+        with translated("search texts in memory", _ADDRESS):
+            hits = whole.dataset.scanner(
+                columns=[SCORE_COLUMN], full_text_query=MatchQuery(query, column), limit=k, with_row_address=True
+            ).to_table()
+        rows = whole.rows.take(hits.column(_ROW)).append_column(SCORE_COLUMN, hits.column(SCORE_COLUMN))
+        return self._shown([rows], SCORE_COLUMN).sort_by([(SCORE_COLUMN, "descending")])
+
+    def _check(self, column: str, k: int) -> None:
+        if column not in self._layout.schema.names or k < 1:
+            raise InvalidRequestError(
+                "this search does not fit the table",
+                remedy="name a column of the table and ask for at least one row",
+                column=column,
+                columns=self._layout.schema.names,
+                k=k,
+            )
+
+    def _nearest(self, piece: _Piece, live: npt.NDArray[np.bool_], wanted: dict[str, object], k: int) -> pa.Table:
+        recipe = piece.indexed.get(str(wanted["column"]))
+        by_index = recipe is not None and recipe.is_vector and recipe.parameters["metric"] == wanted["metric"]
+        if recipe is not None and by_index:
+            wanted = {**wanted, "nprobes": recipe.parameters["num_partitions"], "refine_factor": _GROWTH}
+        count = min(k, piece.rows.num_rows)
+        while True:
+            with translated("search vectors in memory", _ADDRESS):
+                hits = piece.dataset.scanner(
+                    columns=[DISTANCE_COLUMN],
+                    nearest={**wanted, "k": count, "use_index": by_index},
+                    with_row_address=True,
+                ).to_table()
+            kept = hits.filter(pa.array(live[hits.column(_ROW).to_numpy()]))
+            if kept.num_rows >= k or count >= piece.rows.num_rows:
+                break
+            count = min(count * _GROWTH, piece.rows.num_rows)
+        distances = kept.column(DISTANCE_COLUMN)
+        rows = piece.rows.take(kept.column(_ROW)).append_column(DISTANCE_COLUMN, distances)
+        return rows.filter(distances.is_valid())
+
+    def _metric(self, moment: _Moment, column: str) -> str:
+        for piece in moment.pieces:
+            recipe = piece.indexed.get(column)
+            if recipe is not None and recipe.is_vector:
+                return str(recipe.parameters["metric"])
+        return "l2"
+
+    def _as_one(self, moment: _Moment, column: str) -> _Piece | None:
+        """Return all live rows as one piece with a full-text index; None if no text can be found.
+
+        Raises:
+            InvalidRequestError: The column has no maintained full-text index.
+        """
+        with self._lock:
+            if self._whole is not None and self._whole[0] is moment:
+                return self._whole[1]
+        recipes = [each for each in self._text_recipes() if self._names.get(each.field_id) == column]
+        if not recipes:
+            raise InvalidRequestError(
+                "the column cannot be searched for words in MemTables",
+                remedy="maintain a full-text index of the column in MemTables, see `memwal` and the MemWAL index",
+                column=column,
+            )
+        rows = [
+            piece.rows.filter(pa.array(live))
+            for piece, live in zip(moment.pieces, moment.live, strict=True)
+            if any(live)
+        ]
+        if not rows:
+            return None
+        piece = _Piece.of(pa.concat_tables(rows), recipes, self._names)
+        if column not in piece.indexed:
+            return None
+        with self._lock:
+            self._whole = moment, piece
+        return piece
+
+    def _text_recipes(self) -> list[IndexRecipe]:
+        return [recipe for recipe in self._recipes() if recipe.kind == _TEXT_KIND]
+
+    def _pieces(self) -> tuple[_Piece, ...]:
+        return tuple(piece for memtable in self._memtables() for piece in self._indexed(memtable).refresh())
+
+    def _indexed(self, memtable: MemTable) -> _IndexedMemTable:
+        with self._lock:
+            known = self._known.get(memtable)
+        if known is not None:
+            return known
+        recipes = self._recipes() if self._is_indexed else ()
+        with self._lock:
+            return self._known.setdefault(memtable, _IndexedMemTable(memtable, recipes, self._names))
+
+    def _now(self) -> _Moment:
+        pieces = self._pieces()
+        with self._lock:
+            known = self._moment
+        if known is not None and known.pieces == pieces:
+            return known
+        moment = _Moment(pieces, tuple(self._live(pieces)))
+        with self._lock:
+            self._moment = moment
+        return moment
+
+    def _live(self, pieces: Sequence[_Piece]) -> list[npt.NDArray[np.bool_]]:
+        if not pieces:
+            return []
+        key = list(self._layout.key)
+        rows = pa.concat_tables(piece.rows.select([*key, TOMBSTONE_COLUMN]) for piece in pieces)
+        live = np.zeros(rows.num_rows, dtype=bool)
+        live[last_row_per_key(rows, key)] = True
+        live &= ~rows.column(TOMBSTONE_COLUMN).to_numpy()
+        return np.split(live, np.cumsum([piece.rows.num_rows for piece in pieces])[:-1])
+
+    def _shown(self, found: Sequence[pa.Table], extra: str | None = None) -> pa.Table:
+        """Return rows in the base table's schema, with one further column where a query has one."""
+        schema = self._layout.schema.remove_metadata()
+        if extra is not None:
+            schema = schema.append(pa.field(extra, pa.float32()))
+        parts = [schema.empty_table()]
+        parts += [pa.Table.from_arrays(rows.select(schema.names).columns, schema=schema) for rows in found]
+        return pa.concat_tables(parts)

@@ -1,0 +1,57 @@
+"""Entries of an older format version in a region: Lance refuses tables of mixed files, the flush must not."""
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.ids import IdSource
+from memwal_core.memtable import memtable_schema, with_tombstones
+from memwal_core.storage.layout import generation_path
+from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
+from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.wal import LANCE_CODEC, WalAppender
+from memwal_core.writer import RegionWriter
+
+SETTINGS = writer_settings()
+
+
+def _append_in_version(table, region_id, epoch: int, last_wal_id: int, rows: pa.Table, version: str) -> None:
+    appender = WalAppender(
+        table.store,
+        region_id,
+        LANCE_CODEC,
+        writer_epoch=epoch,
+        last_wal_id=last_wal_id,
+        storage_version=version,
+        ids=IdSource(),
+    )
+    schema = memtable_schema(PEOPLE, ["id"])
+    appender.append(with_tombstones(rows, schema, deleted=False))
+
+
+@pytest.mark.req("WRT-65", "WRT-66", "WRT-72")
+@pytest.mark.parametrize("older", ["2.1", "2.2"])
+def test_entries_of_another_format_version_are_replayed_and_flushed_by_copy(tmp_path: Path, older: str) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
+    region_id = create_region(table)
+    first = RegionWriter.open(table, region_id, settings=SETTINGS)
+    _append_in_version(table, region_id, first.writer_epoch, 0, people(1, 2, 3, name="old"), older)
+
+    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer.put(people(2, 4, name="new"))
+    writer.delete(pa.table({"id": [3]}))
+    record = writer.flush()
+    assert flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: None, 4: "new"}
+    copied = lance.dataset(table.store.uri_of(generation_path(region_id, record.path)))
+    assert [file.base_id for fragment in copied.get_fragments() for file in fragment.data_files()] == [None]
+
+    writer.put(people(5))
+    shared = writer.flush()
+    files = [
+        file
+        for fragment in lance.dataset(table.store.uri_of(generation_path(region_id, shared.path))).get_fragments()
+        for file in fragment.data_files()
+    ]
+    assert [(file.base_id, file.file_major_version, file.file_minor_version) for file in files] == [(1, 2, 0)]

@@ -1,0 +1,55 @@
+"""Expectation suites in front of a table writer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.quality.input_suite import arrow_check
+from memwal_core.reader import Consistency
+from memwal_core.table import MemWalTable
+from memwal_core.testing.regions import writer_settings
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    path = tmp_path / "people.json"
+    expected = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "score", "max_value": 50}}
+    path.write_text(json.dumps({"name": "people", "expectations": [expected]}))
+    return str(path)
+
+
+@pytest.mark.req("WRT-88")
+def test_a_batch_that_fails_the_suite_is_refused_whole_and_shown(tmp_path: Path, suite: str) -> None:
+    settings = writer_settings()
+    table = make_people_table(str(tmp_path / "people.lance"), settings=settings)
+    with TableWriter.open(table, settings=settings, check=arrow_check([suite])) as writer:
+        writer.put(people(*range(10)))
+        with pytest.raises(InvalidRequestError, match="expectations") as caught:
+            writer.put(people(*range(40, 60)))
+        writer.put(people(*range(10, 20)))
+
+    assert "9 of 20" in caught.value.facts["failed"][0]
+    assert [row["id"] for row in caught.value.facts["sample_rows"]] == ["51", "52", "53", "54", "55"]
+    assert MemWalTable(table, consistency=Consistency.DURABLE).count() == 20
+
+
+def test_a_file_without_a_suite_stops_everything_before_it_begins(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="no expectation suite"):
+        arrow_check([str(tmp_path / "nobody.json")])
+
+
+@pytest.mark.req("WRT-88")
+def test_nothing_imports_great_expectations_without_a_suite() -> None:
+    code = "import sys, memwal_core.writer, memwal_core.cli.ingest; sys.exit('great_expectations' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=300).returncode == 0

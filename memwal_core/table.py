@@ -11,6 +11,7 @@ from memwal_core.base_table import TableReader
 from memwal_core.errors import CorruptionError, UnavailableError
 from memwal_core.manifest import ManifestStore
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
+from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.guard import KeyGuard, StoredFilters
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.reader.scan import Scan, ScanRequest
@@ -44,6 +45,7 @@ class MemWalTable:
         """Keep the parts; nothing is read."""
         self._table = table
         self._consistency = consistency
+        self._cache = ReadCache()
         self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
         manifests = ManifestStore(
             table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
@@ -90,7 +92,7 @@ class MemWalTable:
             UnavailableError: Storage failed. Try again.
         """
         chosen = consistency or (self._consistency if version is None else Consistency.SNAPSHOT)
-        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard)
+        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard, self._cache)
 
     def scan(
         self,

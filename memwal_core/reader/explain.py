@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memwal_core.ids import RegionId
 from memwal_core.manifest.model import BASE_TABLE_GENERATION
+from memwal_core.reader.gap import IndexGap
 from memwal_core.reader.plan import ReadPlan
 
 _BASE = f"base_table[gen={BASE_TABLE_GENERATION}]"
@@ -35,17 +36,17 @@ def explain_lookup(plan: ReadPlan, condition: str, names: RegionNames) -> str:
     return "\n".join(lines)
 
 
-def explain_vector_search(plan: ReadPlan, k: int, names: RegionNames) -> str:
-    """Return the tree of a vector search."""
-    searches = [f"KNNExec: {source}, k={k}" for source in _sources(plan, names)]
+def explain_vector_search(plan: ReadPlan, k: int, names: RegionNames, gap: IndexGap | None = None) -> str:
+    """Return the tree of a vector search; merged flushed MemTables that stand in for an index are sources, too."""
+    searches = [f"KNNExec: {source}, k={k}" for source in _sources(plan, names, gap)]
     return _nested(
         f"GlobalLimitExec: limit={k}", "SortExec: order_by=[_dist ASC]", _stale(plan, names), "UnionExec", searches
     )
 
 
-def explain_text_search(plan: ReadPlan, k: int, query: str, names: RegionNames) -> str:
-    """Return the tree of a full-text search."""
-    searches = [f'FTSExec: {source}, query="{query}"' for source in _sources(plan, names)]
+def explain_text_search(plan: ReadPlan, k: int, query: str, names: RegionNames, gap: IndexGap | None = None) -> str:
+    """Return the tree of a full-text search; see ``explain_vector_search``."""
+    searches = [f'FTSExec: {source}, query="{query}"' for source in _sources(plan, names, gap)]
     return _nested(
         f"GlobalLimitExec: limit={k}",
         "SortExec: order_by=[_bm25 DESC]",
@@ -63,11 +64,12 @@ def _nested(*levels: str | Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _sources(plan: ReadPlan, names: RegionNames) -> list[str]:
+def _sources(plan: ReadPlan, names: RegionNames, gap: IndexGap | None = None) -> list[str]:
+    standing_in = {} if gap is None else gap.standing_in
     newer = [
         f"{_name(region.region_id, names)}[gen={each.generation}]"
         for region in plan.regions
-        for each in region.generations
+        for each in (*region.generations, *standing_in.get(region.region_id, ()))
     ]
     return [_BASE, *newer]
 

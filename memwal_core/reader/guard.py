@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.key_filter import KEY_FILTER_NAME, KeyFilter
+from memwal_core.key_filter import KEY_FILTER_NAME, KeyFilter, hashes_of
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.storage import ObjectStore
 
@@ -49,6 +49,7 @@ class StoredFilters:
         self._store = store
         self._known: OrderedDict[str, KeyFilter | None] = OrderedDict()
         self._lock = threading.Lock()
+        self._hashed = threading.local()
 
     def may_contain(self, source: GenerationSource, keys: pa.Table) -> npt.NDArray[np.bool_]:
         """Tell for each key whether a generation may write or delete it; see ``KeyGuard``."""
@@ -56,7 +57,16 @@ class StoredFilters:
         if found is None or found.bounds.num_columns not in {0, keys.num_columns}:
             return np.ones(keys.num_rows, dtype=bool)
         # A key column may have been renamed since; the order of the key stays.
-        return found.may_contain(keys.rename_columns(found.bounds.schema.names) if found.keys else keys)
+        own = found.bounds.schema.names
+        named = keys if not found.keys or own == keys.column_names else keys.rename_columns(own)
+        return found.may_contain(named, self._hashes_of(keys))
+
+    def _hashes_of(self, keys: pa.Table) -> npt.NDArray[np.uint64]:
+        """Hash keys once for all generations that they are asked for in, one after another."""
+        hashed: tuple[pa.Table, npt.NDArray[np.uint64]] | None = getattr(self._hashed, "last", None)
+        if hashed is None or hashed[0] is not keys:
+            hashed = self._hashed.last = (keys, hashes_of(keys, keys.column_names))
+        return hashed[1]
 
     def _filter(self, source: GenerationSource) -> KeyFilter | None:
         with self._lock:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.generations import ColumnMapping
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.newest import last_row_per_key
 from memwal_core.reader.by_key import rows_with_keys
@@ -21,9 +20,20 @@ from memwal_core.reader.key_condition import shown_condition
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan import ReadPlan, RegionRead
 from memwal_core.reader.pruning import states_its_value
-from memwal_core.reader.rows import ROW_ADDRESS, MemoryRows, RowRequest, mapping_of
+from memwal_core.reader.rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest, mapping_of
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
+
+_ASKED_OFTEN = 4
+"""So many lookups in one flushed MemTable go to its files; later ones search its keys in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """What a generation has of some keys: its live rows, and the keys that it writes or deletes."""
+
+    rows: pa.Table
+    keys: pa.Table
 
 
 class Lookup:
@@ -39,6 +49,7 @@ class Lookup:
         self._opened = opened
         self._guard = guard
         details = opened.survey.state.details
+        self._asked: dict[GenerationSource, int] = {}
         self._specs = {spec.spec_id: spec for spec in (details.region_specs if details is not None else ())}
 
     def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
@@ -62,18 +73,21 @@ class Lookup:
         self._check_columns(names)
         needed = (*names, *(name for name in self._opened.key if name not in names))
         plan = self._opened.plan()
+        empty = self._empty(needed)
         found, pending = [], wanted
-        for region, candidates in self._assigned(plan, wanted):
+        for region, assigned in self._assigned(plan, wanted):
+            candidates = assigned if pending is wanted else _among(assigned, pending, self._opened.key)
             for source in region.generations:
-                candidates = _among(candidates, pending, self._opened.key)
                 if not candidates.num_rows:
                     break
-                rows, hits = self._in_generation(source, candidates, needed)
-                found.append(rows)
-                pending = pending.filter(pa.array(~KeySearch(hits, self._opened.key).found(pending)))
+                hits = self._in_generation(source, candidates, empty)
+                if hits is not None:
+                    found.append(hits.rows)
+                    candidates = _without(candidates, hits.keys, self._opened.key)
+                    pending = _without(pending, hits.keys, self._opened.key)
         if pending.num_rows:
-            found.append(self._in_base(pending, needed))
-        rows = pa.concat_tables([self._empty(needed), *found])
+            found.append(self._in_base(pending, empty))
+        rows = pa.concat_tables(found) if found else empty
         if rows.num_rows > 1:
             order = positions(rows, wanted, self._opened.key)
             rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
@@ -124,10 +138,12 @@ class Lookup:
         return pa.schema([schema.field(name) for name in columns]).empty_table()
 
     def _assigned(self, plan: ReadPlan, keys: pa.Table) -> list[tuple[RegionRead, pa.Table]]:
-        """Return for each region the keys that it may hold."""
-        routed = {spec_id: self._routed(spec, keys) for spec_id, spec in self._specs.items()}
+        """Return for each region that the base table does not contain wholly the keys that it may hold."""
+        regions = [region for region in plan.regions if region.generations]
+        used = {region.manifest.region_spec_id for region in regions} & self._specs.keys()
+        routed = {spec_id: self._routed(self._specs[spec_id], keys) for spec_id in used}
         assigned = []
-        for region in plan.regions:
+        for region in regions:
             values = routed.get(region.manifest.region_spec_id)
             if values is None or not states_its_value(region.manifest):
                 assigned.append((region, keys))  # Made by hand, or divided by more than the key.
@@ -147,54 +163,70 @@ class Lookup:
         router = RegionRouter(spec, {name: field_ids[name] for name in self._opened.key})
         return {part.value: part.rows for part in router.route(keys)}
 
-    def _in_generation(
-        self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]
-    ) -> tuple[pa.Table, pa.Table]:
-        """Return the live rows of some keys, and those of the keys that the generation writes or deletes.
+    def _in_generation(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        """Look some keys up in one generation; None if it writes and deletes none of them.
 
         Raises:
             GenerationGoneError: It is not there.
         """
         if source.rows is not None:
-            return self._in_memory(source, keys, columns)
-        keys = keys.filter(pa.array(self._guard.may_contain(source, keys)))
-        if not keys.num_rows:
-            return self._empty(columns), keys
-        dataset = self._opened.dataset(source)
-        assert dataset is not None  # noqa: S101 - it is flushed
+            return self._in_rows(self._opened.rows(source), keys, empty)
+        passing = self._guard.may_contain(source, keys)
+        if not passing.any():
+            return None
+        candidates = keys if passing.all() else keys.filter(pa.array(passing))
         try:
-            return self._in_flushed(dataset, keys, columns)
+            if self._is_worth_holding(source):
+                return self._in_rows(self._opened.rows(source), candidates, empty)
+            return self._in_flushed(source, candidates, empty)
+        except GenerationGoneError:
+            raise
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
 
-    def _in_memory(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        rows = self._opened.rows(source)
-        matching = np.flatnonzero(KeySearch(keys, self._opened.key).found(rows.keys))
-        last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), self._opened.key)]
-        assert isinstance(rows, MemoryRows)  # noqa: S101 - the source has its rows with it
+    def _is_worth_holding(self, source: GenerationSource) -> bool:
+        """Tell whether to search a flushed MemTable's keys in memory, which pays from the second lookup or so on."""
+        self._asked[source] = self._asked.get(source, 0) + 1
+        return len(self._opened.key) == 1 and self._asked[source] > _ASKED_OFTEN
+
+    def _in_rows(self, rows: FlushedRows | MemoryRows, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        key = self._opened.key
+        matching = np.flatnonzero(KeySearch(keys, key).found(rows.keys))
+        if not len(matching):
+            return None
+        last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), key)]
         live = last[~rows.deleted[last]]
-        batches = rows.read(live, RowRequest(tuple(columns)))
-        return _typed(pa.Table.from_batches(batches, rows.table.select(list(columns)).schema), self._empty(columns)), (
-            rows.keys.take(pa.array(last))
-        )
+        batches = [batch.cast(empty.schema) for batch in rows.read(live, RowRequest(tuple(empty.column_names)))]
+        return _Hits(pa.Table.from_batches(batches, empty.schema), rows.keys.take(pa.array(last)))
 
-    def _in_flushed(
-        self, dataset: lance.LanceDataset, keys: pa.Table, columns: Sequence[str]
-    ) -> tuple[pa.Table, pa.Table]:
-        mapping = mapping_of(dataset, self._opened.target)
-        own = [mapping.sources[name] for name in self._opened.key]
-        present = [mapping.sources[name] for name in columns if name in mapping.sources]
+    def _in_flushed(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        dataset = self._opened.dataset(source)
+        assert dataset is not None  # noqa: S101 - it is flushed
+        mapping, key = mapping_of(dataset, self._opened.target), list(self._opened.key)
+        own = [mapping.sources[name] for name in key]
+        lacking = [name for name in empty.column_names if name not in mapping.sources]
+        present = [mapping.sources[name] for name in empty.column_names if name in mapping.sources]
         marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
-        rows = rows_with_keys(dataset, keys, own, [*present, *marks]).sort_by(ROW_ADDRESS)
-        rows = rows.take(pa.array(last_row_per_key(rows, own)))
-        hits = rows.select(own).rename_columns(list(self._opened.key)).cast(keys.schema)
+        rows = rows_with_keys(dataset, keys, own, [*present, *marks])
+        if not rows.num_rows:
+            return None
+        if rows.num_rows > 1:
+            rows = rows.sort_by(ROW_ADDRESS)
+            rows = rows.take(pa.array(last_row_per_key(rows, own)))
+        hits = rows.select(own).rename_columns(key).cast(keys.schema)
+        live = rows
         if marks:
-            rows = rows.filter(pa.array(~_flags(rows.column(TOMBSTONE_COLUMN))))
-        return _typed(_padded(rows, mapping, columns), self._empty(columns)), hits
+            live = rows.filter(pa.array(~_flags(rows.column(TOMBSTONE_COLUMN))))
+        columns = {name: live.column(mapping.sources[name]) for name in empty.column_names if name not in lacking}
+        if lacking:
+            owners = live.select(own).rename_columns(key).cast(keys.schema)
+            inherited = self._opened.inherited(source, owners, lacking)
+            columns |= {name: inherited.column(name) for name in lacking}
+        return _Hits(_typed(columns, empty.schema), hits)
 
-    def _in_base(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-        rows = rows_with_keys(self._opened.base, keys, list(self._opened.key), list(columns))
-        return _typed(rows.select(list(columns)), self._empty(columns))
+    def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:
+        rows = rows_with_keys(self._opened.base, keys, list(self._opened.key), empty.column_names)
+        return _typed({name: rows.column(name) for name in empty.column_names}, empty.schema)
 
 
 def _flags(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
@@ -208,16 +240,16 @@ def _among(candidates: pa.Table, pending: pa.Table, key: Sequence[str]) -> pa.Ta
     return candidates.filter(pa.array(KeySearch(pending, key).found(candidates)))
 
 
-def _padded(rows: pa.Table, mapping: ColumnMapping, columns: Sequence[str]) -> dict[str, pa.ChunkedArray | None]:
-    return {name: rows.column(mapping.sources[name]) if name in mapping.sources else None for name in columns}
+def _without(keys: pa.Table, settled: pa.Table, key: Sequence[str]) -> pa.Table:
+    if not keys.num_rows:
+        return keys
+    return keys.filter(pa.array(~KeySearch(settled, key).found(keys)))
 
 
-def _typed(rows: pa.Table | dict[str, pa.ChunkedArray | None], empty: pa.Table) -> pa.Table:
-    """Return rows in the base schema; columns that are not there are NULL."""
-    columns = {name: rows.column(name) for name in rows.column_names} if isinstance(rows, pa.Table) else rows
-    length = next((len(column) for column in columns.values() if column is not None), 0)
-    arrays = []
-    for field in empty.schema:
-        column = columns[field.name]
-        arrays.append(pa.nulls(length, field.type) if column is None else column.cast(field.type))
-    return pa.Table.from_arrays(arrays, schema=empty.schema)
+def _typed(columns: Mapping[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    arrays = [columns[field.name] for field in schema]
+    cast = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(arrays, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=schema)

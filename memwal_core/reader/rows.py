@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from memwal_core.generations import (
     KeyedGeneration,
     MergeTarget,
     SchemaMismatch,
+    kept_rows,
     map_columns,
     read_keys,
 )
@@ -27,6 +28,12 @@ from memwal_core.reader.sources import GenerationSource
 from memwal_core.reader.survey import check_unflushed_schema
 
 ROW_ADDRESS = "_rowaddr"
+
+Inherit = Callable[[pa.Table, Sequence[str]], pa.Table]
+"""From keys and names of columns to the values of older sources, row by row (decision 0012)."""
+
+_INHERITED_ROWS = 65_536
+"""Rows of an older schema that are completed from older sources at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +81,19 @@ class GenerationRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FlushedRows:
-    """A flushed MemTable; see ``GenerationRows``."""
+    """A flushed MemTable; see ``GenerationRows``.
+
+    Attributes:
+        source: Where it is from.
+        keyed: Its keys and how to read it.
+        target: The base table's side.
+        inherit: Gives the values of columns that it lacks.
+    """
 
     source: GenerationSource
     keyed: KeyedGeneration
     target: MergeTarget
+    inherit: Inherit
 
     @property
     def keys(self) -> pa.Table:
@@ -95,7 +110,10 @@ class FlushedRows:
         if not len(wanted):
             return
         mapping = self.keyed.mapping
-        if request.filter_sql is None:
+        if request.filter_sql is None and set(request.columns) <= set(self.target.key):
+            keys = self.keys.select(list(request.columns)).take(pa.array(wanted))
+            yield from keys.to_batches(max_chunksize=request.batch_rows)
+        elif request.filter_sql is None:
             yield from self._padded(wanted, request.columns, request.batch_rows)
         elif mapping.missing or mapping.renamed:
             for batch in self._padded(wanted, tuple(self.target.schema.names), request.batch_rows):
@@ -106,16 +124,23 @@ class FlushedRows:
     def _padded(
         self, wanted: npt.NDArray[np.int64], columns: tuple[str, ...], batch_rows: int | None
     ) -> Iterator[pa.RecordBatch]:
-        sources = self.keyed.mapping.sources
-        present = [name for name in columns if name in sources] or list(self.target.key)
-        part = MergeTarget(_selected(self.target.schema, present), self.target.field_ids, self.target.key)
+        """Read rows; columns that the generation lacks come from older sources, some thousand rows at a time."""
         schema = _selected(self.target.schema, columns)
-        for batch in self.keyed.batches(wanted, part, batch_rows):
-            arrays = [
-                batch.column(name) if name in sources else pa.nulls(batch.num_rows, schema.field(name).type)
-                for name in columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        sources = self.keyed.mapping.sources
+        lacking = [name for name in columns if name not in sources]
+        present = [name for name in columns if name in sources]
+        if not lacking:
+            part = MergeTarget(schema, self.target.field_ids, self.target.key)
+            yield from self.keyed.batches(wanted, part, batch_rows)
+            return
+        needed = list(dict.fromkeys([*self.target.key, *present]))
+        part = MergeTarget(_selected(self.target.schema, needed), self.target.field_ids, self.target.key)
+        for start in range(0, len(wanted), _INHERITED_ROWS):
+            batches = self.keyed.batches(wanted[start : start + _INHERITED_ROWS], part, batch_rows)
+            rows = pa.Table.from_batches(batches, schema=part.schema)
+            values = self.inherit(rows.select(list(self.target.key)), lacking)
+            arrays = [rows.column(name) if name in sources else values.column(name) for name in columns]
+            yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(max_chunksize=batch_rows)
 
     def _scanned(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
         schema = _selected(self.target.schema, request.columns)
@@ -130,7 +155,7 @@ class FlushedRows:
             for batch in scanner.to_batches():
                 mask = is_among(batch.column(ROW_ADDRESS).to_numpy(), live)
                 if mask.any():
-                    kept = batch.filter(pa.array(mask))
+                    kept = kept_rows(batch, mask)
                     columns = [kept.column(field.name).cast(field.type) for field in schema]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -162,14 +187,12 @@ class MemoryRows:
                 yield batch.select(list(request.columns))
 
 
-def open_rows(
-    source: GenerationSource, dataset: lance.LanceDataset | None, target: MergeTarget
-) -> FlushedRows | MemoryRows:
-    """Read the keys of a generation.
+def read_flushed(source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget) -> KeyedGeneration:
+    """Read the keys of a flushed MemTable.
 
     Args:
         source: The generation.
-        dataset: Its dataset if it is flushed.
+        dataset: Its dataset.
         target: The base table's side.
 
     Raises:
@@ -178,10 +201,16 @@ def open_rows(
         CorruptionError: It contradicts the base table.
         InvalidRequestError: Its rows are of another schema than the table's.
     """
-    if dataset is not None:
-        mapping_of(dataset, target)
-        keyed = read_keys(source.generation, source.path, dataset, target, None, with_addresses=True)
-        return FlushedRows(source, keyed, target)
+    mapping_of(dataset, target)
+    return read_keys(source.generation, source.path, dataset, target, None, with_addresses=True)
+
+
+def unflushed_rows(source: GenerationSource, target: MergeTarget) -> MemoryRows:
+    """Return rows that are not flushed as rows of the base table.
+
+    Raises:
+        InvalidRequestError: They are of another schema than the table's.
+    """
     assert source.rows is not None  # noqa: S101 - what is not flushed has its rows with it
     check_unflushed_schema(source, target.schema)
     deleted = source.rows.column(TOMBSTONE_COLUMN).to_numpy().astype(bool)

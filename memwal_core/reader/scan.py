@@ -6,24 +6,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import lance
 import numpy as np
 import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.key_search import KeySearch
 from memwal_core.errors import InvalidRequestError
+from memwal_core.generations import kept_rows
 from memwal_core.manifest.model import BASE_TABLE_GENERATION
+from memwal_core.reader.ahead import read_winners
 from memwal_core.reader.explain import RegionNames, explain_scan
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan import ReadPlan
 from memwal_core.reader.rows import RowRequest
-from memwal_core.reader.winners import RegionWinners
+from memwal_core.reader.superseded import BaseMask
+from memwal_core.reader.winners import RegionWinners, WinningRows
 
 GENERATION_COLUMN = "_gen"
 """May be asked for like a column: the generation a row is from, -1 for the base table."""
 
 OrderBy = Sequence[tuple[str, Literal["ascending", "descending"]]]
+
+_READ_AHEAD_BYTES = 256 * 1024 * 1024
+"""What Lance may read ahead of a slow caller; its own default is 2 GiB."""
 
 _SORT_ROWS = 65_536
 """Rows gathered beyond a limit before the best ones are chosen among them."""
@@ -119,41 +126,81 @@ class Scan:
     def count(self) -> int:
         """Count the rows, reading keys only; errors as for ``batches``."""
         winners = self._opened.winners(self._plan.regions)
-        filter_sql, limit = self._request.filter_sql, self._request.limit
-        if winners:
-            rows: int = sum(batch.num_rows for batch in self._all(winners, self._opened.key))
-        else:
-            with translated("count rows", self._opened.uri):
-                rows = int(self._opened.base.count_rows(filter_sql))
+        with translated("count rows", self._opened.uri):
+            base = self._count_base(winners)
+        rows = base + sum(self._count_of(generation) for region in winners for generation in region.generations)
+        limit = self._request.limit
         return rows if limit is None else min(rows, limit)
+
+    def _count_base(self, winners: Sequence[RegionWinners]) -> int:
+        filter_sql = self._request.filter_sql
+        if not winners:
+            return int(self._opened.base.count_rows(filter_sql))
+        mask = self._mask()
+        if mask is None:
+            superseded = _superseded(winners, self._opened)
+            return sum(batch.num_rows for batch in self._by_key(superseded, self._opened.key, None))
+        if filter_sql is None:
+            return int(self._opened.survey.state.num_rows) - len(mask.row_ids)
+        # Lance counts rows of a scan only if it has no columns.
+        scanner = self._opened.base.scanner(
+            columns=[], with_row_id=True, filter=filter_sql, row_addr_blocklist=mask.blocklist
+        )
+        return int(scanner.count_rows())
+
+    def _count_of(self, generation: WinningRows) -> int:
+        if self._request.filter_sql is None:
+            return len(generation.live)
+        request = RowRequest(self._opened.key, self._request.filter_sql, self._request.batch_rows)
+        return sum(batch.num_rows for batch in generation.read(request))
 
     def _all(self, winners: Sequence[RegionWinners], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield base rows that nothing supersedes, then the winners; ``_gen`` where it was asked for."""
-        superseded = _superseded(winners, self._opened)
         own = tuple(name for name in columns if name != GENERATION_COLUMN)
-        yield from (_tagged(each, columns, BASE_TABLE_GENERATION) for each in self._base(superseded, own))
+        yield from (_tagged(each, columns, BASE_TABLE_GENERATION) for each in self._base(winners, own))
         # A batch needs a column to know its length by.
         request = RowRequest(own or self._opened.key, self._request.filter_sql, self._request.batch_rows)
-        for region in winners:
-            for generation in region.generations:
-                number = generation.rows.source.generation
-                yield from (_tagged(each, columns, number) for each in generation.read(request))
+        generations = [generation for region in winners for generation in region.generations]
+        yield from (_tagged(each, columns, number) for number, each in read_winners(generations, request))
 
-    def _base(self, superseded: KeySearch | None, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        key = self._opened.key
-        needed = (
-            [*columns, *(name for name in key if name not in columns)] if superseded is not None else columns or key
-        )
-        limit = self._request.limit or None if superseded is None and not self._request.order_by else None
+    def _base(self, winners: Sequence[RegionWinners], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        superseded = _superseded(winners, self._opened)
+        mask = self._mask() if superseded is not None else None
+        limit = self._request.limit or None if not self._request.order_by else None
         with translated("scan the base table", self._opened.uri):
-            scanner = self._opened.base.scanner(
-                columns=list(needed),
-                filter=self._request.filter_sql,
-                limit=limit,
-                batch_size=self._request.batch_rows,
-            )
-            for batch in scanner.to_batches():
-                yield batch if superseded is None else _without(batch, superseded, key)
+            if superseded is not None and mask is None:
+                yield from self._by_key(superseded, columns, None)
+                return
+            yield from self._scanner(columns or self._opened.key, limit, mask).to_batches()
+
+    def _mask(self) -> BaseMask | None:
+        """Return the mask of superseded rows, unless finding it would cost more than the scan can save.
+
+        It takes a look at all keys of the base table. A filter that lets few rows through, and a limit,
+        read less than that: then the keys of the rows that are read are compared instead.
+        """
+        reads_little = self._request.filter_sql is not None or (
+            self._request.limit is not None and not self._request.order_by
+        )
+        return self._opened.known_mask() if reads_little else self._opened.mask()
+
+    def _by_key(
+        self, superseded: KeySearch | None, columns: tuple[str, ...], limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        key = self._opened.key
+        needed = (*columns, *(name for name in key if name not in columns))
+        for batch in self._scanner(needed, limit, None).to_batches():
+            yield batch if superseded is None else _without(batch, superseded, key)
+
+    def _scanner(self, columns: Sequence[str], limit: int | None, mask: BaseMask | None) -> lance.LanceScanner:
+        return self._opened.base.scanner(
+            columns=list(columns),
+            filter=self._request.filter_sql,
+            limit=limit,
+            batch_size=self._request.batch_rows,
+            row_addr_blocklist=None if mask is None else mask.blocklist,
+            io_buffer_size=_READ_AHEAD_BYTES,
+        )
 
     def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.schema
@@ -182,7 +229,7 @@ def _superseded(winners: Sequence[RegionWinners], opened: OpenedTable) -> KeySea
 
 def _without(batch: pa.RecordBatch, superseded: KeySearch, key: Sequence[str]) -> pa.RecordBatch:
     found = superseded.found(pa.Table.from_batches([batch.select(list(key))]))
-    return batch.filter(pa.array(~found)) if found.any() else batch
+    return kept_rows(batch, ~found) if found.any() else batch
 
 
 def _tagged(batch: pa.RecordBatch, columns: Sequence[str], generation: int) -> pa.RecordBatch:

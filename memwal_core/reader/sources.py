@@ -23,6 +23,31 @@ class SourceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class WalSpan:
+    """Consecutive entries of a region's WAL.
+
+    Attributes:
+        suffix: File suffix, which names the codec.
+        first: First entry.
+        last: Last entry; below ``first`` if there is none.
+    """
+
+    suffix: str
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, suffix: str, positions: range) -> WalSpan:
+        """Return the span of some positions."""
+        return cls(suffix, positions.start, positions.stop - 1)
+
+    @property
+    def positions(self) -> range:
+        """The entries."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationSource:
     """One generation of one region.
 
@@ -32,7 +57,9 @@ class GenerationSource:
         kind: What holds its rows.
         path: Address of the flushed MemTable; empty if the rows are in memory.
         directory: The same relative to the table's root.
-        rows: The rows in write order, MemTable schema; None for a flushed MemTable.
+        rows: The rows in write order, MemTable schema; None for a flushed MemTable, and for WAL
+            entries that nobody has read yet.
+        wal: Where unflushed rows are stored; None for others.
     """
 
     region_id: RegionId
@@ -41,6 +68,7 @@ class GenerationSource:
     path: str = ""
     directory: str = ""
     rows: pa.Table | None = field(default=None, repr=False, compare=False)
+    wal: WalSpan | None = None
 
 
 class HeldRegion(Protocol):

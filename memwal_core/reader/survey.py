@@ -20,10 +20,18 @@ from memwal_core.index.snapshot import snapshot_manifests
 from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.reader.freshness import Consistency, at_millis
-from memwal_core.reader.sources import GenerationSource, ObservedRegion, RegionHolder, SourceKind, observe_held
+from memwal_core.reader.sources import (
+    GenerationSource,
+    ObservedRegion,
+    RegionHolder,
+    SourceKind,
+    WalSpan,
+    observe_held,
+)
+from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
-from memwal_core.wal import WalEntry, codec_for_suffix, read_tail
+from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, tail_positions
 
 _ATTEMPTS = 5
 
@@ -56,12 +64,21 @@ class Surveyor:
         table: The base table.
         manifests: Its region manifests.
         holders: Region writers of this process.
+        reads_wal: Whether unflushed rows are read; if not, only where they are is found out.
     """
 
-    def __init__(self, table: TableReader, manifests: ManifestStore, holders: Sequence[RegionHolder] = ()) -> None:
+    def __init__(
+        self,
+        table: TableReader,
+        manifests: ManifestStore,
+        holders: Sequence[RegionHolder] = (),
+        *,
+        reads_wal: bool = True,
+    ) -> None:
         """Keep the parts; nothing is read."""
         self._table = table
         self._manifests = manifests
+        self._reads_wal = reads_wal
         self._holders: Mapping[RegionId, RegionHolder] = {holder.region_id: holder for holder in holders}
         self._concurrency = table.settings.storage.concurrency
 
@@ -151,39 +168,60 @@ class Surveyor:
         # A fenced writer of this process no longer knows the region; its rows are in the WAL.
         if held is not None and held.manifest.writer_epoch >= manifest.writer_epoch:
             return held
-        manifest, entries = self._tail(manifest)
+        manifest, span, entries = self._tail(manifest)
+        if not self._reads_wal and span.positions:
+            return ObservedRegion(manifest, (_unflushed_source(manifest, span, None),))
         rows = [entry.rows for entry in entries if entry.rows.num_rows]
         if not rows:
             return ObservedRegion(manifest)
-        tail = _in_one_table(rows, manifest)
-        source = GenerationSource(manifest.region_id, manifest.current_generation, SourceKind.WAL, rows=tail)
-        return ObservedRegion(manifest, (source,))
+        tail = in_one_table(rows, manifest.region_id)
+        return ObservedRegion(manifest, (_unflushed_source(manifest, span, tail),))
 
-    def _tail(self, manifest: RegionManifest) -> tuple[RegionManifest, list[WalEntry]]:
-        codec = codec_for_suffix(self._suffix(manifest), {})
+    def _tail(self, manifest: RegionManifest) -> tuple[RegionManifest, WalSpan, list[WalEntry]]:
+        """Find the unflushed rows that belong to a manifest, or to a newer one than the one given.
+
+        Entries that were flushed since may be collected already: then they are missing here and the
+        generation is missing there. So the manifest is looked at again after the entries.
+        """
+        suffix = wal_suffix(self._table.store, manifest)
         while True:
+            problem: CorruptionError | ObjectNotFoundError | None = None
+            span = WalSpan(suffix, 1, 0)
+            entries: list[WalEntry] = []
             try:
-                return manifest, read_tail(
-                    self._table.store,
-                    manifest.region_id,
-                    codec,
-                    manifest.replay_after_wal_id,
-                    manifest.wal_id_last_seen,
-                    self._concurrency,
-                )
-            except (CorruptionError, ObjectNotFoundError):
-                # Entries that a flush has made superfluous meanwhile may be gone.
-                newer = self._manifests.load(manifest.region_id)
-                if newer.replay_after_wal_id == manifest.replay_after_wal_id:
-                    raise
-                manifest = newer
+                span, entries = self._look_at_tail(manifest, suffix)
+            except (CorruptionError, ObjectNotFoundError) as error:
+                problem = error
+            newer = manifest if self._manifests.is_newest(manifest) else self._manifests.load(manifest.region_id)
+            if newer.replay_after_wal_id == manifest.replay_after_wal_id:
+                if problem is not None:
+                    raise problem
+                return manifest, span, entries
+            manifest = newer
 
-    def _suffix(self, manifest: RegionManifest) -> str:
-        # Regions of the lance codec are always SEALED (decision 0002); Lance may seal its own, too.
-        if manifest.status is not RegionStatus.SEALED:
-            return ARROW_WAL_SUFFIX
-        first = wal_entry_path(manifest.region_id, manifest.replay_after_wal_id + 1, ARROW_WAL_SUFFIX)
-        return LANCE_WAL_SUFFIX if self._table.store.head(first) is None else ARROW_WAL_SUFFIX
+    def _look_at_tail(self, manifest: RegionManifest, suffix: str) -> tuple[WalSpan, list[WalEntry]]:
+        codec = codec_for_suffix(suffix, {})
+        where = (self._table.store, manifest.region_id, codec)
+        span = WalSpan.of(
+            suffix,
+            tail_positions(*where, manifest.replay_after_wal_id, manifest.wal_id_last_seen, self._concurrency),
+        )
+        return span, read_entries(*where, span.positions, self._concurrency) if self._reads_wal else []
+
+
+def _unflushed_source(manifest: RegionManifest, span: WalSpan, rows: pa.Table | None) -> GenerationSource:
+    return GenerationSource(manifest.region_id, manifest.current_generation, SourceKind.WAL, rows=rows, wal=span)
+
+
+def wal_suffix(store: ObjectStore, manifest: RegionManifest) -> str:
+    """Return the suffix of a region's unflushed WAL entries.
+
+    Regions of the lance codec are always SEALED (decision 0002); Lance may seal its own, too.
+    """
+    if manifest.status is not RegionStatus.SEALED:
+        return ARROW_WAL_SUFFIX
+    first = wal_entry_path(manifest.region_id, manifest.replay_after_wal_id + 1, ARROW_WAL_SUFFIX)
+    return LANCE_WAL_SUFFIX if store.head(first) is None else ARROW_WAL_SUFFIX
 
 
 def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:
@@ -194,13 +232,18 @@ def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:
     return any(source.generation <= merged for source in region.unflushed)
 
 
-def _in_one_table(rows: Sequence[pa.Table], manifest: RegionManifest) -> pa.Table:
+def in_one_table(rows: Sequence[pa.Table], region_id: RegionId) -> pa.Table:
+    """Return the rows of WAL entries together.
+
+    Raises:
+        InvalidRequestError: They have two schemas.
+    """
     schema = rows[-1].schema.remove_metadata()
     if any(not part.schema.remove_metadata().equals(schema) for part in rows):
         raise InvalidRequestError(
             "the WAL holds rows of two schemas",
             remedy="flush the region, or read with consistency `latest`",
-            region_id=str(manifest.region_id),
+            region_id=str(region_id),
         )
     return pa.concat_tables([part.cast(schema) for part in rows])
 

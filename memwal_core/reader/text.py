@@ -1,43 +1,37 @@
 """Full-text search: the newest versions of rows, ranked as one index over all of them would.
 
-Each source finds candidates with an index of its own; flushed MemTables and rows in memory, which
-have none, get one in memory. Documents, tokens and document frequencies are summed over the sources,
-less those of base rows that newer generations supersede, and the candidates are scored again with
-the sums.
+Each source finds candidates with an index. Documents, tokens and document frequencies are counted in
+each and summed, and the candidates are scored again with the sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-from lance.query import MatchQuery
 
-from memwal_core.base_table import TextIndex, translated
-from memwal_core.base_table.key_search import KeySearch
+from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
-from memwal_core.reader.bm25 import CorpusStatistics, mean_length
-from memwal_core.reader.by_key import rows_with_keys
+from memwal_core.reader.bm25 import CorpusStatistics, largest_gain
+from memwal_core.reader.corpora import TextCorpora
+from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, Words, tokens_of, words_of
 from memwal_core.reader.explain import RegionNames, explain_text_search
-from memwal_core.reader.in_memory import as_dataset
+from memwal_core.reader.gap import IndexGap
 from memwal_core.reader.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan import ReadPlan
-from memwal_core.reader.rows import RowRequest
-from memwal_core.reader.winners import RegionWinners
 
-SCORE_COLUMN = "_score"
-_CANDIDATES = 4
-_MIN_CANDIDATES = 100
-"""Scores of one source rank a little differently from global ones, so more than ``k`` are taken."""
+_CANDIDATES = 2
+_GROWTH = 4
+_MAX_CANDIDATES = 4096
+"""Where a search stops although a source might hold a better row: each candidate is tokenized."""
 
-Keep = Callable[[pa.Table], npt.NDArray[np.bool_]]
+_SLACK = 1e-4
+"""Relative error of Lance's scores, which are 32-bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +53,96 @@ class TextQuery:
     filter_sql: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The best rows of one corpus.
+
+    Attributes:
+        keys: Their keys.
+        scores: Global scores.
+        unseen: No row of the corpus that is not among them has a higher global score.
+    """
+
+    keys: pa.Table
+    scores: npt.NDArray[np.float64]
+    unseen: float
+
+
+class TextColumn:
+    """What searches of one text column of a view share: it is read once.
+
+    Args:
+        opened: The view.
+        column: The column.
+
+    Attributes:
+        index: The base table's index of it.
+        corpora: Makes the sources.
+    """
+
+    def __init__(self, opened: OpenedTable, column: str) -> None:
+        """Look at the index; no row is read.
+
+        Raises:
+            InvalidRequestError: The column has no full-text index.
+        """
+        found = opened.text_index(column) if column in opened.target.schema.names else None
+        if found is None:
+            raise InvalidRequestError(
+                "the column cannot be searched for words",
+                remedy="search a column that has an INVERTED index",
+                column=column,
+                columns=opened.target.schema.names,
+            )
+        self.index: TextIndex = found
+        self.corpora = TextCorpora(opened, column, found)
+        self._made: tuple[Corpus, ...] | None = None
+
+    def sources(self) -> tuple[Corpus, ...]:
+        """Return the sources; errors as for ``TextCorpora.make``."""
+        if self._made is None:
+            self._made = self.corpora.make()
+        return self._made
+
+
 class TextSearch:
     """One full-text search of a view.
 
     Args:
         opened: The view.
         lookup: Finds the rows of the best candidates.
+        column: The column's sources.
         query: What is searched.
     """
 
-    def __init__(self, opened: OpenedTable, lookup: Lookup, query: TextQuery) -> None:
+    def __init__(self, opened: OpenedTable, lookup: Lookup, column: TextColumn, query: TextQuery) -> None:
         """Plan the search; no row is read.
 
         Raises:
-            InvalidRequestError: The column has no full-text index, or the query does not fit it.
+            InvalidRequestError: The query does not fit the table.
         """
+        _check(query, opened.target.schema.names)
         self._opened = opened
         self._lookup = lookup
         self._query = query
-        self._index = _index(opened, query)
+        self._column = column
         self._plan = opened.plan(query.filter_sql)
-        self._words = _words(query.query, self._index.tokenizer)
+        self._words = Words(query.query, words_of(query.query, column.index.tokenizer))
+        # A word that the query repeats counts as often, as it does in Lance.
+        self._asked = Counter(tokens_of(query.query, column.index.tokenizer))
 
     @property
     def plan(self) -> ReadPlan:
         """What the search touches."""
         return self._plan
 
+    def gap(self) -> IndexGap:
+        """Return how the column's index lags behind merges, and which flushed MemTables stand in for it."""
+        return self._column.corpora.gap()
+
     def explain(self, names: RegionNames | None = None) -> str:
         """Return the plan as text."""
-        return explain_text_search(self._plan, self._query.k, self._query.query, names or {})
+        return explain_text_search(self._plan, self._query.k, self._query.query, names or {}, self.gap())
 
     def run(self) -> pa.Table:
         """Return the best rows, best first, with ``_score``; freshness in the metadata.
@@ -98,171 +152,61 @@ class TextSearch:
             UnavailableError: Storage failed.
             InvalidRequestError: Lance does not accept the filter.
         """
-        # Scores count all rows, so regions without a row of the filter take part, too.
-        winners = self._opened.winners(self._opened.plan().regions)
-        keys = [region.keys for region in winners if region.keys.num_rows]
-        superseded = pa.concat_tables(keys) if keys else None
-        total = self._base_statistics(superseded)
-        candidates = [self._in_base(superseded)]
-        for region in winners:
-            statistics, found = self._in_region(region)
+        total = CorpusStatistics(0, 0, dict.fromkeys(self._words.by_token, 0.0))
+        counted = []
+        for corpus in self._column.sources():
+            statistics = corpus.statistics(self._words)
             total = total.plus(statistics)
-            candidates.append(found)
-        return self._best(pa.concat_tables(candidates), total)
+            counted.append((corpus, statistics))
+        gains = [largest_gain(corpus.local(statistics), total) for corpus, statistics in counted]
+        corpora = [(corpus, gain) for (corpus, _), gain in zip(counted, gains, strict=True) if gain > 0]
+        count = _CANDIDATES * self._query.k
+        ranked = [self._ranked(*each, count, total) for each in corpora]
+        while (count := count * _GROWTH) <= max(_MAX_CANDIDATES, _CANDIDATES * self._query.k * _GROWTH):
+            least = _at_rank([each.scores for each in ranked], self._query.k)
+            open_ended = [number for number, each in enumerate(ranked) if each.unseen > least]
+            if not open_ended:
+                break
+            for number in open_ended:
+                ranked[number] = self._ranked(*corpora[number], count, total)
+        return self._best(ranked)
 
-    def _base_statistics(self, superseded: pa.Table | None) -> CorpusStatistics:
-        base, column = self._opened.base, self._query.column
-        with translated("count documents", self._opened.uri):
-            documents = int(base.count_rows(f"`{column}` IS NOT NULL"))
-        found = CorpusStatistics(documents, documents * self._index.mean_length, self._frequencies(base))
-        if superseded is None:
-            return found
-        old = rows_with_keys(base, superseded, self._opened.key, [column])
-        return found.plus(self._statistics(self._indexed(old)), -1)
+    def _ranked(self, corpus: Corpus, gain: float, count: int, total: CorpusStatistics) -> _Ranked:
+        found = corpus.search(self._words, count, self._query.filter_sql)
+        texts = found.column(self._query.column).to_pylist()  # A few times k rows, not the table.
+        tokenizer = self._column.index.tokenizer
+        scores = np.array([total.score(tokens_of(text, tokenizer), self._asked) for text in texts], dtype=np.float64)
+        unseen = 0.0
+        if found.num_rows >= count:
+            unseen = float(found.column(SCORE_COLUMN)[-1].as_py()) * gain * (1 + _SLACK)
+        schema = pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
+        keys = pa.Table.from_arrays([found.column(f.name).cast(f.type) for f in schema], schema=schema)
+        return _Ranked(keys, scores, unseen)
 
-    def _in_base(self, superseded: pa.Table | None) -> pa.Table:
-        search = None if superseded is None else KeySearch(superseded, self._opened.key)
-
-        def keep(rows: pa.Table) -> npt.NDArray[np.bool_]:
-            if search is None:
-                return np.ones(rows.num_rows, dtype=bool)
-            return ~search.found(rows.select(list(self._opened.key)))
-
-        return self._candidates(self._opened.base, keep, self._query.filter_sql)
-
-    def _in_region(self, region: RegionWinners) -> tuple[CorpusStatistics, pa.Table]:
-        """Return what a region adds to the corpus, and its candidates."""
-        needed = tuple(dict.fromkeys([*self._opened.key, self._query.column]))
-        batches = [batch for each in region.generations for batch in each.read(RowRequest(needed))]
-        dataset = self._indexed(pa.Table.from_batches(batches) if batches else None)
-        if dataset is None:
-            return CorpusStatistics(0, 0, {}), self._typed(None)
-        keep: Keep = lambda rows: np.ones(rows.num_rows, dtype=bool)  # noqa: E731
-        if self._query.filter_sql is not None:
-            request = RowRequest(self._opened.key, self._query.filter_sql)
-            passing = [batch for each in region.generations for batch in each.read(request)]
-            if not passing:
-                return self._statistics(dataset), self._typed(None)
-            search = KeySearch(pa.Table.from_batches(passing), self._opened.key)
-            keep = lambda rows: search.found(rows.select(list(self._opened.key)))  # noqa: E731
-        return self._statistics(dataset), self._candidates(dataset, keep, None)
-
-    def _indexed(self, rows: pa.Table | None) -> lance.LanceDataset | None:
-        """Index texts in memory with the base table's tokenizer; None if there are none."""
-        if rows is None:
-            return None
-        needed = rows.select(list(dict.fromkeys([*self._opened.key, self._query.column])))
-        texts = needed.filter(pc.is_valid(needed.column(self._query.column)))
-        if not texts.num_rows:
-            return None
-        dataset = as_dataset(texts)
-        with translated("index texts in memory", dataset.uri):
-            dataset.create_scalar_index(self._query.column, "INVERTED", **self._index.tokenizer)
-        return dataset
-
-    def _statistics(self, dataset: lance.LanceDataset | None) -> CorpusStatistics:
-        """Count an index in memory, which holds exactly the rows of its dataset."""
-        if dataset is None:
-            return CorpusStatistics(0, 0, {})
-        documents = int(dataset.count_rows())
-        frequencies = self._frequencies(dataset)
-        counted = CorpusStatistics(documents, 0, frequencies)
-        # Lance does not tell the number of tokens in memory, but a score follows from it.
-        token, frequency, word = self._probe(dataset, frequencies)
-        if not token:
-            return counted
-        with translated("probe an index in memory", dataset.uri):
-            hit = dataset.scanner(
-                columns=[self._query.column, SCORE_COLUMN],
-                full_text_query=MatchQuery(word, self._query.column),
-                limit=1,
-            ).to_table()
-        tokens = self._tokens(hit.column(0)[0].as_py())
-        mean = mean_length(hit.column(1)[0].as_py(), counted.weight(frequency), tokens.count(token), len(tokens))
-        return CorpusStatistics(documents, documents * mean, frequencies)
-
-    def _probe(self, dataset: lance.LanceDataset, frequencies: Mapping[str, float]) -> tuple[str, float, str]:
-        for token, frequency in frequencies.items():
-            if frequency:
-                return token, frequency, self._words[token]
-        # No document has a word of the query: any word of any document will do.
-        for batch in dataset.to_batches(columns=[self._query.column], batch_size=256):
-            for text in batch.column(0).to_pylist():
-                for token, word in _words(text, self._index.tokenizer).items():
-                    return token, self._count(dataset, word), word
-        return "", 0, ""
-
-    def _frequencies(self, dataset: lance.LanceDataset) -> dict[str, float]:
-        return {token: self._count(dataset, word) for token, word in self._words.items()}
-
-    def _count(self, dataset: lance.LanceDataset, word: str) -> int:
-        with translated("count texts with a word", dataset.uri):
-            return int(dataset.scanner(full_text_query=MatchQuery(word, self._query.column)).count_rows())
-
-    def _candidates(self, dataset: lance.LanceDataset, keep: Keep, filter_sql: str | None) -> pa.Table:
-        columns = [*self._opened.key, self._query.column, SCORE_COLUMN]
-        count = max(_MIN_CANDIDATES, _CANDIDATES * self._query.k)
-        wanted = count
-        while True:
-            with translated("search texts", dataset.uri):
-                found = dataset.scanner(
-                    columns=list(dict.fromkeys(columns)),
-                    full_text_query=MatchQuery(self._query.query, self._query.column),
-                    filter=filter_sql,
-                    prefilter=True,
-                    limit=count,
-                ).to_table()
-            kept = found.filter(pa.array(keep(found)))
-            if kept.num_rows >= wanted or found.num_rows < count:
-                return self._typed(kept)
-            count *= _CANDIDATES
-
-    def _typed(self, rows: pa.Table | None) -> pa.Table:
-        own = self._opened.target.schema
-        schema = pa.schema([own.field(name) for name in dict.fromkeys([*self._opened.key, self._query.column])])
-        if rows is None:
-            return schema.empty_table()
-        return pa.Table.from_arrays([rows.column(field.name).cast(field.type) for field in schema], schema=schema)
-
-    def _best(self, candidates: pa.Table, total: CorpusStatistics) -> pa.Table:
-        texts = candidates.column(self._query.column).to_pylist()  # A few times k rows, not the table.
-        scores = np.array([total.score(self._tokens(text)) for text in texts], dtype=np.float64)
-        best = np.argsort(-scores, kind="stable")[: self._query.k]
-        keys = candidates.select(list(self._opened.key)).take(pa.array(best))
+    def _best(self, ranked: Sequence[_Ranked]) -> pa.Table:
         columns = self._query.columns if self._query.columns is not None else self._opened.target.schema.names
+        scores = np.concatenate([np.empty(0), *(each.scores for each in ranked)])
+        best = np.argsort(-scores, kind="stable")[: self._query.k]
+        schema = pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
+        keys = pa.concat_tables([schema.empty_table(), *(each.keys for each in ranked)]).take(pa.array(best))
         rows = self._lookup.find(keys, columns)
         return rows.append_column(SCORE_COLUMN, pa.array(scores[best], pa.float32()))
 
-    def _tokens(self, text: str) -> list[str]:
-        return [token.text for token in lance.tokenize(text, **self._index.tokenizer)]
+
+def _at_rank(scores: Sequence[npt.NDArray[np.float64]], k: int) -> float:
+    """Return the k-th best score of all; 0 if there are fewer."""
+    together = np.sort(np.concatenate([np.empty(0), *scores]))
+    return float(together[-k]) if len(together) >= k else 0.0
 
 
-def _words(text: str, tokenizer: Mapping[str, Any]) -> dict[str, str]:
-    """Return token -> a word that gives this token: a token itself need not be stable when tokenized again."""
-    words: dict[str, str] = {}
-    for word in text.split():
-        tokens = [token.text for token in lance.tokenize(word, **tokenizer)]
-        for token in tokens:
-            words.setdefault(token, word if len(tokens) == 1 else token)
-    return words
-
-
-def _index(opened: OpenedTable, query: TextQuery) -> TextIndex:
-    """Return the index that a query needs.
-
-    Raises:
-        InvalidRequestError: There is none, or the query does not fit.
-    """
-    names: Sequence[str] = opened.target.schema.names
-    unknown = [name for name in (*(query.columns or ()), query.column) if name not in names]
-    found = None if unknown else opened.text_index(query.column)
-    if found is None or query.k < 1 or not query.query.strip():
+def _check(query: TextQuery, names: Sequence[str]) -> None:
+    unknown = [name for name in query.columns or () if name not in names]
+    if unknown or query.k < 1 or not query.query.strip():
         raise InvalidRequestError(
             "this full-text search does not fit the table",
-            remedy="search a column that has an INVERTED index, for at least one word and one row",
+            remedy="search for at least one word and one row, and name columns of the table",
             column=query.column,
             unknown=unknown,
             k=query.k,
             query=query.query,
         )
-    return found

@@ -19,6 +19,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.inventory import is_vector_index
 from memwal_core.base_table.key_search import KeySearch
 from memwal_core.errors import InvalidRequestError
+from memwal_core.reader.bridge import bridge_gap, fragments_of
 from memwal_core.reader.explain import RegionNames, explain_vector_search
 from memwal_core.reader.gap import IndexGap, plan_gap
 from memwal_core.reader.in_memory import as_dataset
@@ -27,10 +28,12 @@ from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan import ReadPlan
 from memwal_core.reader.rows import ROW_ADDRESS, FlushedRows, RowRequest, is_among
 from memwal_core.reader.sources import GenerationSource
-from memwal_core.reader.winners import WinningRows, find_winners
+from memwal_core.reader.superseded import BaseMask
+from memwal_core.reader.winners import WinningRows
 
 DISTANCE_COLUMN = "_distance"
 _GROWTH = 4
+_SPARE = 2
 
 _KEYS_AT_ONCE = 500
 
@@ -65,13 +68,23 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a dataset is searched: all of it, its indexed fragments, or some fragments."""
+    """What of a dataset is searched.
 
+    Attributes:
+        use_index: Whether its index is used, as far as it goes; else every vector is measured.
+        indexed_only: Whether fragments that the index lacks are left out.
+        fragments: Only these; all if empty.
+        mask: Rows that are left out.
+    """
+
+    use_index: bool
     indexed_only: bool = False
     fragments: tuple[int, ...] = ()
+    mask: BaseMask | None = None
 
 
-_WHOLE = _Part()
+_FLAT = _Part(use_index=False)
+_INDEXED = _Part(use_index=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +114,14 @@ class VectorSearch:
         self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
         _check(query, self._columns, opened.target.schema)
         self._plan = opened.plan(query.filter_sql)
-        self._index = _vector_index(opened.base, opened.target.field_ids[query.column])
-        index_metric = _metric_of(opened.base, self._index) if self._index is not None else None
+        self._index, index_metric, is_trained = opened.remembered(("index of", query.column), self._look_at_index)
         self._metric = query.metric or index_metric or "l2"
-        self._has_index = index_metric == self._metric
+        self._has_index = is_trained and index_metric == self._metric
+
+    def _look_at_index(self) -> tuple[str | None, str | None, bool]:
+        """Return name and metric of the base table's index of the column, and whether it is trained."""
+        name = _vector_index(self._opened.base, self._opened.target.field_ids[self._query.column])
+        return (None, None, False) if name is None else (name, *_metric_of(self._opened.base, name))
 
     @property
     def plan(self) -> ReadPlan:
@@ -113,7 +130,7 @@ class VectorSearch:
 
     def explain(self, names: RegionNames | None = None) -> str:
         """Return the plan as text."""
-        return explain_vector_search(self._plan, self._query.k, names or {})
+        return explain_vector_search(self._plan, self._query.k, names or {}, self.gap())
 
     def run(self) -> pa.Table:
         """Return the nearest rows, nearest first, with ``_distance``; freshness in the metadata.
@@ -135,70 +152,49 @@ class VectorSearch:
 
     def _in_base(self, superseded: KeySearch | None) -> pa.Table:
         base, query = self._opened.base, self._query
+        mask = self._opened.known_mask() if superseded is not None else None
 
         def keep(rows: pa.Table) -> npt.NDArray[np.bool_]:
             if superseded is None:
                 return np.ones(rows.num_rows, dtype=bool)
             return ~superseded.found(rows.select(list(self._opened.key)))
 
-        def search(part: _Part, use_index: bool) -> pa.Table:
-            filter_sql = query.filter_sql
-            return _until(
-                query.k,
-                lambda count: self._nearest(base, query.column, count, filter_sql, use_index=use_index, part=part),
-                keep,
-            )
+        def search(part: _Part) -> pa.Table:
+            # Without a mask some of the nearest rows turn out to be superseded, so more are taken at once.
+            first = query.k if superseded is None or mask is not None else query.k * _SPARE
+            return _until(query.k, first, lambda count: self._nearest(base, count, query.filter_sql, part), keep)
 
         gap = self._gap()
         if gap is None:
-            found = search(_WHOLE, self._has_index)
+            found = search(_Part(self._has_index, mask=mask))
         else:
-            parts = [search(_Part(indexed_only=True), True), gap.rows]
+            parts = [search(_Part(use_index=True, indexed_only=True, mask=mask)), gap.rows]
             if gap.scanned:
-                parts.append(search(_Part(fragments=gap.scanned), False))
+                parts.append(search(_Part(use_index=False, fragments=gap.scanned, mask=mask)))
             typed = pa.concat_tables([self._typed(each) for each in parts])
             found = typed.filter(pa.array(keep(typed)))
         if self._has_index and found.num_rows < query.k:
             # The partitions probed may be exhausted while the table is not.
-            found = search(_WHOLE, False)
+            found = search(_Part(use_index=False, mask=mask))
         return self._typed(found)
 
     def gap(self) -> IndexGap | None:
         """Return how the column's index lags behind merges; None without an index that can be used."""
         if not self._has_index or self._index is None:
             return None
-        return plan_gap(self._opened.plan(), self._index, self._is_indexed)
+        index = self._index
+        return self._opened.remembered(("gap", index), lambda: plan_gap(self._opened.plan(), index, self._is_indexed))
 
     def _gap(self) -> _Bridged | None:
         """Search flushed MemTables in place of base fragments that the index lacks; None if none can."""
         gap = self.gap()
-        if gap is None or gap.is_empty or self._index is None:
+        if gap is None or gap.is_empty:
             return None
-        base = self._opened.base
-        near: list[pa.Table] = []
-        keys: list[pa.Table] = []
-        for region in self._opened.plan().regions:
-            sources = gap.standing_in.get(region.region_id, ())
-            if not sources:
-                continue
-            newer = len(region.generations)
-            rows = [self._opened.rows(each) for each in (*region.generations, *sources)]
-            winners = find_winners(region.region_id, rows, self._opened.key).generations
-            # Keys of newer generations are superseded in the base table, wherever they are in it.
-            keys.extend(each.rows.keys for each in winners[:newer])
-            keys.extend(each.rows.keys.take(pa.array(each.live)) for each in winners[newer:])
-            near.extend(self._in_generation(each) for each in winners[newer:] if len(each.live))
-        served = KeySearch(pa.concat_tables(keys), self._opened.key)
-        left_out: list[int] = []
-        scanned: list[int] = []
-        for fragment in self._opened.unindexed_fragments(self._index):
-            with translated("read keys of unindexed rows", self._opened.uri):
-                scanner = base.scanner(columns=list(self._opened.key), fragments=_fragments(base, [fragment]))
-                is_served = served.found(scanner.to_table()).all()
-            (left_out if is_served else scanned).append(fragment)
-        if not left_out or not near:
+        bridge = self._opened.remembered(("bridge", gap.index), lambda: bridge_gap(self._opened, gap))
+        if not bridge.left_out:
             return None
-        return _Bridged(self._of_base(pa.concat_tables(near), left_out), tuple(scanned))
+        near = [self._in_generation(each) for each in bridge.standing]
+        return _Bridged(self._of_base(pa.concat_tables(near), bridge.left_out), bridge.scanned)
 
     def _of_base(self, near: pa.Table, fragments: Sequence[int]) -> pa.Table:
         """Return the base table's rows of candidates, measured again: what it holds now is what counts."""
@@ -216,15 +212,13 @@ class VectorSearch:
                     base.scanner(
                         columns=names,
                         filter=condition if filter_sql is None else f"({condition}) AND ({filter_sql})",
-                        fragments=_fragments(base, fragments),
+                        fragments=fragments_of(base, fragments),
                     ).to_table()
                 )
         rows = pa.concat_tables(found)
         if not rows.num_rows:
             return self._typed(None)
-        return self._typed(
-            self._nearest(as_dataset(rows), self._query.column, rows.num_rows, None, use_index=False, part=_WHOLE)
-        )
+        return self._typed(self._nearest(as_dataset(rows), rows.num_rows, None, _FLAT))
 
     def _is_indexed(self, source: GenerationSource) -> bool:
         """Tell whether a flushed MemTable has a vector index on the column, under the column's present name."""
@@ -248,7 +242,8 @@ class VectorSearch:
         dataset, query = rows.keyed.dataset, self._query
         found = _until(
             query.k,
-            lambda count: self._nearest(dataset, query.column, count, query.filter_sql, use_index=True, part=_WHOLE),
+            query.k,
+            lambda count: self._nearest(dataset, count, query.filter_sql, _INDEXED),
             lambda hits: is_among(hits.column(ROW_ADDRESS).to_numpy(), live),
         )
         return self._typed(found)
@@ -260,30 +255,19 @@ class VectorSearch:
         if not any(batch.num_rows for batch in batches):
             return self._typed(None)
         dataset = as_dataset(pa.Table.from_batches(batches))
-        return self._typed(
-            self._nearest(dataset, self._query.column, self._query.k, None, use_index=False, part=_WHOLE)
-        )
+        return self._typed(self._nearest(dataset, self._query.k, None, _FLAT))
 
-    def _nearest(
-        self,
-        dataset: lance.LanceDataset,
-        column: str,
-        count: int,
-        filter_sql: str | None,
-        *,
-        use_index: bool,
-        part: _Part,
-    ) -> pa.Table:
+    def _nearest(self, dataset: lance.LanceDataset, count: int, filter_sql: str | None, part: _Part) -> pa.Table:
         nearest: dict[str, Any] = {
-            "column": column,
+            "column": self._query.column,
             "q": self._query.vector,
             "k": count,
             "metric": self._metric,
-            "use_index": use_index,
+            "use_index": part.use_index,
         }
-        if use_index:
+        if part.use_index:
             nearest["refine_factor"] = self._query.refine_factor
-        if use_index and self._query.nprobes is not None:
+        if part.use_index and self._query.nprobes is not None:
             nearest["nprobes"] = self._query.nprobes
         columns = list(dict.fromkeys([*self._columns, *self._opened.key, DISTANCE_COLUMN]))
         with translated("search vectors", dataset.uri):
@@ -294,7 +278,8 @@ class VectorSearch:
                 prefilter=True,
                 with_row_address=True,
                 fast_search=part.indexed_only,
-                fragments=_fragments(dataset, part.fragments) if part.fragments else None,
+                fragments=fragments_of(dataset, part.fragments) if part.fragments else None,
+                row_addr_blocklist=None if part.mask is None else part.mask.blocklist,
             ).to_table()
 
     def _typed(self, rows: pa.Table | None) -> pa.Table:
@@ -307,11 +292,6 @@ class VectorSearch:
         return pa.Table.from_arrays(arrays, schema=schema).filter(rows.column(DISTANCE_COLUMN).is_valid())
 
 
-def _fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> list[lance.LanceFragment]:
-    found = (dataset.get_fragment(each) for each in ids)
-    return [fragment for fragment in found if fragment is not None]
-
-
 def _vector_index(dataset: lance.LanceDataset, field_id: int) -> str | None:
     """Return the name of a dataset's vector index on a column, or None."""
     with translated("look at vector indexes", dataset.uri):
@@ -321,15 +301,19 @@ def _vector_index(dataset: lance.LanceDataset, field_id: int) -> str | None:
     return None
 
 
-def _metric_of(dataset: lance.LanceDataset, index: str) -> str:
+def _metric_of(dataset: lance.LanceDataset, index: str) -> tuple[str, bool]:
+    """Return the metric of an index, and whether it is trained: one without a model can only be scanned for."""
     with translated("look at a vector index", dataset.uri):
-        statistics: Mapping[str, Any] = dataset.stats.index_stats(index)
-    return str(statistics["indices"][0]["metric_type"]).lower()
+        statistics: Mapping[str, Any] = dataset.stats.index_stats(index)["indices"][0]
+        if "metric_type" in statistics:
+            return str(statistics["metric_type"]).lower(), True
+        described = next(each for each in dataset.describe_indices() if each.name == index)
+    return str(described.details["metric_type"]).lower(), False
 
 
-def _until(k: int, search: Search, keep: Keep) -> pa.Table:
-    """Search for more and more rows until enough of them are kept, or there are no more."""
-    count = k
+def _until(k: int, first: int, search: Search, keep: Keep) -> pa.Table:
+    """Search for more and more rows, ``first`` at first, until enough of them are kept, or there are no more."""
+    count = first
     while True:
         found = search(count)
         kept = found.filter(pa.array(keep(found)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
+from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.explain import RegionNames
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.guard import KeyGuard
@@ -14,7 +15,7 @@ from memwal_core.reader.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.scan import Scan, ScanRequest
 from memwal_core.reader.survey import Survey
-from memwal_core.reader.text import TextQuery, TextSearch
+from memwal_core.reader.text import TextColumn, TextQuery, TextSearch
 from memwal_core.reader.vector import VectorQuery, VectorSearch
 
 
@@ -28,12 +29,14 @@ class TableView:
         table: The base table.
         survey: Where the rows were found.
         guard: Filters of flushed MemTables, for lookups.
+        cache: Shared with other views of the table; its own if None.
     """
 
-    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard) -> None:
+    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard, cache: ReadCache | None = None) -> None:
         """Open the base version."""
-        self._opened = OpenedTable(table, survey)
+        self._opened = OpenedTable(table, survey, cache)
         self._lookup = Lookup(self._opened, guard)
+        self._texts: dict[str, TextColumn] = {}
 
     @property
     def freshness(self) -> Freshness:
@@ -94,8 +97,14 @@ class TableView:
             GenerationGoneError: A flushed MemTable is not there; take a new view.
             UnavailableError: Storage failed.
         """
-        return TextSearch(self._opened, self._lookup, query).run()
+        return self._text_search(query).run()
 
     def explain_full_text_search(self, query: TextQuery, names: RegionNames | None = None) -> str:
         """Return the plan of a full-text search as text."""
-        return TextSearch(self._opened, self._lookup, query).explain(names)
+        return self._text_search(query).explain(names)
+
+    def _text_search(self, query: TextQuery) -> TextSearch:
+        column = self._texts.get(query.column)
+        if column is None:
+            column = self._texts[query.column] = TextColumn(self._opened, query.column)
+        return TextSearch(self._opened, self._lookup, column, query)

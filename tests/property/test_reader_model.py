@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -13,16 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memwal_core.admin import CatchupRequest, MergeRequest, TableAdmin
+from memwal_core.admin import CatchupRequest, CompactRequest, MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
+from memwal_core.maintenance.gc import GcParts, Surveyor, collect_garbage
+from memwal_core.maintenance.outcome import no_lease
 from memwal_core.reader import Consistency
 from memwal_core.reader.scan import ScanRequest
 from memwal_core.reader.text import TextQuery
 from memwal_core.reader.vector import VectorQuery
 from memwal_core.reader.view import TableView
 from memwal_core.region_spec import bucket_spec
-from memwal_core.settings import Settings, WriterSettings
+from memwal_core.settings import GcSettings, Settings, WriterSettings
 from memwal_core.table import MemWalTable
+from memwal_core.testing.garbage import OLD_S, gc_admin, later
 from memwal_core.testing.readable import keys_of
 from memwal_core.testing.tables import PRIMARY_KEY_METADATA
 from memwal_core.writer.table_writer import TableWriter
@@ -36,7 +41,10 @@ SCHEMA = pa.schema(
 )
 WORDS = ["ant", "bee", "cat", "dog"]
 KEYS = 12
+MAINTENANCE = ["flush", "flush", "flush", "merge", "merge", "snapshot", "catch_up", "compact", "collect"]
+GC = GcSettings(collect_wal=True, grace_s=0, manifest_retention=2, concurrency=1)
 
+Step = tuple[str, list[int] | None, tuple[str, tuple[float, float]] | None]
 Model = dict[int, tuple[str, tuple[float, float]]]
 
 keys = st.lists(st.integers(0, KEYS - 1), min_size=1, max_size=4)
@@ -46,10 +54,11 @@ operations = st.lists(
         st.tuples(st.just("put"), keys, values),
         st.tuples(st.just("put"), keys, values),
         st.tuples(st.just("delete"), keys, st.none()),
-        st.tuples(st.sampled_from(["flush", "flush", "merge", "snapshot", "catch_up"]), st.none(), st.none()),
+        st.tuples(st.sampled_from(MAINTENANCE), st.none(), st.none()),
+        st.tuples(st.sampled_from(MAINTENANCE), st.none(), st.none()),
     ),
-    min_size=4,
-    max_size=12,
+    min_size=6,
+    max_size=14,
 )
 
 
@@ -58,6 +67,13 @@ def _rows(ids: Sequence[int], word: str, place: tuple[float, float]) -> pa.Table
 
 
 def _check(view: TableView, model: Model) -> None:
+    _check_scans(view, model)
+    _check_lookups(view, model)
+    _check_texts(view, model)
+    _check_vectors(view, model)
+
+
+def _check_scans(view: TableView, model: Model) -> None:
     rows = view.scan().to_arrow().to_pylist()
     assert sorted((row["id"], row["word"], tuple(row["vec"])) for row in rows) == sorted(
         (key, word, place) for key, (word, place) in model.items()
@@ -65,25 +81,54 @@ def _check(view: TableView, model: Model) -> None:
     bees = {key for key, (word, _) in model.items() if word == "bee"}
     low = ScanRequest(columns=("id",), filter_sql="word = 'bee' AND id < 6")
     assert set(view.scan(low).to_arrow().column("id").to_pylist()) == {key for key in bees if key < 6}
+    best = ScanRequest(columns=("word", "id"), order_by=(("word", "descending"), ("id", "ascending")), limit=3)
+    ordered = sorted(((word, key) for key, (word, _) in model.items()), key=lambda each: (-ord(each[0][0]), each[1]))
+    assert [(row["word"], row["id"]) for row in view.scan(best).to_arrow().to_pylist()] == ordered[:3]
+    assert view.scan(ScanRequest(limit=4)).to_arrow().num_rows == min(4, len(model))
+    assert view.scan().count() == len(model)
     assert view.scan(ScanRequest(filter_sql="word = 'bee'")).count() == len(bees)
+
+
+def _check_lookups(view: TableView, model: Model) -> None:
     found = view.lookup(keys_of(*range(KEYS)), ["id", "word"]).to_pylist()
     assert [(row["id"], row["word"]) for row in found] == [(key, model[key][0]) for key in sorted(model)]
+    for key in (0, KEYS - 1):
+        assert [row["word"] for row in view.lookup(keys_of(key)).to_pylist()] == [
+            model[each][0] for each in model if each == key
+        ]
+
+
+def _check_texts(view: TableView, model: Model) -> None:
+    bees = {key for key, (word, _) in model.items() if word == "bee"}
+    # Every text is one word, so that of BM25 only the weight of the word is left.
+    score = math.log(1 + (len(model) - len(bees) + 0.5) / (len(bees) + 0.5))
     text = view.full_text_search(TextQuery("word", "bee", k=KEYS, columns=("id",)))
     assert set(text.column("id").to_pylist()) == bees
-    nearest = view.vector_search(VectorQuery("vec", np.array([0.5, 0.25], np.float32), k=3, columns=("id",)))
-    distances = sorted((x - 0.5) ** 2 + (y - 0.25) ** 2 for _, (x, y) in model.values())[:3]
-    assert nearest.column("_distance").to_pylist() == pytest.approx(distances)
-    assert len(set(nearest.column("id").to_pylist())) == len(distances)
+    assert text.column("_score").to_pylist() == pytest.approx([score] * len(bees), rel=1e-4)
+    low = view.full_text_search(TextQuery("word", "bee", k=KEYS, columns=("id",), filter_sql="id < 6"))
+    assert set(low.column("id").to_pylist()) == {key for key in bees if key < 6}
+
+
+def _check_vectors(view: TableView, model: Model) -> None:
+    for filter_sql, keys_left in ((None, range(KEYS)), ("id < 6", range(6))):
+        query = VectorQuery("vec", np.array([0.5, 0.25], np.float32), k=3, columns=("id",), filter_sql=filter_sql)
+        nearest = view.vector_search(query)
+        places = [place for key, (_, place) in model.items() if key in keys_left]
+        distances = sorted((x - 0.5) ** 2 + (y - 0.25) ** 2 for x, y in places)[:3]
+        assert nearest.column("_distance").to_pylist() == pytest.approx(distances)
+        assert len(set(nearest.column("id").to_pylist())) == len(distances)
 
 
 class _Table:
     """A table, its writer, and what each consistency must show of it."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, with_indexes: bool) -> None:
         lance.write_dataset(_rows([0, 1, 2], "ant", (1, 1)), uri)
-        lance.dataset(uri).create_scalar_index("word", "INVERTED", stem=False)
+        lance.dataset(uri).create_scalar_index("word", "INVERTED", name="by_word", stem=False)
+        lance.dataset(uri).create_index("vec", "IVF_FLAT", name="by_place", num_partitions=1)
         base = BaseTable.open(uri)
-        base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)])
+        maintained = ["by_word", "by_place"] if with_indexes else []
+        base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)], maintained)
         self._admin = TableAdmin.open(uri)
         self._uri = uri
         self.writer = TableWriter.open(
@@ -117,6 +162,17 @@ class _Table:
     def catch_up(self, *_: None) -> None:
         self._admin.catch_up(CatchupRequest())
 
+    def compact(self, *_: None) -> None:
+        self._admin.compact(CompactRequest(force=True))
+
+    def collect(self, *_: None) -> None:
+        """Delete what nobody needs, as if all of it were old; the versions before the newest first."""
+        lance.dataset(self._uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+        admin = gc_admin(self._uri)
+        surveyor = Surveyor(admin.table, admin.manifests, 1, with_references=True)
+        report = collect_garbage(GcParts(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
+        assert report.failures == ()
+
     def check(self) -> None:
         table = MemWalTable.open(self._uri, writers=list(self.writer.writers.values()))
         _check(table.view(Consistency.IN_PROCESS), self._now)
@@ -131,14 +187,31 @@ class _Table:
 @pytest.mark.slow
 @pytest.mark.req("RD-01", "RD-05", "RD-06", "RD-09", "RD-11", "RD-14", "RD-39")
 @settings(derandomize=True, deadline=None, max_examples=8)
-@given(steps=operations)
-def test_queries_agree_with_the_model_after_any_history(
-    steps: list[tuple[str, list[int] | None, tuple[str, tuple[float, float]] | None]],
-) -> None:
+@given(steps=operations, with_indexes=st.booleans())
+def test_queries_agree_with_the_model_after_any_history(steps: list[Step], with_indexes: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        table = _Table(str(Path(directory) / "t"))
+        table = _Table(str(Path(directory) / "t"), with_indexes=with_indexes)
         with table.writer:
             for name, ids, value in steps:
                 getattr(table, name)(ids, value)
                 table.check()
         table.check_at_the_end()
+
+
+@pytest.mark.slow
+@pytest.mark.req("RD-28", "RD-29", "RD-33", "RD-67", "RD-68")
+@pytest.mark.parametrize("with_indexes", [False, True])
+def test_queries_agree_with_the_model_while_indexes_lag_and_catch_up(tmp_path: Path, with_indexes: bool) -> None:
+    steps: list[Step] = [
+        ("put", [1, 2], ("bee", (0, 0))), ("flush", None, None), ("merge", None, None),
+        ("put", [2, 3, 4], ("cat", (1, 1))), ("delete", [1], None), ("flush", None, None), ("merge", None, None),
+        ("put", [4, 5], ("bee", (2, 0))), ("flush", None, None), ("catch_up", None, None), ("compact", None, None),
+        ("put", [6], ("bee", (3, 0))), ("flush", None, None), ("merge", None, None), ("collect", None, None),
+        ("put", [6, 7], ("ant", (0, 1))), ("snapshot", None, None), ("catch_up", None, None), ("collect", None, None),
+    ]  # fmt: skip
+    table = _Table(str(tmp_path / "t"), with_indexes=with_indexes)
+    with table.writer:
+        for name, ids, value in steps:
+            getattr(table, name)(ids, value)
+            table.check()
+    table.check_at_the_end()

@@ -11,7 +11,9 @@ import pytest
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.reader import Consistency
+from memwal_core.ids import RegionId
+from memwal_core.manifest import ManifestStore, drain
+from memwal_core.reader import Consistency, Survey, Surveyor
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.settings import Settings, WriterSettings
 from memwal_core.storage.layout import region_directory
@@ -28,7 +30,7 @@ def _generation_directories(uri: str) -> list[Path]:
     return sorted(Path(uri).glob("_mem_wal/*/*_gen_*"))
 
 
-@pytest.mark.req("RD-07", "RD-08", "RD-09", "RD-10", "RD-14")
+@pytest.mark.req("RD-07", "RD-08", "RD-09", "RD-10", "RD-14", "LEG-28")
 def test_each_consistency_sees_what_it_promises(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     with TableWriter.open(make_people_table(uri, buckets=1), settings=BUFFERED) as writer:
@@ -158,6 +160,54 @@ def test_merge_and_collection_during_planning_lose_and_double_nothing(tmp_path: 
         model = as_model(MemWalTable(base).to_arrow(consistency=consistency))
 
     assert model == {1: "p1", 2: "new", 3: "p3", 4: "new", 5: "newer"}
+
+
+class _BaseFirst(Surveyor):
+    """Looks at the base table before it looks at the regions: the wrong order."""
+
+    def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
+        assert version is None
+        state = self._table.state()
+        regions, achieved = self._observe(consistency)
+        return Survey(state, regions, consistency, achieved, state.timestamp)
+
+
+@pytest.mark.req("RD-15")
+@pytest.mark.parametrize("order", ["regions first", "base first"])
+def test_reading_the_base_table_first_would_lose_rows(tmp_path: Path, order: str) -> None:
+    """Negative control: with the order of the survey turned around, the same history loses rows."""
+    uri = str(tmp_path / "t")
+    with TableWriter.open(make_people_table(uri, rows=people(1, 2), buckets=1)) as writer:
+        writer.put(people(2, 3, name="new"))
+        writer.flush()
+    admin = TableAdmin.open(uri)
+    base = _Interrupted.open(uri)
+    table = MemWalTable(base)
+
+    def merge_and_drain() -> None:
+        admin.merge(MergeRequest())
+        (region,) = admin.manifests.region_ids()
+        admin.manifests.update(region, lambda stored: drain(stored, {1}))
+
+    if order == "regions first":
+        base.between = merge_and_drain
+    else:
+        table._surveyor = _BaseFirst(base, _Delayed(admin.manifests, merge_and_drain))
+    model = as_model(table.to_arrow())
+
+    assert model == ({1: "p1", 2: "new", 3: "new"} if order == "regions first" else {1: "p1", 2: "p2"})
+
+
+class _Delayed(ManifestStore):
+    """Lets something happen just before the regions are looked at."""
+
+    def __init__(self, store: ManifestStore, before: Callable[[], object]) -> None:
+        self.__dict__.update(store.__dict__)
+        self._before = before
+
+    def region_ids(self) -> list[RegionId]:
+        self._before()
+        return super().region_ids()
 
 
 @pytest.mark.req("RD-13")

@@ -11,16 +11,20 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance.query import MatchQuery
 
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import RegionId
 from memwal_core.reader import Consistency, ReadPlan
+from memwal_core.reader.corpus import MemoryCorpus
 from memwal_core.reader.gap import plan_gap
+from memwal_core.reader.text import TextColumn, TextQuery
 from memwal_core.reader.vector import VectorQuery, VectorSearch
 from memwal_core.reader.view import TableView
 from memwal_core.region_spec import bucket_spec
 from memwal_core.table import MemWalTable
+from memwal_core.testing.readable import keys_of
 from memwal_core.testing.tables import PRIMARY_KEY_METADATA
 from memwal_core.writer.table_writer import TableWriter
 
@@ -97,6 +101,28 @@ def test_gap_with_an_unusable_generation_falls_back_to_the_base_table(tmp_path: 
     assert gap.uncovered == (region,)
 
 
+@pytest.mark.req("RD-67")
+def test_plan_of_a_search_over_a_gap_names_the_generations_that_stand_in(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    region = _merged_with_gap(uri, np.random.default_rng(1))
+    view = MemWalTable.open(uri).view()
+    text = view.explain_vector_search(VectorQuery("vec", np.zeros(DIMENSION, np.float32), k=3), {region: "region_A"})
+
+    # Generations 1 to 4 are merged and not indexed, 5 is not merged; only 5 makes rows of the base table stale.
+    assert text == (
+        "GlobalLimitExec: limit=3\n"
+        "  SortExec: order_by=[_dist ASC]\n"
+        "    FilterStaleExec: bloom_filters=[bf[region_A][gen=5]]\n"
+        "      UnionExec\n"
+        "        KNNExec: base_table[gen=-1], k=3\n"
+        "        KNNExec: region_A[gen=5], k=3\n"
+        "        KNNExec: region_A[gen=4], k=3\n"
+        "        KNNExec: region_A[gen=3], k=3\n"
+        "        KNNExec: region_A[gen=2], k=3\n"
+        "        KNNExec: region_A[gen=1], k=3"
+    )
+
+
 def _assert_exact(view: TableView, rng: np.random.Generator) -> None:
     rows = view.scan().to_arrow()
     ids = np.array(rows.column("id").to_pylist())
@@ -129,3 +155,61 @@ def test_search_over_a_gap_is_exact(tmp_path: Path, change: str) -> None:
     assert gap.is_empty == (bridged is None) == (change == "collected")
     assert bridged is None or bool(bridged.scanned) == (change == "direct append")
     _assert_exact(view, rng)
+
+
+TEXTS = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA), pa.field("text", pa.string())]
+)
+WORDS = np.array([f"word{number}" for number in range(40)])
+
+
+def _texts(ids: list[int], rng: np.random.Generator) -> pa.Table:
+    chosen = [" ".join(rng.choice(WORDS, size)) for size in rng.integers(2, 20, len(ids))]
+    return pa.table([pa.array(ids, pa.int64()), pa.array(chosen)], schema=TEXTS)
+
+
+def _texts_with_gap(uri: str, rng: np.random.Generator) -> None:
+    """Generations 1 to 3 merged, the base index covers none of them; 4 flushed. Flushed MemTables are indexed."""
+    lance.write_dataset(_texts(list(range(150)), rng), uri)
+    lance.dataset(uri).create_scalar_index("text", "INVERTED", name="by_text", stem=False)
+    base = BaseTable.open(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)], ["by_text"])
+    with TableWriter.open(base) as writer:
+        for number in range(1, 5):
+            writer.put(_texts([*range(number * 20, number * 20 + 30), 1000 + number], rng))
+            writer.delete(keys_of(number, 140 + number))
+            writer.flush()
+            if number == 3:
+                TableAdmin.open(uri).merge(MergeRequest())
+
+
+@pytest.mark.req("RD-29", "RD-30", "RD-33", "RD-55", "RD-67")
+@pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "collected"])
+def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(tmp_path: Path, change: str) -> None:
+    rng = np.random.default_rng(23)
+    uri = str(tmp_path / "t")
+    _texts_with_gap(uri, rng)
+    match change:
+        case "direct append":
+            lance.write_dataset(_texts(list(range(5000, 5040)), rng), uri, mode="append")
+        case "direct delete":
+            lance.dataset(uri).delete("id >= 60 AND id < 70")
+        case "collected":
+            rmtree(next(Path(uri).glob("_mem_wal/*/*_gen_2")))
+    view = MemWalTable.open(uri).view()
+    corpora = TextColumn(view._opened, "text")
+    gap = corpora.corpora.gap()
+    standing = [each.generation for sources in gap.standing_in.values() for each in sources]
+    in_memory = [each for each in corpora.sources() if isinstance(each, MemoryCorpus)]
+
+    assert standing == ([] if change == "collected" else [3, 2, 1])
+    assert len(in_memory) == (1 if change in {"direct append", "collected"} else 0)  # Else everything has an index.
+    whole = lance.write_dataset(view.scan().to_arrow().replace_schema_metadata(None), str(tmp_path / "one"))
+    whole.create_scalar_index("text", "INVERTED", stem=False)
+    for query in ("word1", "word3 word17", "word5 word6 word7 word8"):
+        one = whole.scanner(columns=["id", "_score"], full_text_query=MatchQuery(query, "text"), limit=20).to_table()
+        expected = one.column("_score").to_pylist()
+        found = view.full_text_search(TextQuery("text", query, k=20, columns=("id",)))
+        assert found.column("_score").to_pylist() == pytest.approx(expected, rel=1e-4)
+        certain = {row["id"] for row in one.to_pylist() if row["_score"] > expected[-1] * 1.001}
+        assert certain <= set(found.column("id").to_pylist())

@@ -70,7 +70,9 @@ def _assert_same(view: TableView, query: str, k: int, path: Path, filter_sql: st
 
 
 @pytest.mark.req("RD-55", "RD-56")
-@pytest.mark.parametrize("query", ["word1", "word3 word40", "word0 word7 word25", "word59", "nowhere"])
+@pytest.mark.parametrize(
+    "query", ["word1", "word3 word40", "word0 word7 word25", "word59", "nowhere", "word4 word4 word9"]
+)
 def test_ranking_and_scores_are_those_of_one_index(tmp_path: Path, query: str) -> None:
     rng = np.random.default_rng(11)
     uri = str(tmp_path / "t")

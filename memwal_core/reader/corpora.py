@@ -1,0 +1,163 @@
+"""The sources of a full-text search of one column: together the newest version of every row, none twice.
+
+- the base table's rows that its index covers, less those that newer generations supersede;
+- flushed MemTables that are merged but not indexed yet, through indexes of their own (specification, appendix 4),
+  or else the base table's unindexed fragments, indexed in memory;
+- unmerged generations, through indexes of their own if they have them, or else indexed in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.dataset import serialize_row_addrs
+
+from memwal_core.base_table import TextIndex, translated
+from memwal_core.base_table.key_search import KeySearch
+from memwal_core.reader.bridge import bridge_gap, fragments_of
+from memwal_core.reader.corpus import Corpus, IndexedCorpus, MemoryCorpus
+from memwal_core.reader.gap import IndexGap, plan_gap
+from memwal_core.reader.live_rows import LiveRows
+from memwal_core.reader.opened import GenerationGoneError, OpenedTable
+from memwal_core.reader.rows import FlushedRows, RowRequest, is_among
+from memwal_core.reader.sources import GenerationSource
+from memwal_core.reader.superseded import ROW_ID
+from memwal_core.reader.winners import WinningRows
+
+
+class TextCorpora:
+    """Makes the corpora of one text column of a view.
+
+    Args:
+        opened: The view.
+        column: The column.
+        index: The base table's index of it.
+    """
+
+    def __init__(self, opened: OpenedTable, column: str, index: TextIndex) -> None:
+        """Keep the parts; nothing is read."""
+        self._opened = opened
+        self._column = column
+        self._index = index
+        self._names = list(dict.fromkeys([*opened.key, column]))
+
+    def gap(self) -> IndexGap:
+        """Return how the index lags behind merges."""
+        return plan_gap(self._opened.plan(), self._index.name, lambda source: self._own_index(source) is not None)
+
+    def make(self) -> tuple[Corpus, ...]:
+        """Read what the corpora need: keys of unmerged rows and of recently merged ones, and texts without an index.
+
+        Raises:
+            GenerationGoneError: A flushed MemTable is not there; take a new view.
+            UnavailableError: Storage failed.
+        """
+        # Scores count all rows, so regions without a row of the filter take part, too.
+        winners = self._opened.winners(self._opened.plan().regions)
+        made: list[Corpus | None] = [self._indexed_base(), *self._merged()]
+        rest: list[WinningRows] = []
+        for generation in (each for region in winners for each in region.generations if len(each.live)):
+            own = self._own_index(generation.rows.source)
+            if own is None or not isinstance(generation.rows, FlushedRows):
+                rest.append(generation)
+            else:
+                made.append(self._indexed_generation(generation.rows, generation.live, own))
+        made.append(self._in_memory(_batches(rest, tuple(self._names), None), partial(self._passing_of, rest)))
+        return tuple(each for each in made if each is not None)
+
+    def _indexed_base(self) -> Corpus:
+        base, blocklist = self._opened.base, self._opened.mask().blocklist
+        with translated("look at fragments", self._opened.uri):
+            fragments = [each for each in base.get_fragments() if each.fragment_id in self._index.fragments]
+            is_untouched = len(fragments) == len(self._index.fragments) and not any(
+                each.metadata.deletion_file for each in fragments
+            )
+        documents, tokens = self._index.documents, self._index.tokens
+        if blocklist is not None or not is_untouched:
+            documents, tokens = self._opened.count_documents(self._index, self._live_base(blocklist).contains)
+        mask = {} if blocklist is None else {"row_addr_blocklist": blocklist}
+        return IndexedCorpus(base, self._column, self._opened.key, self._index, documents, tokens, mask)
+
+    def _live_base(self, blocklist: bytes | None) -> LiveRows:
+        """Return the rows of indexed fragments that nothing supersedes, a bit each."""
+        base = self._opened.base
+        fragments = fragments_of(base, sorted(self._index.fragments))
+
+        def ids() -> Iterable[npt.NDArray[np.uint64]]:
+            if not fragments:
+                return
+            scanner = base.scanner(columns=[], with_row_id=True, fragments=fragments, row_addr_blocklist=blocklist)
+            for batch in scanner.to_batches():
+                yield batch.column(ROW_ID).to_numpy()
+
+        with translated("look at live rows", self._opened.uri):
+            return LiveRows(ids())
+
+    def _merged(self) -> Iterable[Corpus | None]:
+        """Yield what stands for base fragments that the index lacks."""
+        unindexed = self._opened.unindexed_fragments(self._index.name)
+        if not unindexed:
+            return
+        gap = self.gap()
+        scanned: Sequence[int] = unindexed
+        if not gap.is_empty:
+            bridge = bridge_gap(self._opened, gap)
+            scanned = bridge.scanned
+            present = KeySearch(bridge.keys, self._opened.key)
+            for each in bridge.standing:
+                own = self._own_index(each.rows.source)
+                assert isinstance(each.rows, FlushedRows)  # noqa: S101 - merged generations were flushed
+                assert own is not None  # noqa: S101 - the plan made sure of it
+                live = each.live[present.found(each.rows.keys.take(pa.array(each.live)))]
+                yield self._indexed_generation(each.rows, live, own)
+        if scanned:
+            yield self._in_memory(self._unindexed(scanned, self._names, None), partial(self._passing_base, scanned))
+
+    def _indexed_generation(self, rows: FlushedRows, live: npt.NDArray[np.int64], index: TextIndex) -> Corpus | None:
+        if not len(live):
+            return None
+        addresses = np.sort(rows.addresses(live))
+        documents, tokens = self._opened.count_documents(index, lambda ids: is_among(ids, addresses))
+        mask = {"row_addr_allowlist": serialize_row_addrs(addresses.tolist())}
+        return IndexedCorpus(rows.keyed.dataset, self._column, self._opened.key, index, documents, tokens, mask)
+
+    def _own_index(self, source: GenerationSource) -> TextIndex | None:
+        """Return a flushed MemTable's index if it is as good as the base table's for this column."""
+        try:
+            index = self._opened.generation_text_index(source, self._column)
+        except GenerationGoneError:
+            return None
+        return index if index is not None and index.tokenizer == self._index.tokenizer else None
+
+    def _in_memory(self, rows: pa.Table, passing: partial[pa.Table]) -> Corpus | None:
+        if rows.num_rows == rows.column(self._column).null_count:
+            return None
+        return MemoryCorpus(rows, self._column, self._opened.key, self._index.tokenizer, passing)
+
+    def _unindexed(self, fragments: Sequence[int], columns: Sequence[str], filter_sql: str | None) -> pa.Table:
+        base = self._opened.base
+        with translated("read texts that the index lacks", self._opened.uri):
+            return base.scanner(
+                columns=list(columns),
+                filter=filter_sql,
+                fragments=fragments_of(base, fragments),
+                row_addr_blocklist=self._opened.mask().blocklist,
+            ).to_table()
+
+    def _passing_base(self, fragments: Sequence[int], filter_sql: str) -> pa.Table:
+        return self._unindexed(fragments, self._opened.key, filter_sql)
+
+    def _passing_of(self, generations: Sequence[WinningRows], filter_sql: str) -> pa.Table:
+        return _batches(generations, self._opened.key, filter_sql)
+
+
+def _batches(generations: Sequence[WinningRows], columns: tuple[str, ...], filter_sql: str | None) -> pa.Table:
+    request = RowRequest(columns, filter_sql)
+    batches = [batch for each in generations for batch in each.read(request)]
+    if not batches:
+        return pa.table({name: pa.nulls(0) for name in columns})
+    return pa.Table.from_batches(batches)

@@ -1,0 +1,135 @@
+"""A reader looks at manifests, WALs and the base table in an order in which no row can slip past it.
+
+Each case lets rows travel on at the worst moment. With the rule that guards it the reader sees them;
+with the rule switched off, the negative control, it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import GcRequest, TableAdmin
+from memwal_core.base_table import BaseTable, TableReader
+from memwal_core.maintenance.gc import survey as gc_survey
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.reader import Consistency
+from memwal_core.reader.survey import Survey, Surveyor
+from memwal_core.settings import GcSettings, Settings
+from memwal_core.storage import open_store
+from memwal_core.storage.layout import wal_directory
+from memwal_core.table import MemWalTable
+from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from memwal_core.testing.garbage import drop_old_versions
+from memwal_core.testing.readable import as_model
+from memwal_core.testing.regions import FAST_STORAGE, create_region, writer_settings
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import RegionWriter
+
+AT_ONCE = Settings(
+    storage=FAST_STORAGE,
+    gc=GcSettings(
+        grace_s=0, collect_wal=True, wal_min_age_s=0, wal_epoch_checks=0, orphan_age_s=0, allow_unsafe_retention=True
+    ),
+)
+KEYS = range(1, 5)
+EVERYTHING = {key: f"p{key}" for key in KEYS}
+
+
+def collect(table: BaseTable) -> None:
+    TableAdmin.open(table.uri, settings=AT_ONCE).collect_garbage(GcRequest(dry_run=False))
+
+
+def read_while(table: BaseTable, happening: Callable[[], object], path: str, moment: Moment) -> dict[int, str]:
+    """Read everything durable; at the first look at a path of some kind, let something happen."""
+    store = FaultyStore(open_store(table.uri))
+    rule = store.add(Rule(lambda _: happening(), moment, frozenset({"head"}), lambda found: path in found))
+    reader = MemWalTable(TableReader(store, settings=table.settings), consistency=Consistency.DURABLE)
+    rows = as_model(reader.to_arrow())
+    assert rule.matched > 0
+    return rows
+
+
+def written(tmp_path: Path, status: RegionStatus) -> tuple[BaseTable, RegionWriter]:
+    table = make_people_table(str(tmp_path / "t"))
+    writer = RegionWriter.open(table, create_region(table, status), settings=writer_settings())
+    for key in KEYS:
+        writer.put(people(key))
+    return table, writer
+
+
+@pytest.mark.req("RD-10", "RD-13", "GC-10")
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("status", RegionStatus)
+def test_rows_flushed_and_collected_before_the_wal_is_read_are_seen(
+    tmp_path: Path, status: RegionStatus, moment: Moment
+) -> None:
+    table, writer = written(tmp_path, status)
+    wal = wal_directory(writer.region_id)
+    before = len(list(table.store.list_objects(wal)))
+
+    def flush_and_collect() -> None:
+        writer.flush()
+        collect(table)
+
+    assert read_while(table, flush_and_collect, "/wal/", moment) == EVERYTHING
+    # Only entries that no flushed MemTable consists of are collected before the merge.
+    assert (len(list(table.store.list_objects(wal))) < before) == (status is RegionStatus.ACTIVE)
+
+
+@pytest.mark.req("RD-13", "GC-10")
+def test_without_the_second_look_at_the_manifest_collected_entries_are_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control."""
+    table, writer = written(tmp_path, RegionStatus.ACTIVE)
+    monkeypatch.setattr(ManifestStore, "is_newest", lambda self, manifest: True)
+
+    def flush_and_collect() -> None:
+        writer.flush()
+        collect(table)
+
+    assert read_while(table, flush_and_collect, "/wal/", Moment.BEFORE) == {}
+
+
+def merge_and_drain(table: BaseTable, writer: RegionWriter) -> None:
+    writer.flush()
+    TableAdmin.open(table.uri, settings=AT_ONCE).merge()
+    drop_old_versions(table.uri)
+    collect(table)
+
+
+@pytest.mark.req("RD-13", "RD-15")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_rows_merged_and_drained_before_the_manifest_is_read_are_seen(tmp_path: Path, status: RegionStatus) -> None:
+    table, writer = written(tmp_path, status)
+
+    rows = read_while(table, lambda: merge_and_drain(table, writer), "/manifest/", Moment.BEFORE)
+
+    assert rows == EVERYTHING
+
+
+@pytest.mark.req("RD-13", "RD-15")
+def test_reader_that_looks_at_the_base_table_first_misses_merged_and_drained_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control of the order: manifests and WALs first, merge progress last."""
+    table, writer = written(tmp_path, RegionStatus.SEALED)
+    look = Surveyor.survey
+
+    def base_first(self: Surveyor, consistency: Consistency, version: int | None = None) -> Survey:
+        state = self._table.state()
+        seen = look(self, consistency, version)
+        return Survey(state, seen.regions, seen.asked, seen.achieved, seen.taken)
+
+    def merge_and_drain_but_keep_versions() -> None:
+        writer.flush()
+        TableAdmin.open(table.uri, settings=AT_ONCE).merge()
+        collect(table)
+
+    monkeypatch.setattr(Surveyor, "survey", base_first)
+    # Otherwise the old version that this reader uses would keep the generation where it is.
+    monkeypatch.setattr(gc_survey, "retained_versions", lambda table, concurrency: ())
+    assert read_while(table, merge_and_drain_but_keep_versions, "/manifest/", Moment.BEFORE) == {}

@@ -1,0 +1,132 @@
+"""Rows flushed before a column was added read as a merge would leave them (decision 0012)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.reader.scan import ScanRequest
+from memwal_core.reader.text import TextQuery
+from memwal_core.reader.vector import VectorQuery
+from memwal_core.reader.view import TableView
+from memwal_core.region_spec import bucket_spec
+from memwal_core.table import MemWalTable
+from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
+from memwal_core.testing.readable import keys_of
+from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.writer.table_writer import TableWriter
+
+EXTRA = pa.field("extra", pa.int32())
+ALL = keys_of(*range(1, 9), 50, 51, 60)
+
+
+def _with_extra(rows: pa.Table, value: int | None) -> pa.Table:
+    return rows.append_column(EXTRA, pa.array([value] * rows.num_rows, EXTRA.type))
+
+
+def _drifted(uri: str) -> None:
+    """Every way in which a row can come to lack a column that its table has.
+
+    Generation 1 (no ``extra``): updates 1, 2, 3, 4 and inserts 50, 51. Generation 2: updates 2, deletes 3 and 51.
+    Generation 3: writes 3 again. Then the column is added and backfilled. Generation 4 has it: 4, 60 = 7.
+    """
+    make_people_table(uri, rows=people(*range(1, 9)), buckets=1)
+    region = native_region_id(1)
+    gone = pa.table({"id": [3, 51]}, schema=pa.schema([PEOPLE.field("id")]))
+    write_native_generations(
+        uri,
+        region,
+        [
+            [Put(people(1, 2, 3, 4, 50, 51, name="g1"))],
+            [Put(people(2, name="g2")), Delete(gone)],
+            [Put(people(3, name="g3"))],
+        ],
+    )
+    lance.dataset(uri).add_columns(EXTRA)
+    lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
+    write_native_generations(uri, region, [[Put(_with_extra(people(4, 60, name="g4"), 7))]])
+
+
+def _answers(view: TableView) -> dict[str, object]:
+    """What queries of every kind say, in an order that does not depend on where rows are."""
+    whole = view.scan().to_arrow().sort_by("id")
+    filters = ["extra > 1001", "extra IS NULL", "extra = 7 OR name = 'g2'", "id < 4 AND extra IS NOT NULL"]
+    return {
+        "rows": whole.to_pylist(),
+        "extra alone": sorted(view.scan(ScanRequest(columns=("extra",))).to_arrow().column(0).to_pylist(), key=str),
+        "filtered": [
+            view.scan(ScanRequest(columns=("id",), filter_sql=each)).to_arrow().sort_by("id").column(0).to_pylist()
+            for each in filters
+        ],
+        "counts": [view.scan(ScanRequest(filter_sql=each)).count() for each in (None, *filters)],
+        "looked up": view.lookup(ALL).to_pylist(),
+    }
+
+
+@pytest.mark.req("RD-69")
+def test_reader_and_merge_give_the_same_answer_for_columns_that_generations_lack(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    _drifted(uri)
+    table = MemWalTable.open(uri)
+    before = _answers(table.view())
+    generations = [len(region.generations) for region in table.scan().plan.regions]
+    TableAdmin.open(uri).merge(MergeRequest())
+
+    assert generations == [4]
+    assert [len(region.generations) for region in table.scan().plan.regions] == [0]
+    assert before == _answers(table.view())
+    by_key = {row["id"]: (row["name"], row["extra"]) for row in before["rows"]}  # type: ignore[attr-defined]
+    assert by_key == {
+        1: ("g1", 1001), 2: ("g2", 1002), 3: ("g3", None), 4: ("g4", 7), 50: ("g1", None), 60: ("g4", 7),
+        **{key: (f"p{key}", key + 1000) for key in (5, 6, 7, 8)},
+    }  # fmt: skip
+
+
+@pytest.mark.req("RD-69")
+def test_value_comes_from_an_older_generation_that_has_the_column(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(1, 2), buckets=1)
+    region = native_region_id(1)
+    write_native_generations(uri, region, [[Put(people(1, 2, name="g1"))]])
+    lance.dataset(uri).add_columns(EXTRA)
+    write_native_generations(uri, region, [[Put(_with_extra(people(1, 9, name="g2"), 5))]])
+    other = pa.field("other", pa.string())
+    lance.dataset(uri).add_columns(other)
+    lance.dataset(uri).update({"other": "concat('o', CAST(id AS VARCHAR))"})
+    before = MemWalTable.open(uri).to_arrow().sort_by("id").to_pylist()
+    TableAdmin.open(uri).merge(MergeRequest())
+
+    assert before == MemWalTable.open(uri).to_arrow().sort_by("id").to_pylist()
+    assert [(row["id"], row["extra"], row["other"]) for row in before] == [(1, 5, "o1"), (2, None, "o2"), (9, 5, None)]
+
+
+@pytest.mark.req("RD-69")
+def test_search_in_a_column_that_a_generation_lacks_finds_the_inherited_values(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA), ("name", pa.string())]
+    )
+    lance.write_dataset(pa.table({"id": list(range(20)), "name": ["old"] * 20}, schema=schema), uri)
+    base = BaseTable.open(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)])
+    with TableWriter.open(base) as writer:
+        writer.put(pa.table({"id": [3, 30], "name": ["new", "new"]}, schema=schema))
+        writer.flush()
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(40, dtype=np.float32)), 2)
+    lance.dataset(uri).merge(
+        pa.table({"id": list(range(20)), "vec": vectors, "text": [f"word{i}" for i in range(20)]}), "id"
+    )
+    lance.dataset(uri).create_scalar_index("text", "INVERTED", stem=False)
+    view = MemWalTable.open(uri).view()
+    nearest = view.vector_search(VectorQuery("vec", np.array([6, 7], np.float32), k=2))
+    texts = view.full_text_search(TextQuery("text", "word3"))
+
+    assert nearest.select(["id", "name"]).to_pylist()[0] == {"id": 3, "name": "new"}
+    assert [(row["id"], row["name"]) for row in texts.to_pylist()] == [(3, "new")]
+    assert view.vector_search(VectorQuery("vec", np.array([6, 7], np.float32), k=50)).num_rows == 20

@@ -11,12 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import CatchupRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_job_options, run_job
+from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.telemetry import telemetry
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.tasks.step_runs import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +36,11 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
         dry_run=options.dry_run,
         holder=options.holder,
     )
-    return admin.catch_up(request)
+    if options.dry_run:
+        return admin.catch_up(request)
+    one = len(options.indexes or ()) == 1
+    key = JobKey.of_index("catchup", options.indexes[0]) if one else JobKey("catchup")
+    return recorded_step(admin, key, options.holder, lambda holder: admin.catch_up(replace(request, holder=holder)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,8 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--indexes", nargs="*", metavar="NAME", help="only these indexes")
     parser.add_argument("--merge-segments", action="store_true", help="make one segment of each index")
     add_job_options(parser)
+    add_holder_option(parser)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

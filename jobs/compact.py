@@ -10,12 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import CompactRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_job_options, run_job
+from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.telemetry import telemetry
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.tasks.step_runs import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +35,11 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
         dry_run=options.dry_run,
         holder=options.holder,
     )
-    return admin.compact(request)
+    if options.dry_run:
+        return admin.compact(request)
+    return recorded_step(
+        admin, JobKey("compact"), options.holder, lambda holder: admin.compact(replace(request, holder=holder))
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,8 +47,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="rewrite small neighbours however few they are")
     parser.add_argument("--remove-versions", action="store_true", help="then remove old versions that nothing keeps")
     add_job_options(parser)
+    add_holder_option(parser)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

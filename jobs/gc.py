@@ -10,13 +10,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import GcRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_job_options, run_job
+from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.telemetry import telemetry
 from memwal_core.ids import parse_region_id
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.tasks.step_runs import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
     regions = {parse_region_id(text) for text in options.regions} if options.regions else None
     request = GcRequest(regions=regions, dry_run=options.dry_run, wait=options.wait, holder=options.holder)
-    return admin.collect_garbage(request)
+    if options.dry_run:
+        return admin.collect_garbage(request)
+    return recorded_step(
+        admin, JobKey("gc"), options.holder, lambda holder: admin.collect_garbage(replace(request, holder=holder))
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,8 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--regions", nargs="*", metavar="UUID", help="only these regions")
     parser.add_argument("--wait", action="store_true", help="wait for the grace period of what this run drains")
     add_job_options(parser)
+    add_holder_option(parser)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

@@ -15,7 +15,8 @@ import sys
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import TableAdmin
-from memwal_core.cli.job import JobReport, add_job_options, run_job
+from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.cycle import MaintainRequest
 
 
@@ -42,8 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--remove-versions", action="store_true", help="let compaction remove old table versions")
     parser.add_argument("--ignore-pauses", action="store_true", help="run jobs that pause because they kept failing")
     add_job_options(parser)
+    add_holder_option(parser)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

@@ -9,11 +9,9 @@ region needs somebody to look at it.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
-from pathlib import Path
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
@@ -21,13 +19,13 @@ os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 from pyspark.sql import SparkSession
 
 from memwal_core.admin import MergeRequest, TableAdmin
-from memwal_core.cli.options import open_admin, parse_storage_options
-from memwal_core.errors import MemwalError
+from memwal_core.cli.job import add_holder_option, add_job_options, run_job
+from memwal_core.cli.options import parse_storage_options
+from memwal_core.cli.telemetry import telemetry
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
 from memwal_core.maintenance.merge import MergeReport
-from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.spark.merge import SparkReader
 from memwal_core.spark.single_commit import SparkWorkers
 from memwal_core.tasks.recording import merge_facts, recorded
@@ -37,35 +35,35 @@ _log = logging.getLogger("memwal.jobs.merge")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     options = _parser().parse_args(arguments)
-    try:
-        admin = open_admin(options.uri, options.storage_option)
-        report = _merge(admin, options) if options.dry_run else _leased_merge(admin, options)
-    except MemwalError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    _deliver(report, options.json)
-    if options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO:
-        return 0
-    return report.outcome.exit_code
+    return run_job(options, lambda admin: _work(admin, options))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="merge.py", description="Merge flushed MemTables into the base table.")
-    parser.add_argument("--uri", required=True, help="path or address of the table")
     parser.add_argument("--regions", nargs="*", metavar="UUID", help="only these regions")
     parser.add_argument("--max-bytes", type=int, metavar="N", help="Arrow bytes of flushed MemTables per commit")
-    parser.add_argument("--dry-run", action="store_true", help="only plan")
     lease = parser.add_mutually_exclusive_group()
-    lease.add_argument("--holder", help="who takes the lease of the merge; unique per run")
+    add_holder_option(lease)
     lease.add_argument("--lease", metavar="TICKET", help="work under a lease that was taken before")
-    parser.add_argument(
-        "--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to merge any more"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
-    parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
+    add_job_options(parser)
     return parser
+
+
+def _work(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
+    report = _merge(admin, options) if options.dry_run else _leased_merge(admin, options)
+    _log.info(
+        "merge ended [outcome=%s, strategy=%s, generations=%d, commits=%d, version_before=%d, version_after=%d, "
+        "seconds=%.1f]",
+        report.outcome.value,
+        report.strategy,
+        report.generations,
+        len(report.commits),
+        report.version_before,
+        report.version_after,
+        report.seconds,
+    )
+    return report
 
 
 def _leased_merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
@@ -100,24 +98,6 @@ def _merge(admin: TableAdmin, options: argparse.Namespace, ticket: LeaseTicket |
         spark.stop()
 
 
-def _deliver(report: MergeReport, target: str | None) -> None:
-    _log.info(
-        "merge ended [outcome=%s, strategy=%s, generations=%d, commits=%d, version_before=%d, version_after=%d, "
-        "seconds=%.1f]",
-        report.outcome.value,
-        report.strategy,
-        report.generations,
-        len(report.commits),
-        report.version_before,
-        report.version_after,
-        report.seconds,
-    )
-    document = json.dumps(report.to_dict(), indent=2)
-    if target == "-":
-        print(document)
-    elif target:
-        Path(target).write_text(document + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

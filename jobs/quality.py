@@ -8,81 +8,68 @@ storage failure (try again), 5 a check failed and somebody must look.
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import os
 import sys
-from pathlib import Path
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from pyspark.sql import SparkSession
 
-from memwal_core.cli.options import open_admin
+from memwal_core.cli.job import JobReport, add_job_options, run_job
 from memwal_core.cli.quality import open_quality
-from memwal_core.errors import MemwalError
+from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.quality import QualityTable, Stage
+from memwal_core.quality import QualityPlan, QualityTable, Stage
 from memwal_core.quality.run import QualityRequest, check_quality
+
+
+class _Planned:
+    """A dry run, as a report."""
+
+    outcome = JobOutcome.PLANNED
+
+    def __init__(self, plan: QualityPlan) -> None:
+        self._plan = plan
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return self._plan.to_dict()
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     options = _parser().parse_args(arguments)
-    try:
-        quality = open_quality(open_admin(options.uri, options.storage_option))
-        outcome, document = _check(quality, options)
-    except MemwalError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    _deliver(document, options.json)
-    if options.ok_when_nothing and outcome is JobOutcome.NOTHING_TO_DO:
-        return 0
-    if options.ok_when_failed and outcome is JobOutcome.BLOCKED:
-        return 0
-    return outcome.exit_code
+    accepted = {JobOutcome.BLOCKED} if options.ok_when_failed else set[JobOutcome]()
+    return run_job(options, lambda admin: _check(open_quality(admin), options), accepted=accepted)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="quality.py", description="Check flushed MemTables and the base table.")
-    parser.add_argument("--uri", required=True, help="path or address of the table")
     parser.add_argument(
         "--stage", required=True, choices=[stage.value for stage in Stage], help="before or after a merge"
     )
     parser.add_argument("--suite", action="append", metavar="FILE", help="expectations for the rows, .json or .py")
     parser.add_argument("--since", type=int, metavar="N", help="after: recount everything merged after version N")
     parser.add_argument("--docs", default="", metavar="PLACE", help="directory or s3://bucket/prefix of Data Docs")
-    parser.add_argument("--dry-run", action="store_true", help="only plan")
-    parser.add_argument("--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to do")
     parser.add_argument(
         "--ok-when-failed", action="store_true", help="exit with 0, not 5, if a check failed: the report tells"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
-    parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
+    add_job_options(parser)
     return parser
 
 
-def _check(quality: QualityTable, options: argparse.Namespace) -> tuple[JobOutcome, dict[str, object]]:
+def _check(quality: QualityTable, options: argparse.Namespace) -> JobReport:
     plan = quality.plan(Stage(options.stage), since=options.since)
     if options.dry_run:
-        return JobOutcome.PLANNED, plan.to_dict()
+        return _Planned(plan)
     spark = SparkSession.builder.appName(f"memwal quality {options.uri}").getOrCreate()
     try:
-        report = check_quality(quality, plan, spark, QualityRequest(tuple(options.suite or ()), options.docs))
+        return check_quality(quality, plan, spark, QualityRequest(tuple(options.suite or ()), options.docs))
     finally:
         spark.stop()
-    return report.outcome, report.to_dict()
-
-
-def _deliver(document: dict[str, object], target: str | None) -> None:
-    text = json.dumps(document, indent=2)
-    if target == "-":
-        print(text)
-    elif target:
-        Path(target).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

@@ -10,12 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import SnapshotRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_job_options, run_job
+from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.telemetry import telemetry
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.tasks.step_runs import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,15 +29,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
-    return admin.build_snapshot(SnapshotRequest(force=options.force, dry_run=options.dry_run, holder=options.holder))
+    request = SnapshotRequest(force=options.force, dry_run=options.dry_run)
+    if options.dry_run:
+        return admin.build_snapshot(request)
+    return recorded_step(
+        admin, JobKey("snapshot"), options.holder, lambda holder: admin.build_snapshot(replace(request, holder=holder))
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="snapshot.py", description="Publish a snapshot of all regions.")
     parser.add_argument("--force", action="store_true", help="publish even if nothing has changed")
     add_job_options(parser)
+    add_holder_option(parser)
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with telemetry():
+        sys.exit(main())

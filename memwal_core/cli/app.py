@@ -15,12 +15,15 @@ from memwal_core.cli.doctor import doctor
 from memwal_core.cli.explain import explain
 from memwal_core.cli.gc import gc
 from memwal_core.cli.history import history
+from memwal_core.cli.index import index
+from memwal_core.cli.ingest import ingest
 from memwal_core.cli.maintain import maintain
 from memwal_core.cli.merge import merge
 from memwal_core.cli.quality import quality
 from memwal_core.cli.snapshot import snapshot
 from memwal_core.cli.stack import down, up
 from memwal_core.cli.status import status
+from memwal_core.cli.telemetry import telemetry
 from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
 
@@ -28,6 +31,7 @@ app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 app.command()(status)
+app.command()(ingest)
 app.command()(merge)
 app.command()(snapshot)
 app.command()(catchup)
@@ -39,6 +43,7 @@ app.command()(doctor)
 app.command()(why)
 app.command()(explain)
 app.command()(history)
+app.add_typer(index, name="index")
 app.command()(demo)
 app.command()(up)
 app.command()(down)
@@ -57,7 +62,8 @@ def run() -> None:
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        app()
+        with telemetry():
+            app()
     except MemwalError as error:
         show_error(error)
         sys.exit(error.exit_code)

@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.admin import TableAdmin
+from memwal_core.admin import GcRequest, TableAdmin
 from memwal_core.cli.options import print_json
 from memwal_core.maintenance.signals import (
     SIGNALS,
@@ -29,7 +29,16 @@ def check_signals(admin: TableAdmin, settings: Settings, *, json: bool) -> None:
         SystemExit: Always: 0 all is well, 6 something warns, 7 somebody must act now.
     """
     table = admin.table
-    parts = SignalParts(table, admin.manifests, admin.insight.ledger, table.clock, settings.storage.concurrency)
+    insight, measures_garbage = admin.insight, settings.status.measure_garbage
+    parts = SignalParts(
+        table=table,
+        manifests=admin.manifests,
+        ledger=insight.ledger,
+        leases=insight.leases,
+        clock=table.clock,
+        concurrency=settings.storage.concurrency,
+        plan_garbage=(lambda: admin.collect_garbage(GcRequest(dry_run=True)).plan) if measures_garbage else None,
+    )
     measured = measure_signals(parts)
     report = judge_signals(table.uri, measured.readings, settings.status)
     record_signals(INSTRUMENTS, report, measured.status)

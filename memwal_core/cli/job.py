@@ -1,4 +1,4 @@
-"""What the jobs that run in the driver alone have in common: options, report, exit code."""
+"""What all Spark applications have in common: options, report, exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -33,18 +33,26 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every job takes."""
     parser.add_argument("--uri", required=True, help="path or address of the table")
     parser.add_argument("--dry-run", action="store_true", help="only plan")
-    parser.add_argument("--holder", help="who takes the lease; unique per run")
     parser.add_argument("--ok-when-nothing", action="store_true", help="exit with 0, not 3, if there is nothing to do")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file, or - for stdout")
     parser.add_argument("--storage-option", action="append", metavar="KEY=VALUE", help="for the object store")
 
 
-def run_job(options: argparse.Namespace, work: Callable[[TableAdmin], JobReport]) -> int:
+def add_holder_option(parser: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup) -> None:
+    """Add the option of the jobs that take a lease."""
+    parser.add_argument("--holder", help="who takes the lease; unique per run")
+
+
+def run_job(
+    options: argparse.Namespace, work: Callable[[TableAdmin], JobReport], *, accepted: Collection[JobOutcome] = ()
+) -> int:
     """Open the table, do the work, deliver the report.
 
     Args:
         options: Parsed options, those of ``add_job_options`` among them.
         work: The job; errors of the package become messages on standard error.
+        accepted: Outcomes of a report that end with 0, whatever their own code: whoever started the job
+            reads the report.
 
     Returns:
         The exit code (docs/errors.md).
@@ -56,9 +64,8 @@ def run_job(options: argparse.Namespace, work: Callable[[TableAdmin], JobReport]
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     _deliver(report.to_dict(), options.json)
-    if options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO:
-        return 0
-    return report.outcome.exit_code
+    nothing = options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
+    return 0 if nothing or report.outcome in accepted else report.outcome.exit_code
 
 
 def _deliver(report: dict[str, object], target: str | None) -> None:

@@ -17,7 +17,7 @@ from memwal_core.maintenance.merge import CommitReport, MergePlan, MergeReport, 
 from memwal_core.maintenance.outcome import JobOutcome
 
 
-def merge(
+def merge(  # noqa: PLR0913 - one parameter for each option of the command
     uri: TableUri,
     region: Annotated[
         list[str] | None, typer.Option("--region", help="Only this region; repeatable.", metavar="UUID")
@@ -25,6 +25,9 @@ def merge(
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=1, help="Arrow bytes of flushed MemTables per commit.")
     ] = None,
+    due_only: Annotated[
+        bool, typer.Option("--due-only", help="Only regions of which a trigger fires: generations, bytes or age.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the first plan and change nothing.")] = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
@@ -38,7 +41,9 @@ def merge(
     admin = open_admin(uri, storage_option)
     with _bar(disable=json or dry_run) as bar:
         report = admin.merge(
-            MergeRequest(regions=regions, max_bytes=max_bytes, dry_run=dry_run, progress=_Watcher(bar))
+            MergeRequest(
+                regions=regions, max_bytes=max_bytes, dry_run=dry_run, due_only=due_only, progress=_Watcher(bar)
+            )
         )
     if json:
         print_json(report.to_dict())
@@ -88,15 +93,19 @@ def _show(report: MergeReport) -> None:
         console.print(report.reason, markup=False, soft_wrap=True)
     table = Table()
     table.add_column("region", no_wrap=True)
-    for name in ("merged", "takes" if report.outcome is JobOutcome.PLANNED else "here", "waiting", "why"):
+    planned = report.outcome is JobOutcome.PLANNED
+    columns = ("merged", "takes" if planned else "here", "waiting", "why", *(("due",) if report.triggers else ()))
+    for name in columns:
         table.add_column(name, overflow="fold")
     taken = {region.region_id: len(region.take) for region in report.plan.regions}
     for region in report.regions:
-        here = taken[region.region_id] if report.outcome is JobOutcome.PLANNED else region.merged_here
+        here = taken[region.region_id] if planned else region.merged_here
         before, after = region.merged_before, region.merged_after
         why = f"{region.verdict.value}: {region.evidence}" if region.evidence else region.verdict.value
         progress = str(after) if before == after else f"{before} -> {after}"
-        table.add_row(str(region.region_id), progress, str(here), str(region.waiting), why)
+        trigger = report.triggers.get(region.region_id)
+        due = (trigger.reason,) if trigger is not None else ()
+        table.add_row(str(region.region_id), progress, str(here), str(region.waiting), why, *due)
     console.print(table)
 
 

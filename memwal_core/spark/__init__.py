@@ -1,1 +1,1 @@
-"""Spark helpers of the jobs."""
+"""Spark: the data source ``memwal`` (``source``), ingestion, and what merges do on executors."""

@@ -16,12 +16,11 @@ from pyspark.sql import SparkSession
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.rewrite import FragmentChange
-from memwal_core.errors import InvalidRequestError
 from memwal_core.maintenance.merge.search_base import search_unit
 from memwal_core.maintenance.merge.staged_keys import KeyStager, StagedKeys
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.maintenance.merge.write_winners import write_unit
-from memwal_core.storage import StoreKind
+from memwal_core.spark.reach import require_reachable
 
 _SCHEMA = "document string"
 _COLUMN = "document"
@@ -47,12 +46,7 @@ class SparkWorkers:
         Raises:
             InvalidRequestError: The table lives in this process's memory.
         """
-        if table.store.kind is StoreKind.MEMORY:
-            raise InvalidRequestError(
-                "executors cannot reach a table in the memory of another process",
-                remedy="use a path or an object store that all executors reach",
-                table=table.uri,
-            )
+        require_reachable(table)
         self._spark = spark
         self._uri = table.uri
         self._storage_options = dict(storage_options)

@@ -58,6 +58,17 @@ def write_native_generations(uri: str, region_id: RegionId, generations: Sequenc
                     writer.delete(write.keys)
 
 
+def native_snapshots(manifests: Sequence[RegionManifest]) -> list[ShardSnapshot]:
+    """Return what pylance's LSM planners want to know of regions."""
+    snapshots = []
+    for manifest in manifests:
+        snapshot = ShardSnapshot(str(manifest.region_id)).with_current_generation(manifest.current_generation)
+        for flushed in manifest.flushed_generations:
+            snapshot = snapshot.with_sstable(flushed.generation, flushed.path)
+        snapshots.append(snapshot)
+    return snapshots
+
+
 def native_scan(uri: str, manifests: Sequence[RegionManifest], columns: Sequence[str], key: str) -> pa.Table:
     """Return what pylance's LSM reader shows of the base table and all recorded generations.
 
@@ -67,11 +78,5 @@ def native_scan(uri: str, manifests: Sequence[RegionManifest], columns: Sequence
         columns: Columns to return.
         key: Column to sort by.
     """
-    snapshots = []
-    for manifest in manifests:
-        snapshot = ShardSnapshot(str(manifest.region_id)).with_current_generation(manifest.current_generation)
-        for flushed in manifest.flushed_generations:
-            snapshot = snapshot.with_sstable(flushed.generation, flushed.path)
-        snapshots.append(snapshot)
-    scanner = LsmScanner.from_snapshots(lance.dataset(uri), snapshots)
+    scanner = LsmScanner.from_snapshots(lance.dataset(uri), native_snapshots(manifests))
     return scanner.project(list(columns)).to_table().select(list(columns)).sort_by(key)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+import pyarrow as pa
+
 from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, MergeRequest, TableAdmin
+from memwal_core.base_table import remove_versions
 from memwal_core.maintenance.merge import (
     InProcessReader,
     InProcessWorkers,
@@ -18,7 +21,9 @@ from memwal_core.maintenance.merge import (
     merge,
 )
 from memwal_core.manifest import ManifestStore
-from memwal_core.testing.simulation.world import LONG_SLEEP_S, World
+from memwal_core.testing.simulation.world import LONG_SLEEP_S, RETENTION_S, World
+
+_COLUMNS_ADDED = 2
 
 
 class Job(StrEnum):
@@ -51,7 +56,9 @@ class JobActor:
         world = self._world
         admin = TableAdmin(world.table, world.settings, world.clock, world.rng)
         job = world.rng.choice(self._jobs)
-        return f"{job} {_RUNS[job](admin, world)}"
+        outcome = _RUNS[job](admin, world)
+        world.seen[f"{job} {outcome}"] += 1
+        return f"{job} {outcome}"
 
     def die(self) -> None:
         """Forget nothing: what a job knows is in the store. Its lease stays until it expires."""
@@ -78,8 +85,9 @@ def _compact(admin: TableAdmin, world: World) -> str:
 
 
 def _collect(admin: TableAdmin, world: World) -> str:
-    del world
-    return str(admin.collect_garbage(GcRequest(dry_run=False)).outcome)
+    report = admin.collect_garbage(GcRequest(dry_run=False))
+    world.seen.update({f"collected {kind}": tally.items for kind, tally in report.done.items()})
+    return str(report.outcome)
 
 
 _RUNS: dict[Job, Callable[[TableAdmin, World], str]] = {
@@ -126,10 +134,61 @@ class MergeActor:
             ),
         )
         report = merge(parts)
+        world.seen[f"merge {report.outcome} ({report.strategy})"] += 1
         return f"merge {report.outcome} ({report.strategy})"
 
     def die(self) -> None:
         """Forget nothing: a merger has no memory."""
+
+
+class ColumnActor:
+    """Somebody who adds a column while writers and generations hold rows without it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+        self._added = 0
+
+    def turn(self) -> str:
+        """Add a column, or do nothing once there are enough.
+
+        Between other turns only: one that is interrupted by a change of the schema would compare its
+        own plan with a table that it never saw, which the jobs refuse and repeat.
+        """
+        world = self._world
+        if world.is_interrupting or self._added == _COLUMNS_ADDED:
+            return "does nothing"
+        self._added += 1
+        with world.quietly():
+            world.plain.dataset().add_columns(pa.field(f"added_{self._added}", pa.int32()))
+        world.has_drifted = True
+        world.seen["column added"] += 1
+        return f"added the column added_{self._added}"
+
+    def die(self) -> None:
+        """Forget nothing."""
+
+
+class CleanupActor:
+    """Somebody who removes old versions of the base table, so that garbage collection may take what they needed."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+
+    def turn(self) -> str:
+        """Remove the versions that are older than anything that is under way."""
+        world = self._world
+        with world.quietly():
+            old = world.old_versions(RETENTION_S)
+            removed = remove_versions(world.plain, old).versions
+        world.seen["version removed"] += removed
+        return f"removed {removed} versions"
+
+    def die(self) -> None:
+        """Forget nothing."""
 
 
 class TimeActor:

@@ -18,6 +18,18 @@ class Mismatch:
     allowed: tuple[Value, ...]
 
 
+class WrongRowError(AssertionError):
+    """A reader saw a row that was possible at no moment of its read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was possible when a read began; see ``Model.moment``."""
+
+    possible: Mapping[int, frozenset[Value]]
+    number: int
+
+
 class Model:
     """The acknowledged writes, and those whose outcome nobody knows.
 
@@ -31,13 +43,16 @@ class Model:
         self._possible: dict[int, set[Value]] = {}
         self._history: list[tuple[int, Value]] = []
         self._pending: dict[object, list[tuple[int, Value]]] = {}
+        self._under_way: list[Mapping[int, Value]] = []
 
-    def begin(self) -> int:
-        """Return the moment at which a write begins."""
+    def begin(self, writes: Mapping[int, Value]) -> int:
+        """Note that a write begins, and return the moment."""
+        self._under_way.append(writes)
         return len(self._history)
 
     def acknowledged(self, since: int, writes: Mapping[int, Value], writer: object) -> None:
         """Note a write of a writer that was acknowledged, and that began at ``since``."""
+        self._ended(writes)
         self.settled(writer)
         pending = [write for others in self._pending.values() for write in others]
         for key, value in writes.items():
@@ -47,6 +62,7 @@ class Model:
 
     def in_doubt(self, writes: Mapping[int, Value], writer: object) -> None:
         """Note a write that may or may not have happened, or may still happen while the writer lives."""
+        self._ended(writes)
         for key, value in writes.items():
             self._possible.setdefault(key, {None}).add(value)
         self._history.extend(writes.items())
@@ -57,10 +73,32 @@ class Model:
         self._pending.pop(writer, None)
 
     def mismatches(self, found: Mapping[int, str]) -> list[Mismatch]:
-        """Return the keys whose found value is impossible."""
-        keys = self._possible.keys() | found.keys()
+        """Return the keys whose found value is impossible; nobody may be writing."""
+        return self.mismatches_since(self.moment(), found)
+
+    def moment(self) -> Moment:
+        """Return the present, for a read that begins now and during which others may write."""
+        possible = {key: frozenset(values) for key, values in self._possible.items()}
+        for write in self._under_way:
+            for key, value in write.items():
+                possible[key] = possible.get(key, frozenset({None})) | {value}
+        return Moment(possible, len(self._history))
+
+    def mismatches_since(self, began: Moment, found: Mapping[int, str]) -> list[Mismatch]:
+        """Return the keys whose found value was possible at no time since a read began.
+
+        Args:
+            began: When it began.
+            found: Key -> value, all keys of the table.
+        """
+        since = {key: set(values) for key, values in began.possible.items()}
+        for key, value in self._history[began.number :]:
+            since.setdefault(key, {None}).add(value)
         return [
             Mismatch(key, found.get(key), tuple(sorted(allowed, key=str)))
-            for key in sorted(keys)
-            if found.get(key) not in (allowed := self._possible.get(key, {None}))
+            for key in sorted(since.keys() | found.keys())
+            if found.get(key) not in (allowed := since.get(key, {None}))
         ]
+
+    def _ended(self, writes: Mapping[int, Value]) -> None:
+        self._under_way = [write for write in self._under_way if write is not writes]

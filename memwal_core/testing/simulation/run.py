@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from memwal_core.errors import MemwalError
-from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
+from memwal_core.testing.simulation.jobs import CleanupActor, ColumnActor, Job, JobActor, MergeActor, TimeActor
+from memwal_core.testing.simulation.model import WrongRowError
 from memwal_core.testing.simulation.progress import ProgressWatch
+from memwal_core.testing.simulation.readers import ReaderActor
 from memwal_core.testing.simulation.view import DuplicateKeyError, lsm_view
 from memwal_core.testing.simulation.world import Actor, Chances, World
 from memwal_core.testing.simulation.writers import WriterActor
 
 _SHOWN_TURNS = 40
+_DRIFTING, _PATIENT = 1, 0
 FULL_CHECK_TURNS = 10
 
 
@@ -39,15 +42,30 @@ class SimulationResult:
         seed: The seed.
         trace: One line for each turn's begin and end.
         versions: Table versions made.
+        seen: How often something happened that the simulation exists for.
     """
 
     seed: int
     trace: tuple[str, ...]
     versions: int
+    seen: Mapping[str, int]
 
 
 def everybody(world: World) -> list[Actor]:
-    """Return the usual actors: two writers that share a region, one of its own, a merger, all jobs, and time."""
+    """Return the usual actors: two writers that share a region, one of its own, a merger, all jobs, a reader, time.
+
+    In some seeds the table's schema changes, too; in others much time passes, and versions are given up, so that
+    garbage collection has something to collect.
+    """
+    more: list[Actor] = []
+    if world.seed % 4 == _DRIFTING:
+        more = [ColumnActor(world, "columns")]
+    elif world.seed % 2 == _PATIENT:
+        more = [
+            TimeActor(world, "more time"),
+            CleanupActor(world, "versions"),
+            JobActor(world, "collector", (Job.MERGE, Job.CATCH_UP, Job.GC)),
+        ]
     return [
         WriterActor(world, "writer-a", (0,)),
         WriterActor(world, "writer-b", (0,)),
@@ -55,7 +73,9 @@ def everybody(world: World) -> list[Actor]:
         MergeActor(world, "merger"),
         JobActor(world, "operator-1"),
         JobActor(world, "operator-2", (Job.CATCH_UP, Job.GC)),
+        ReaderActor(world, "reader"),
         TimeActor(world, "time"),
+        *more,
     ]
 
 
@@ -88,12 +108,12 @@ def simulate(
     for number in range(1, turns + 1):
         try:
             world.take_turn(world.rng.choice(world.actors))
-        except MemwalError as error:
+        except (MemwalError, WrongRowError) as error:
             raise SimulationFailedError(seed, f"{type(error).__name__}: {error}", world.trace) from error
-        world.store.notice()
+        world.notice()
         check_progress(world, watch)
         check(world, every_version=number % full_check_turns == 0 or number == turns)
-    return SimulationResult(seed, tuple(world.trace), world.plain.state().version)
+    return SimulationResult(seed, tuple(world.trace), world.plain.state().version, world.seen)
 
 
 def check_progress(world: World, watch: ProgressWatch) -> None:

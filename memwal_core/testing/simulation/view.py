@@ -31,12 +31,14 @@ def lsm_view(table: BaseTable, version: int | None = None) -> dict[int, str]:
     regions = manifests.load_many(manifests.region_ids(), 1)
     state = table.state(version)
     view: dict[int, str] = {}
+    options = dict(table.storage_options) or None
     _apply(view, table.dataset(state.version).to_table(columns=["id", "name"]), "base table")
     for manifest in regions:
         merged = state.details.merged_generation(manifest.region_id) if state.details is not None else 0
         for flushed in manifest.flushed_generations:
             if flushed.generation > merged:
-                rows = lance.dataset(table.store.uri_of(generation_path(manifest.region_id, flushed.path))).to_table()
+                uri = table.store.uri_of(generation_path(manifest.region_id, flushed.path))
+                rows = lance.dataset(uri, storage_options=options).to_table()
                 _apply(view, rows, f"{manifest.region_id} generation {flushed.generation}")
         _replay(view, table, manifest)
     return view

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,7 +29,7 @@ from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.crash import SimulatedCrash
 from memwal_core.testing.faulty_store import Call, Moment, Rule, unavailable
 from memwal_core.testing.simulation.clocked_store import ClockedStore
-from memwal_core.testing.simulation.model import Model
+from memwal_core.testing.simulation.model import Model, WrongRowError
 from memwal_core.testing.tables import make_people_table
 
 EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
@@ -36,8 +38,12 @@ EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableEr
 KEYS = 16
 LONG_SLEEP_S = 4 * 24 * 3600.0
 """Longer than any retention; nothing else in the simulation takes this long."""
+RETENTION_S = LONG_SLEEP_S / 2
+"""Versions and leftovers that are older are given up."""
 
 _MAX_DEPTH = 2
+_FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable_bytes": 250})
+"""Either bound is reached after a few writes."""
 _STRATEGIES: tuple[Literal["auto", "native", "single_commit"], ...] = ("auto", "native", "single_commit")
 
 
@@ -96,12 +102,17 @@ class World:
         self.settings = settings if settings is not None else small_settings(seed)
         self.model = Model()
         self.trace: list[str] = []
+        self.seen: Counter[str] = Counter()
+        """How often something happened that the simulation exists for."""
+        self.has_drifted = False
+        """Whether the table's schema has changed since the run began."""
         self.actors: list[Actor] = []
         self._chances = chances
         self._running: list[Actor] = []
         self._dead: dict[int, SimulatedCrash] = {}
-        self._defect: MemwalError | None = None
+        self._defect: MemwalError | WrongRowError | None = None
         self._thread = threading.get_ident()
+        self._version_seen: dict[int, datetime] = {}
         uri = str(directory / "people.lance")
         make_people_table(uri, buckets=2, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
@@ -122,6 +133,7 @@ class World:
 
         Raises:
             MemwalError: The actor met an error that rivals and faults do not explain.
+            WrongRowError: A reader saw what no correct implementation shows.
         """
         self._running.append(actor)
         depth = len(self._running)
@@ -140,7 +152,10 @@ class World:
             elif isinstance(error, EXPECTED_ERRORS):
                 self._note(f"{indent}{actor.name}: {type(error).__name__}")
             else:
-                raise
+                # Kept, because whoever was interrupted may swallow it.
+                self._defect = self._defect or error
+        except WrongRowError as error:
+            self._defect = self._defect or error
         finally:
             self._dead.pop(depth, None)
             self._running.pop()
@@ -164,6 +179,18 @@ class World:
     def reach(self, place: str) -> None:
         """Pass a named place of a job, at which everything may happen that may happen at a store call."""
         self._strike(place, after=False)
+
+    def notice(self) -> None:
+        """Date what pylance made since the last call, by the simulation's clock; called after every turn."""
+        self.store.notice()
+        for entry in self.plain.dataset().versions():
+            self._version_seen.setdefault(entry["version"], self.clock.now())
+
+    def old_versions(self, age_s: float) -> list[int]:
+        """Return the table versions that are older than that, the newest of all left out."""
+        existing = [entry["version"] for entry in self.plain.dataset().versions()][:-1]
+        oldest = self.clock.now() - timedelta(seconds=age_s)
+        return [version for version in existing if self._version_seen.get(version, self.clock.now()) < oldest]
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -212,22 +239,19 @@ class World:
         if threading.get_ident() == self._thread:
             self.take_turn(actor)
             return
-        raised: list[MemwalError] = []
 
         def turn() -> None:
             outer, self._thread = self._thread, threading.get_ident()
             try:
-                self.take_turn(actor)
-            except MemwalError as error:
-                raised.append(error)
+                # The defect is kept, and raised again when the interrupted turn ends.
+                with suppress(MemwalError, WrongRowError):
+                    self.take_turn(actor)
             finally:
                 self._thread = outer
 
         thread = threading.Thread(target=turn, name=f"turn-of-{actor.name}")
         thread.start()
         thread.join()
-        if raised:
-            self._defect = self._defect or raised[0]
 
     def _note(self, line: str) -> None:
         self.trace.append(line)
@@ -240,25 +264,26 @@ def small_settings(seed: int = 0) -> Settings:
     """Return settings under which everything happens within a few turns.
 
     Args:
-        seed: Chooses how merges commit.
+        seed: Chooses how merges commit and what makes a MemTable full.
     """
-    # A source of its own: the seeds that failed once go on to mean the same turns.
-    strategy = seeded_rng(seed).choice(_STRATEGIES)
+    chosen = seeded_rng(seed)
+    strategy = chosen.choice(_STRATEGIES)
+    full_at = chosen.choice(_FULL_AT)
     return Settings(
         storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
-        writer=WriterSettings(
-            max_memtable_rows=6, max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10
+        writer=WriterSettings(max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10).model_copy(
+            update=full_at
         ),
         merge=MergeSettings(max_generations=3, max_attempts=3, strategy=strategy),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
         compact=CompactSettings(min_fragments=2),
         gc=GcSettings(
             grace_s=60,
-            orphan_age_s=LONG_SLEEP_S / 2,
+            orphan_age_s=RETENTION_S,
             collect_wal=True,
             wal_min_age_s=3600,
             manifest_retention=2,
-            manifest_min_age_s=LONG_SLEEP_S / 2,
+            manifest_min_age_s=RETENTION_S,
             concurrency=1,
             allow_unsafe_retention=True,
         ),

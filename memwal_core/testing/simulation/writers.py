@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 
 from memwal_core.errors import CommitUnknownError, FencedError, MemwalError
 from memwal_core.ids import RegionId
 from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region_spec import RegionRouter, RegionValue
 from memwal_core.testing.crash import SimulatedCrash
 from memwal_core.testing.simulation.model import Value
@@ -14,6 +17,7 @@ from memwal_core.testing.simulation.world import KEYS, World
 from memwal_core.testing.tables import people
 from memwal_core.writer import RegionWriter
 from memwal_core.writer.region_directory import RegionDirectory
+from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_FAILURES, WAL_LATE_ENTRIES
 
 
 class WriterActor:
@@ -77,6 +81,7 @@ class WriterActor:
         )
         # Of the two regions of a run one has each codec.
         status = RegionStatus((world.seed + int(str(self._value[0]))) % 2)
+        world.seen[f"writer of a region that is {status.name}"] += 1
         directory = RegionDirectory(world.store, details.region_specs[0], manifests, world.ids, 1, status)
         return directory.ensure(self._value)
 
@@ -84,25 +89,33 @@ class WriterActor:
         try:
             return "zombie " + self._use(zombie, self._world.rng.choice(("put", "put", "flush")))
         except FencedError:
+            self._world.seen["zombie fenced"] += 1
             if zombie in self._zombies:
                 self._zombies.remove(zombie)
             return "zombie was fenced"
 
     def _use(self, writer: RegionWriter, action: str) -> str:
+        before = _facts(writer)
         try:
-            if action == "flush":
-                record = writer.flush()
-                return f"flushed generation {record.generation}" if record is not None else "had nothing to flush"
-            if action == "rotate":
-                return f"froze {writer.memtable.generation - 1}" if writer.rotate() else "had nothing to freeze"
-            if action == "close":
-                writer.close()
-                self._forget(writer)
-                return "closed"
-            return self._write(writer, is_delete=action == "delete")
+            return self._act(writer, action)
         except FencedError:
+            self._world.seen["writer fenced"] += 1
             self._forget(writer)
             raise
+        finally:
+            self._world.seen.update(_facts(writer) - before)
+
+    def _act(self, writer: RegionWriter, action: str) -> str:
+        if action == "flush":
+            record = writer.flush()
+            return f"flushed generation {record.generation}" if record is not None else "had nothing to flush"
+        if action == "rotate":
+            return f"froze {writer.memtable.generation - 1}" if writer.rotate() else "had nothing to freeze"
+        if action == "close":
+            writer.close()
+            self._forget(writer)
+            return "closed"
+        return self._write(writer, is_delete=action == "delete")
 
     def _forget(self, writer: RegionWriter) -> None:
         self._world.model.settled(writer)
@@ -114,12 +127,12 @@ class WriterActor:
         keys = rng.choices(self._keys, k=rng.randint(1, 4))
         name = f"v{self._world.ids.directory_prefix()}"
         writes: dict[int, Value] = dict.fromkeys(keys, None if is_delete else name)
-        since = model.begin()
+        since = model.begin(writes)
         try:
             if is_delete:
                 receipt = writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
             else:
-                receipt = writer.put(people(*keys, name=name))
+                receipt = writer.put(_completed(people(*keys, name=name), writer.memtable.schema))
         except (MemwalError, SimulatedCrash) as error:
             # Whatever the error says, the rows may be in the WAL, or follow with the next write.
             model.in_doubt(writes, writer)
@@ -127,7 +140,25 @@ class WriterActor:
                 return f"does not know whether {writes} happened"
             raise
         model.acknowledged(since, writes, writer)
+        self._world.seen["delete" if is_delete else "put"] += 1
         return f"wrote {writes} as entry {receipt.wal_id} under epoch {writer.writer_epoch}"
+
+
+def _facts(writer: RegionWriter) -> Counter[str]:
+    """Return what a writer has done so far."""
+    stats = writer.stats()
+    facts = Counter({f"rotation by {reason}": times for reason, times in stats.rotations.items()})
+    for name in (FLUSHES, FLUSH_FAILURES, WAL_FAILURES, WAL_LATE_ENTRIES):
+        facts[name] = stats.counts.get(name, 0)
+    return facts
+
+
+def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Add the columns, without values, that the table has got since."""
+    for field in schema:
+        if field.name not in (*rows.schema.names, TOMBSTONE_COLUMN):
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _keys_of(world: World, value: RegionValue) -> list[int]:

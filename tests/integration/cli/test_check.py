@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from typer.testing import CliRunner
 from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.holds import Hold, HoldStore
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.ledger import RunEnd, RunOutcome
 from memwal_core.storage.layout import manifest_path, quality_result_path
-from memwal_core.testing.garbage import write_generations
+from memwal_core.tasks.merge import plan_merge, verify_merge
+from memwal_core.tasks.recording import merge_facts, recorded
+from memwal_core.testing.garbage import drop_old_versions, write_generations
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 from memwal_core.writer.table_writer import TableWriter
 
@@ -137,7 +143,14 @@ def test_damaged_manifest_pages(table):
     assert (code, signals["corrupt_manifest"]["level"]) == (7, "page")
 
 
-@pytest.mark.parametrize(("report", "level"), [(b'{"failed": 0, "version": 1}', "ok"), (b"no json", "page")])
+@pytest.mark.parametrize(
+    ("report", "level"),
+    [
+        (b'{"failed": 0, "version": 1, "ended_at": "2026-01-01T00:00:00+00:00", "results": []}', "ok"),
+        (b'{"failed": 0}', "page"),
+        (b"no json", "page"),
+    ],
+)
 def test_newest_report_of_the_checks_counts(table, report, level):
     table.store.put(quality_result_path("after"), report)
 
@@ -152,3 +165,103 @@ def test_index_that_lags_is_named(table):
 
     assert signals["index_lag"]["value"] == 2
     assert "id_idx" in signals["index_lag"]["subject"]
+
+
+def record(table, key, ended_after_s, **facts):
+    """Record a run that took some seconds and ended just now."""
+    insight = TableAdmin.open(table.uri).insight
+    run = insight.new_run(key, "a test")
+    began = replace(run, started=run.started - timedelta(seconds=ended_after_s))
+    insight.ledger.begin(began)
+    insight.ledger.end(began, RunEnd(run.started, RunOutcome.DONE, facts))
+
+
+def test_waiting_bytes_are_compared_with_what_merges_take_on(table):
+    assert check(table)[1]["drain_time"]["value"] is None
+    waiting = TableAdmin.open(table.uri).status().merge_lag_bytes
+    record(table, JobKey("merge"), 10, bytes=waiting)
+
+    code, signals = check(table, MEMWAL_STATUS__DRAIN_TIME_WARN_S="9", MEMWAL_STATUS__DRAIN_TIME_PAGE_S="11")
+
+    assert (code, signals["drain_time"]["level"]) == (6, "warn")
+    assert signals["drain_time"]["value"] == pytest.approx(10)
+
+
+def test_merge_task_records_what_drain_time_and_peak_memory_need(table):
+    admin = TableAdmin.open(table.uri)
+    recorded(admin, JobKey("merge"), "a test", admin.merge, facts=merge_facts)
+
+    [run] = admin.insight.ledger.runs("merge")
+    _, signals = check(table)
+
+    assert run.facts["bytes"] > 0
+    assert signals["drain_time"]["value"] == 0
+    assert 0 < signals["peak_memory"]["value"] < 1
+
+
+def test_memory_close_to_the_limit_pages(table):
+    record(table, JobKey("compact"), 1, peak_memory_bytes=95, memory_limit_bytes=100)
+
+    code, signals = check(table)
+
+    assert (code, signals["peak_memory"]["level"]) == (7, "page")
+    assert signals["peak_memory"]["subject"] == "compact/table"
+
+
+def test_lease_that_nobody_renews_is_a_stuck_job_until_it_is_given_back(table):
+    insight = TableAdmin.open(table.uri).insight
+    lease = insight.leases.acquire(JobKey("merge"), "sleeper")
+    limits = {f"MEMWAL_STATUS__STUCK_JOB_{level}_S": "0.0001" for level in ("WARN", "PAGE")}
+
+    code, signals = check(table, **limits)
+
+    assert (code, signals["stuck_job"]["level"]) == (7, "page")
+    assert signals["stuck_job"]["subject"] == "merge/table of sleeper"
+    lease.release()
+    assert check(table, **limits)[1]["stuck_job"]["value"] is None
+
+
+def test_lease_of_a_run_that_ended_is_no_stuck_job(table):
+    insight = TableAdmin.open(table.uri).insight
+    lease = insight.leases.acquire(JobKey("gc"), "ended")
+    with insight.ledger.run(insight.new_run(JobKey("gc"), "ended", lease.ticket.fencing_token)):
+        pass
+
+    assert check(table)[1]["stuck_job"]["value"] is None
+
+
+def test_garbage_is_measured_as_a_share_unless_it_is_switched_off(table):
+    TableAdmin.open(table.uri).merge()
+    drop_old_versions(table.uri)
+
+    code, signals = check(table)
+
+    assert (code, signals["garbage"]["level"]) == (7, "page")
+    assert 0.4 < signals["garbage"]["value"] < 1
+    assert check(table, MEMWAL_STATUS__MEASURE_GARBAGE="false")[1]["garbage"]["value"] is None
+
+
+def test_duplicate_found_by_the_proof_of_a_merge_pages_until_a_later_one_passes(table):
+    items = plan_merge({"table": table.uri, "regions": [], "max_bytes": None, "dry_run": False, "storage_options": {}})
+    TableAdmin.open(table.uri).merge()
+    good = lance.dataset(table.uri).version
+    lance.write_dataset(people(1), table.uri, mode="append")
+    with pytest.raises(CorruptionError, match="more than once"):
+        verify_merge(items, "a test")
+
+    code, signals = check(table)
+
+    assert (code, signals["duplicate_keys"]["level"], signals["duplicate_keys"]["value"]) == (7, "page", 1)
+    lance.dataset(table.uri, version=good).restore()
+    verify_merge(items, "a test")
+    assert check(table)[1]["duplicate_keys"]["value"] == 0
+
+
+def test_duplicate_found_by_the_check_pages(table):
+    report = {"failed": 1, "version": 3, "ended_at": "2026-01-01T00:00:00+00:00"}
+    report["results"] = [{"check": "key_unique", "result": "failed", "count": 4}]
+    table.store.put(quality_result_path("after"), json.dumps(report).encode())
+
+    code, signals = check(table)
+
+    assert (code, signals["duplicate_keys"]["value"]) == (7, 4)

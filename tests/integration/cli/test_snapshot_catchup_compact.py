@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
+from memwal_core.admin import TableAdmin
 from memwal_core.cli.app import app
 from memwal_core.testing.articles import articles, make_articles_table
 from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
@@ -93,6 +94,9 @@ def test_job_reports_as_json_and_ends_with_the_code_of_its_outcome(
     assert (document["job"], document["outcome"]) == (name, "done")
     assert module.main(["--uri", uri, *options]) == 3
     assert module.main(["--uri", uri, "--ok-when-nothing", *options]) == 0
+    runs = TableAdmin.open(uri).insight.ledger.runs(name)  # A dry run is no run.
+    assert [run.outcome.value for run in runs] == ["done", "nothing_to_do", "nothing_to_do"]
+    assert runs[0].holder == "run"
 
 
 def test_job_on_a_table_that_does_not_exist_ends_with_code_2(tmp_path: Path, capsys) -> None:

@@ -105,3 +105,38 @@ def test_process_ends_with_the_code_of_the_error_and_explains_it_on_stderr(tmp_p
     assert result.stdout == ""
     assert "next:" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_dry_run_says_of_every_region_whether_and_why_it_is_due(uri, tmp_path):
+    shown = run("merge", uri, "--dry-run")
+    document = json.loads(run("merge", uri, "--dry-run", "--json").stdout)
+
+    assert shown.exit_code == 0
+    assert "not due yet: generations" in " ".join(shown.stdout.replace("│", " ").split())
+    assert set(document["triggers"]) == {region["region_id"] for region in document["regions"]}
+    for region in document["regions"]:
+        verdict = document["triggers"][region["region_id"]]
+        assert verdict["due"] is False
+        waiting = {each["trigger"]: each for each in verdict["triggers"]}
+        assert waiting["generations"]["value"] == len(
+            next(each for each in document["plan"]["regions"] if each["region_id"] == region["region_id"])["take"]
+        )
+        assert waiting["generations"]["missing"] > 0
+        assert waiting["age"]["value"] >= 0
+
+
+def test_merge_of_due_regions_leaves_the_others(uri, monkeypatch):
+    write_native_generations(uri, native_region_id(2), [[Put(people(7, name="g1"))]])
+    before = json.loads(run("merge", uri, "--dry-run", "--json").stdout)
+    nothing = run("merge", uri, "--due-only", "--json")
+    assert (nothing.exit_code, json.loads(nothing.stdout)["reason"]) == (3, "no region is due")
+    sizes = {each["region_id"]: len(each["take"]) for each in before["plan"]["regions"]}
+    monkeypatch.setenv("MEMWAL_MERGE_TRIGGERS__GENERATIONS", str(max(sizes.values())))
+    due = {region for region, count in sizes.items() if count == max(sizes.values())}
+    assert due == {str(REGION)} != set(sizes)
+
+    merged = json.loads(run("merge", uri, "--due-only", "--json").stdout)
+
+    assert merged["outcome"] == "done"
+    assert {each["region_id"] for each in merged["regions"] if each["merged_here"]} == due
+    assert {region for region, verdict in merged["triggers"].items() if verdict["due"]} == due

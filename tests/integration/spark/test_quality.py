@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.cli.quality import open_quality
+from memwal_core.key_filter import KEY_FILTER_NAME
 from memwal_core.maintenance.merge import Verdict
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.quality import Check, QualityReport, Result, Stage
@@ -208,6 +210,7 @@ def merged_table(uri: str) -> TableAdmin:
     return admin
 
 
+@pytest.mark.req("MRG-30")
 def test_sound_merge_passes(tmp_path, run):
     uri = str(tmp_path / "t")
     admin = merged_table(uri)
@@ -222,10 +225,12 @@ def test_sound_merge_passes(tmp_path, run):
         "row_arithmetic": "passed",
         "merged_keys_present": "passed",
         "deleted_keys_absent": "passed",
+        "lsm_view": "passed",
     }
     assert open_quality(admin).newest(Stage.AFTER) == report.to_dict()
 
 
+@pytest.mark.req("MRG-30")
 def test_key_that_occurs_twice_fails(tmp_path, run):
     uri = str(tmp_path / "t")
     merged_table(uri)
@@ -244,6 +249,7 @@ def test_rows_that_vanish_after_the_merge_fail(tmp_path, run):
     assert failed(run(uri, Stage.AFTER)) == {Check.ROWS_STABLE}
 
 
+@pytest.mark.req("MRG-30")
 def test_merge_that_loses_rows_fails_the_arithmetic(tmp_path, run):
     uri = str(tmp_path / "t")
     admin = make_waiting_table(uri)
@@ -277,6 +283,30 @@ def test_tombstone_column_in_the_base_table_fails(tmp_path, run):
     assert failed(run(uri, Stage.AFTER)) == {Check.NO_TOMBSTONE_COLUMN}
 
 
+def test_rows_that_readers_do_not_see_fail_the_view(tmp_path, run):
+    uri = str(tmp_path / "t")
+    admin = make_waiting_table(uri)
+    for region_id in admin.manifests.region_ids():
+        first, second = (
+            Path(uri) / generation_path(region_id, each.path)
+            for each in admin.manifests.load(region_id).flushed_generations
+        )
+        shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)
+
+    report = run(uri, Stage.AFTER)
+
+    assert failed(report) == {Check.LSM_VIEW}
+    assert "4 flushed MemTables" in report.failed[0].subject
+    assert "'name': 'p1" in report.failed[0].evidence  # old rows instead of new ones
+    assert report.failed[0].count > 0
+
+
+def test_every_check_is_made_to_fail_by_a_test_of_this_file():
+    failing = set(re.findall(r"Check\.([A-Z_]+)", Path(__file__).read_text()))
+
+    assert failing == {check.name for check in Check}
+
+
 def test_indexes_that_answer_like_a_scan_pass(tmp_path, run):
     uri = str(tmp_path / "t")
     make_articles_table(uri, rows=600)
@@ -304,7 +334,8 @@ def test_index_with_the_content_of_another_fails(tmp_path, run, kind, evidence):
 
     report = run(uri, Stage.AFTER)
 
-    assert failed(report) == {Check.INDEXED_ANSWER}
+    # Look-ups by key go through the index of the key, so that readers do not get their rows either.
+    assert failed(report) == {Check.INDEXED_ANSWER, *({Check.LSM_VIEW} if kind == "BTREE" else ())}
     assert evidence in report.failed[0].evidence
 
 

@@ -22,6 +22,9 @@ from memwal_core.storage import open_store
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, people
 
+ON_EXECUTORS = MergeSettings(executors_min_bytes=0)
+"""However little there is to do."""
+
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
 
 
@@ -76,7 +79,7 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
     make_table(uri)
     shutil.copytree(uri, alone)
     TableAdmin.open(alone, settings=Settings(merge=MergeSettings(strategy="native"))).merge()
-    admin = TableAdmin.open(uri)
+    admin = TableAdmin.open(uri, settings=Settings(merge=ON_EXECUTORS))
     version = admin.table.state().version
 
     report = admin.merge(MergeRequest(workers=kind(spark, admin.table, admin.table.storage_options)))
@@ -95,7 +98,7 @@ def test_column_that_the_generations_lack_is_filled_on_executors(tmp_path, spark
     make_table(uri)
     lance.dataset(uri).add_columns(pa.field("extra", pa.int32()))
     lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
-    admin = TableAdmin.open(uri)
+    admin = TableAdmin.open(uri, settings=Settings(merge=ON_EXECUTORS))
 
     admin.merge(MergeRequest(workers=SparkWorkers(spark, admin.table, admin.table.storage_options)))
 
@@ -117,7 +120,9 @@ def test_text_keys_cross_the_executors_in_several_rounds(tmp_path, spark):
         own = words[region::2]
         put = pa.table({"word": own, "n": [1 + region] * len(own)}, schema=schema)
         write_native_generations(uri, native_region_id(region), [[Put(put)]])
-    admin = TableAdmin.open(uri, settings=Settings(merge=MergeSettings(key_bytes=1024 * 1024, unit_bytes=1)))
+    admin = TableAdmin.open(
+        uri, settings=Settings(merge=MergeSettings(key_bytes=1024 * 1024, unit_bytes=1, executors_min_bytes=0))
+    )
 
     admin.merge(MergeRequest(workers=SparkWorkers(spark, admin.table, admin.table.storage_options)))
 

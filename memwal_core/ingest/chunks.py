@@ -1,0 +1,76 @@
+"""From the rows of a share as they come to chunks in which every key occurs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def newest_of_each_key(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """Keep the last row of each key.
+
+    An attempt that is cut off must leave no value that the whole batch replaces again: so every key is
+    written once.
+
+    Args:
+        tables: Rows of one key are adjacent, over the borders of tables too; the last of them wins.
+        key: The primary key; never NULL.
+
+    Yields:
+        Tables without rows that a later row replaces.
+    """
+    open_row: pa.Table | None = None
+    for table in tables:
+        if not table.num_rows:
+            continue
+        rows = table if open_row is None else pa.concat_tables([open_row, table])
+        last = _is_last_of_its_key(rows.select(list(key)))
+        open_row = rows.slice(rows.num_rows - 1)
+        kept = rows.slice(0, rows.num_rows - 1)
+        yield kept if last.all() else kept.filter(pa.array(last))
+    if open_row is not None:
+        yield open_row
+
+
+def in_chunks(tables: Iterable[pa.Table], limit_bytes: int) -> Iterator[pa.Table]:
+    """Gather small tables, and divide large ones, into tables of about a size.
+
+    Args:
+        tables: Of one schema.
+        limit_bytes: Arrow bytes of a chunk; a single row may be larger.
+
+    Yields:
+        Tables that are not empty.
+    """
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        for piece in _divided(table, limit_bytes):
+            if waiting and size + piece.nbytes > limit_bytes:
+                yield pa.concat_tables(waiting)
+                waiting, size = [], 0
+            waiting.append(piece)
+            size += piece.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _is_last_of_its_key(keys: pa.Table) -> np.ndarray:
+    """Tell for all rows but the last whether the next row has another key."""
+    changes = np.zeros(keys.num_rows - 1, dtype=bool)
+    for column in keys.columns:
+        values = column.combine_chunks()
+        differs = pc.not_equal(values.slice(0, len(values) - 1), values.slice(1))
+        changes |= differs.to_numpy(zero_copy_only=False)
+    return changes
+
+
+def _divided(table: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
+    if not table.num_rows:
+        return
+    pieces = min(table.num_rows, -(-table.nbytes // limit_bytes)) or 1
+    rows = -(-table.num_rows // pieces)
+    yield from (table.slice(start, rows) for start in range(0, table.num_rows, rows))

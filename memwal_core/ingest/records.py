@@ -1,0 +1,254 @@
+"""What is durably known about batches: begun, shares, done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memwal_core.clock import Clock
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.ids import RegionId
+from memwal_core.ingest.batch import BatchId, RegionRows
+from memwal_core.ingest.documents import load, save, to_bytes
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.layout import batch_claim_path, batch_directory, batch_share_path, batch_stream_directory
+from memwal_core.storage.protocol import ObjectStore
+
+KEPT_NUMBERED = 100
+"""Records of finished batches that a numbered stream keeps; the rest are behind its floor."""
+
+_CONCURRENCY = 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A batch that is written completely.
+
+    Attributes:
+        batch: Which.
+        rows: Rows written, deletes included; None if only the stream's floor tells.
+        regions: Regions that got some of them.
+        finished_at: ISO 8601, UTC; empty if only the stream's floor tells.
+        source: Where the rows came from, for people.
+    """
+
+    batch: BatchId
+    rows: int | None
+    regions: int
+    finished_at: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDone:
+    """A region's rows of a batch, all durable.
+
+    Attributes:
+        value: Text form of the region value.
+        region_id: The region.
+        rows: Rows written, deletes included.
+        deletes: Deletes among them.
+        epoch: Of the writer that completed the share.
+        attempt: Which attempt that was, for people.
+    """
+
+    value: str
+    region_id: str
+    rows: int
+    deletes: int
+    epoch: int
+    attempt: str
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ShareDone:
+        """Read a record."""
+        return cls(**{name: document[name] for name in cls.__slots__})
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class BatchRecords:
+    """The records of a table's batches. Holds nothing; every call looks at the store.
+
+    Args:
+        store: The table's store.
+        clock: Time of the records.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        """Keep the parts."""
+        self._store = store
+        self._clock = clock
+
+    def done(self, batch: BatchId) -> BatchDone | None:
+        """Return the record of a finished batch; None if it is not finished."""
+        document = load(self._store, _done_path(batch))
+        if document is not None:
+            return BatchDone(
+                batch, document["rows"], len(document["regions"]), document["finished_at"], document["source"]
+            )
+        if batch.number is not None and batch.number <= self._floor(batch.stream):
+            return BatchDone(batch, None, 0, "", "")
+        return None
+
+    def share(self, batch: BatchId, value: str) -> ShareDone | None:
+        """Return the record of a share; None if it is not written, or removed since the batch is done."""
+        document = load(self._store, batch_share_path(batch.stream, batch.batch, value))
+        return ShareDone.of(document) if document is not None else None
+
+    def settled(self, batch: BatchId, value: str) -> ShareDone | BatchDone | None:
+        """Return what says that a share must not be written any more; None if nothing does.
+
+        The share is looked up before the batch, and the batch before the stream's floor: the reverse of
+        the order in which they are removed, so that one of them is always seen.
+        """
+        return self.share(batch, value) or self.done(batch)
+
+    def shares(self, batch: BatchId) -> dict[str, ShareDone]:
+        """Return the shares that are written, by region value."""
+        paths = [info.path for info in self._store.list_objects(f"{_directory(batch)}/shares")]
+        found = map_concurrently(lambda path: load(self._store, path), paths, _CONCURRENCY)
+        return {document["value"]: ShareDone.of(document) for document in found if document is not None}
+
+    def count_shares(self, batch: BatchId) -> int:
+        """Return how many shares are written."""
+        return sum(1 for _ in self._store.list_objects(f"{_directory(batch)}/shares"))
+
+    def begin(self, batch: BatchId, regions: Mapping[str, RegionRows], source: str = "") -> None:
+        """Record what a batch is going to write, or check that it is what an earlier attempt recorded.
+
+        Args:
+            batch: Which.
+            regions: Region value -> its rows.
+            source: Where the rows come from, for people.
+
+        Raises:
+            InvalidRequestError: An earlier attempt began the batch with other rows; nothing was written
+                by this one.
+        """
+        wanted = {value: [rows.rows, rows.keys] for value, rows in regions.items()}
+        document = {**_named(batch), "source": source, "begun_at": self._now(), "regions": wanted}
+        if save(self._store, _begun_path(batch), document):
+            return
+        begun = load(self._store, _begun_path(batch))
+        if begun is None or begun["regions"] == wanted:
+            return
+        raise InvalidRequestError(
+            "an earlier attempt began this batch with other rows, and may have written some of them",
+            remedy="give the batch its first rows again, or use a new batch id, whose rows then win",
+            batch=str(batch),
+            begun_at=begun["begun_at"],
+            rows_then=sum(rows for rows, _ in begun["regions"].values()),
+            rows_now=sum(rows.rows for rows in regions.values()),
+            source_then=begun["source"],
+            source_now=source,
+        )
+
+    def record_share(self, batch: BatchId, share: ShareDone) -> ShareDone:
+        """Record that all rows of a share are durable.
+
+        Returns:
+            The record that counts: this one, or that of an attempt which was faster.
+        """
+        document = {**share.to_dict(), **_named(batch), "finished_at": self._now()}
+        if save(self._store, batch_share_path(batch.stream, batch.batch, share.value), document):
+            return share
+        return self.share(batch, share.value) or share
+
+    def finish(self, batch: BatchId, source: str = "") -> BatchDone:
+        """Record that every share of a batch is written; from then on the batch is a no-op.
+
+        Args:
+            batch: Which; its shares are recorded.
+            source: Where the rows came from, for people.
+
+        Raises:
+            InvalidRequestError: Some shares are not written yet.
+        """
+        found = self.done(batch)
+        if found is None:
+            begun = load(self._store, _begun_path(batch))
+            shares = self.shares(batch)
+            missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
+            if missing and (found := self.done(batch)) is None:
+                raise InvalidRequestError(
+                    "some regions have not got their rows of the batch yet",
+                    remedy="write the missing shares, then finish the batch",
+                    batch=str(batch),
+                    missing=sorted(missing),
+                )
+            if found is None:
+                document = {
+                    **_named(batch),
+                    "source": source,
+                    "finished_at": self._now(),
+                    "rows": sum(share.rows for share in shares.values()),
+                    "regions": {share.region_id: share.rows for share in shares.values()},
+                }
+                save(self._store, _done_path(batch), document)
+                found = self.done(batch)
+        assert found is not None  # noqa: S101 - just written
+        self._tidy(batch)
+        return found
+
+    def note_claim(self, batch: BatchId, region_id: RegionId, epoch: int) -> None:
+        """Note that an attempt of a batch is about to claim a region under an epoch."""
+        self._store.put(batch_claim_path(batch.stream, region_id), to_bytes({**_named(batch), "epoch": epoch}))
+
+    def claimant(self, batch: BatchId, region_id: RegionId, epoch: int) -> BatchId | None:
+        """Return the batch of this stream that claimed a region under an epoch; None if none did."""
+        note = load(self._store, batch_claim_path(batch.stream, region_id))
+        if note is None or note["epoch"] != epoch:
+            return None
+        return BatchId(batch.stream, note["batch"], note["number"])
+
+    def _tidy(self, batch: BatchId) -> None:
+        """Remove what a finished batch needs no more; what cannot be removed stays and harms nobody."""
+        try:
+            for info in list(self._store.list_objects(f"{_directory(batch)}/shares")):
+                self._store.delete(info.path)
+            self._store.delete(_begun_path(batch))
+            if batch.number is not None and batch.number >= KEPT_NUMBERED:
+                self._raise_floor(batch.stream, batch.number - KEPT_NUMBERED)
+        except MemwalError as error:
+            _log.warning("records of a finished batch are not tidied up [batch=%s]: %s", batch, error)
+
+    def _floor(self, stream: str) -> int:
+        document = load(self._store, _floor_path(stream))
+        return -1 if document is None else int(document["floor"])
+
+    def _raise_floor(self, stream: str, floor: int) -> None:
+        old = self._floor(stream)
+        if floor <= old:
+            return
+        self._store.put(_floor_path(stream), to_bytes({"stream": stream, "floor": floor}))
+        for number in range(max(0, old + 1), floor + 1):
+            self._store.delete(_done_path(BatchId.numbered(stream, number)))
+
+    def _now(self) -> str:
+        return self._clock.now().isoformat()
+
+
+def _named(batch: BatchId) -> dict[str, object]:
+    return {"stream": batch.stream, "batch": batch.batch, "number": batch.number}
+
+
+def _directory(batch: BatchId) -> str:
+    return batch_directory(batch.stream, batch.batch)
+
+
+def _begun_path(batch: BatchId) -> str:
+    return f"{_directory(batch)}/begun.json"
+
+
+def _done_path(batch: BatchId) -> str:
+    return f"{_directory(batch)}/done.json"
+
+
+def _floor_path(stream: str) -> str:
+    return f"{batch_stream_directory(stream)}/floor.json"

@@ -1,0 +1,89 @@
+"""What the ingestion of a batch did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchDone
+from memwal_core.maintenance.outcome import JobOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReport:
+    """What happened to the rows of one region.
+
+    Attributes:
+        region_id: The region; empty in a dry run if it does not exist yet.
+        value: The region value, for people.
+        rows: Rows of the batch for this region, deletes included.
+        deletes: Deletes among them.
+        written_before: Whether an earlier attempt had written them.
+        attempt: The attempt that wrote them; empty in a dry run.
+    """
+
+    region_id: str
+    value: str
+    rows: int
+    deletes: int = 0
+    written_before: bool = False
+    attempt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """The outcome of one ingestion.
+
+    Attributes:
+        table_uri: The table.
+        batch: What was ingested.
+        outcome: DONE, NOTHING_TO_DO if the batch was written before, or PLANNED.
+        reason: For people.
+        source: Where the rows came from, for people.
+        rows_read: Rows of the batch; 0 if the batch was written before and nothing was read.
+        regions: By region.
+        seconds: How long it took.
+    """
+
+    table_uri: str
+    batch: BatchId
+    outcome: JobOutcome
+    reason: str
+    source: str
+    rows_read: int
+    regions: tuple[ShareReport, ...]
+    seconds: float
+
+    @classmethod
+    def of_done(cls, table_uri: str, done: BatchDone, seconds: float = 0.0) -> Self:
+        """Return the report on a batch that was written before."""
+        if done.rows is None:
+            reason = "the batch was written before; its record is no longer kept"
+        else:
+            reason = f"the batch was written before: {done.rows} rows in {done.regions} regions at {done.finished_at}"
+        return cls(table_uri, done.batch, JobOutcome.NOTHING_TO_DO, reason, done.source, 0, (), seconds)
+
+    @property
+    def rows_written(self) -> int:
+        """Rows that are durable because of this run."""
+        if self.outcome is not JobOutcome.DONE:
+            return 0
+        return sum(region.rows for region in self.regions if not region.written_before)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values. Bad rows refuse the whole batch, so a report never has any."""
+        return {
+            "job": "ingest",
+            "table_uri": self.table_uri,
+            "stream": self.batch.stream,
+            "batch": self.batch.batch,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "source": self.source,
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "rows_rejected": 0,
+            "regions": [asdict(region) for region in self.regions],
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,228 @@
+"""The one task that writes a region's rows of a batch, safe against any number of other attempts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import FencedError, UnavailableError
+from memwal_core.ids import RegionId
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.chunks import in_chunks, newest_of_each_key
+from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
+from memwal_core.manifest import ManifestStore
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.writer import RegionWriter, Takeover
+from memwal_core.writer.takeover import last_sign_of_life, require_no_live_writer
+
+_log = logging.getLogger(__name__)
+_POLL_S = 0.2
+_NOTE_S = 2.0
+"""How long the note of a claim may lag behind the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionShare:
+    """What one task writes.
+
+    Attributes:
+        batch: The batch.
+        value: Text form of the region value.
+        region_id: The region, which exists.
+        takeover: Whether a writer of others that seems alive is left alone with an error or stopped. Attempts of
+            the same batch, and forgotten ones of batches that are done, are always stopped.
+        attempt: What this attempt is called in records and logs.
+    """
+
+    batch: BatchId
+    value: str
+    region_id: RegionId
+    takeover: Takeover = Takeover.FAIL
+    attempt: str = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOutcome:
+    """How it ended.
+
+    Attributes:
+        region_id: The region.
+        value: Text form of the region value.
+        rows: Rows of the share, as far as records tell.
+        deletes: Deletes among them.
+        written_before: Whether somebody else had written them.
+        attempt: The attempt that wrote them.
+    """
+
+    region_id: str
+    value: str
+    rows: int
+    deletes: int
+    written_before: bool
+    attempt: str
+
+
+def write_share(table: BaseTable, share: RegionShare, tables: Iterable[pa.Table]) -> ShareOutcome:
+    """Write the rows of a share, unless that has been done.
+
+    Args:
+        table: The base table.
+        share: What to write.
+        tables: All rows of the batch for the region: the table's columns and ``_tombstone``. Rows of one key are
+            adjacent, and the last of them wins. Not read if there is nothing to do.
+
+    Returns:
+        The share is durable, flushed and recorded, by this attempt or by another.
+
+    Raises:
+        ConflictError: The region seems to have a writer of others, see ``takeover``. Nothing was written.
+        FencedError: A writer of others took the region over. Decide who may write it, then run the batch again.
+        UnavailableError: Storage failed, or another attempt took the region over and died. Write the share again.
+        CommitUnknownError: Storage did not answer. Write the share again.
+        InvalidRequestError: The table's schema has changed since the rows were checked. Run the batch again.
+        CorruptionError: The region contradicts itself; follow the runbook that the error names.
+    """
+    return _ShareTask(table, share).run(tables)
+
+
+class _ShareTask:
+    def __init__(self, table: BaseTable, share: RegionShare) -> None:
+        self._table = table
+        self._share = share
+        self._records = BatchRecords(table.store, table.clock)
+        self._manifests = ManifestStore(
+            table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
+        )
+
+    def run(self, tables: Iterable[pa.Table]) -> ShareOutcome:
+        share = self._share
+        found = self._records.settled(share.batch, share.value)
+        if found is not None:
+            return self._written_before(found)
+        try:
+            expected = self._prepare_claim()
+            with RegionWriter.open(
+                self._table,
+                share.region_id,
+                settings=self._table.settings,
+                clock=self._table.clock,
+                ids=self._table.ids,
+            ) as writer:
+                if writer.writer_epoch != expected:
+                    self._records.note_claim(share.batch, share.region_id, writer.writer_epoch)
+                # Only now: from here on every attempt whose claim is older can acknowledge nothing more, and
+                # one that had finished before has left its record.
+                found = self._records.settled(share.batch, share.value)
+                if found is not None:
+                    return self._written_before(found)
+                done = self._write(writer, tables)
+        except FencedError as error:
+            return self._written_before(self._wait_for_rival(error))
+        recorded = self._records.record_share(share.batch, done)
+        return ShareOutcome(
+            recorded.region_id, share.value, recorded.rows, recorded.deletes, recorded != done, recorded.attempt
+        )
+
+    def _prepare_claim(self) -> int:
+        """Make sure that the region may be claimed; return the epoch that the claim will have, if nobody is faster."""
+        share, settings = self._share, self._table.settings.writer
+        manifest = self._manifests.load(share.region_id)
+        if share.takeover is Takeover.FAIL and not self._is_ours(manifest.writer_epoch):
+            require_no_live_writer(self._table.store, manifest, self._table.clock.now(), settings.takeover_quiet_s)
+        # Noted before the claim: an attempt that dies right after it must be recognised by the next.
+        self._records.note_claim(share.batch, share.region_id, manifest.writer_epoch + 1)
+        return manifest.writer_epoch + 1
+
+    def _is_ours(self, epoch: int) -> bool:
+        """Tell whether an epoch was claimed for this batch, or for one of its stream that is done."""
+        batch = self._share.batch
+        claimant = self._records.claimant(batch, self._share.region_id, epoch)
+        return claimant is not None and (claimant == batch or self._records.done(claimant) is not None)
+
+    def _write(self, writer: RegionWriter, tables: Iterable[pa.Table]) -> ShareDone:
+        key = self._table.state().require_primary_key().columns
+        counted = _Counted(tables)
+        for chunk in in_chunks(newest_of_each_key(counted, key), self._table.settings.ingest.put_bytes):
+            deleted = chunk.column(TOMBSTONE_COLUMN)
+            rows = chunk.drop_columns([TOMBSTONE_COLUMN])
+            if not pc.any(deleted).as_py():
+                writer.put(rows)
+                continue
+            upserts, deletes = rows.filter(pc.invert(deleted)), rows.filter(deleted)
+            if upserts.num_rows:
+                writer.put(upserts)
+            writer.delete(deletes.select(list(key)))
+        writer.flush()
+        share = self._share
+        _log.info(
+            "share written [batch=%s, region_id=%s, attempt=%s, rows=%d, writer_epoch=%d]",
+            *_facts(share),
+            counted.rows,
+            writer.writer_epoch,
+        )
+        return ShareDone(
+            share.value, str(share.region_id), counted.rows, counted.deletes, writer.writer_epoch, share.attempt
+        )
+
+    def _wait_for_rival(self, error: FencedError) -> ShareDone | BatchDone:
+        """Wait until the attempt that overtook this one has finished, instead of fencing it in turn.
+
+        Raises:
+            FencedError: It was a writer of others.
+            UnavailableError: It makes no progress, or belongs to another batch of the stream.
+        """
+        share, clock = self._share, self._table.clock
+        wait_s, began = self._table.settings.ingest.rival_wait_s, clock.monotonic()
+        last_sign, deadline = None, began + wait_s
+        _log.info("region was taken over [batch=%s, region_id=%s, attempt=%s]", *_facts(share))
+        while True:
+            found = self._records.settled(share.batch, share.value)
+            if found is not None:
+                return found
+            manifest = self._manifests.load(share.region_id)
+            claimant = self._records.claimant(share.batch, share.region_id, manifest.writer_epoch)
+            if claimant is None and clock.monotonic() >= began + min(wait_s, _NOTE_S):
+                raise error
+            sign = last_sign_of_life(self._table.store, manifest)
+            if sign != last_sign:
+                last_sign, deadline = sign, clock.monotonic() + wait_s
+            if claimant not in (None, share.batch) or clock.monotonic() >= deadline:
+                raise UnavailableError(
+                    "another attempt of this stream took the region over and has not written these rows",
+                    remedy="write the share again",
+                    batch=str(share.batch),
+                    rival=str(claimant),
+                    region_id=str(share.region_id),
+                    writer_epoch=manifest.writer_epoch,
+                ) from error
+            clock.sleep(_POLL_S)
+
+    def _written_before(self, found: ShareDone | BatchDone) -> ShareOutcome:
+        share = self._share
+        if isinstance(found, ShareDone):
+            return ShareOutcome(found.region_id, share.value, found.rows, found.deletes, True, found.attempt)
+        return ShareOutcome(str(share.region_id), share.value, 0, 0, True, "")
+
+
+def _facts(share: RegionShare) -> tuple[BatchId, RegionId, str]:
+    return share.batch, share.region_id, share.attempt
+
+
+class _Counted:
+    """Tables that pass, and how many rows they had."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        self._tables = tables
+        self.rows = 0
+        self.deletes = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for table in self._tables:
+            self.rows += table.num_rows
+            self.deletes += pc.sum(table.column(TOMBSTONE_COLUMN)).as_py() or 0
+            yield table

@@ -1,0 +1,70 @@
+"""Hand-over of a region between Lance's own writer and ours, each killed in the middle of its stream.
+
+``KILL_ROUNDS=50`` hands it over fifty times.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.clock import SystemClock
+from memwal_core.manifest import RegionStatus
+from memwal_core.reader import Consistency
+from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.table import MemWalTable
+from memwal_core.testing.native_regions import native_region_id, native_scan
+from memwal_core.testing.readable import as_model
+from memwal_core.testing.rounds import rounds
+from memwal_core.testing.simulation.view import lsm_view
+from memwal_core.testing.tables import make_people_table
+from memwal_core.testing.writer_processes import (
+    Acknowledged,
+    WriterSite,
+    start_region_writer,
+    writer_process_server,
+)
+from memwal_core.writer import RegionWriter
+
+REGION = native_region_id(3)
+CHECK_EVERY = 5
+SETTINGS = Settings(
+    storage=StorageSettings(fsync=False),
+    writer=WriterSettings(max_memtable_rows=20, epoch_check_interval_s=1, new_region_codec="arrow"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.req("WRT-84", "WRT-86", "MEM-42", "FMT-20")
+def test_killed_writers_of_both_kinds_take_over_from_each_other_and_lose_nothing(tmp_path: Path) -> None:
+    times = rounds(12)
+    rng = random.Random(times)
+    table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
+    admin = TableAdmin.open(table.uri, settings=SETTINGS)
+    reader = MemWalTable.open(table.uri, settings=SETTINGS, consistency=Consistency.DURABLE)
+    known = Acknowledged()
+    site = WriterSite(table.uri, SETTINGS, keys=20)
+    clock = SystemClock()
+    with writer_process_server() as server:
+        for number in range(1, times + 1):
+            # Lance's writer makes the region; then strictly in turn, so that each replays what the other left.
+            writer = start_region_writer(server, site, number, REGION, native=number % 2 == 1)
+            clock.sleep(rng.uniform(0, 0.2))
+            known.note(writer.kill())
+            if number % CHECK_EVERY == 0:
+                assert known.wrong(as_model(reader.to_arrow())) == {}
+            if number % (2 * CHECK_EVERY) == 0:
+                admin.merge(MergeRequest())
+    assert known.writes > 5 * times
+    assert known.wrong(lsm_view(table)) == {}
+    with RegionWriter.open(table, REGION, settings=SETTINGS) as last:
+        last.flush()
+    manifest = admin.manifests.load(REGION)
+    assert manifest.status is RegionStatus.ACTIVE
+    assert manifest.writer_epoch > times
+    found = native_scan(table.uri, [manifest], ["id", "name"], "id")
+    assert known.wrong(as_model(found)) == {}

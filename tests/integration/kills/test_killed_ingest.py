@@ -1,0 +1,129 @@
+"""Ingestion under kill -9: of the whole job, and of the processes of its tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.ingest import BatchId, BatchRecords
+from memwal_core.reader import Consistency
+from memwal_core.table import MemWalTable
+from memwal_core.testing.tables import make_people_table, people
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+ROOT = Path(__file__).resolve().parents[3]
+ROWS = 2000
+REGIONS = 2
+DEADLINE_S = 600
+
+
+def _job(uri: str, source: str, report: Path) -> subprocess.Popen[bytes]:
+    variables = {
+        **os.environ,
+        # One failed attempt must not end the job, and few rows per WAL entry make the tasks long.
+        "PYSPARK_SUBMIT_ARGS": "--master local[2,8] --conf spark.ui.enabled=false pyspark-shell",
+        "MEMWAL_INGEST__PUT_BYTES": "600",
+    }
+    command = [sys.executable, str(ROOT / "jobs" / "ingest.py"), "--uri", uri, "--source", source]
+    with (report.parent / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            [*command, "--batch", "1", "--json", str(report)],
+            env=variables,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _entries(uri: str) -> int:
+    return sum(1 for _ in Path(uri, "_mem_wal").glob("*/wal/*.lance"))
+
+
+def _wait(until: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not until():
+        assert process.poll() is None, "the job ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _task_processes(job: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that run tasks: the children of PySpark's daemon."""
+    ours = [each for each in job.children(recursive=True) if _is_of_pyspark(each)]
+    daemons = {each.pid for each in ours}
+    return [each for each in ours if each.ppid() in daemons]
+
+
+def _is_of_pyspark(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> tuple[BaseTable, str, Path]:
+    """A table, the rows to ingest, and the place of the report."""
+    source = str(tmp_path / "rows.parquet")
+    pq.write_table(people(*range(ROWS), name="a"), source)
+    return make_people_table(str(tmp_path / "people.lance"), buckets=REGIONS), source, tmp_path / "report.json"
+
+
+def _require_all_rows_once(table: BaseTable, report: Path) -> None:
+    told = json.loads(report.read_text())
+    assert (told["outcome"], told["rows_read"], len(told["regions"])) == ("done", ROWS, REGIONS)
+    rows = MemWalTable(table).to_arrow()
+    assert sorted(rows.column("id").to_pylist()) == list(range(ROWS))
+
+
+def test_killed_driver_leaves_a_batch_that_the_next_run_completes(site: tuple[BaseTable, str, Path]) -> None:
+    table, source, report = site
+    first = _job(table.uri, source, report)
+    try:
+        _wait(lambda: _entries(table.uri) >= 20, first)
+    finally:
+        _kill(first)
+    assert 0 < MemWalTable(table, consistency=Consistency.DURABLE).count() < ROWS
+    assert BatchRecords(table.store, table.clock).done(BatchId("ingest", "1")) is None
+
+    second = _job(table.uri, source, report)
+    try:
+        assert second.wait(DEADLINE_S) == 0, (report.parent / "log.txt").read_text()[-3000:]
+    finally:
+        _kill(second)
+
+    _require_all_rows_once(table, report)
+
+
+def test_killed_tasks_are_repeated_and_leave_every_row_once(site: tuple[BaseTable, str, Path]) -> None:
+    table, source, report = site
+    job = _job(table.uri, source, report)
+    try:
+        _wait(lambda: _entries(table.uri) >= 20, job)
+        killed = _task_processes(psutil.Process(job.pid))
+        for each in killed:
+            each.kill()
+        assert job.wait(DEADLINE_S) == 0, (report.parent / "log.txt").read_text()[-3000:]
+    finally:
+        _kill(job)
+
+    assert killed
+    assert max(int(region["attempt"]) for region in json.loads(report.read_text())["regions"]) > 1
+    _require_all_rows_once(table, report)
+
+
+def _kill(job: subprocess.Popen[bytes]) -> None:
+    if job.poll() is None:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()

@@ -1,0 +1,134 @@
+"""A reader that runs for the whole length of a maintenance storm never sees a wrong row.
+
+A writer with several callers, every job in a process of its own and without a pause, and this process,
+which reads and compares. ``STORM_SECONDS`` makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from memwal_core.clock import SystemClock
+from memwal_core.errors import UnavailableError
+from memwal_core.reader import Consistency
+from memwal_core.settings import (
+    CompactSettings,
+    GcSettings,
+    IndexSettings,
+    MergeSettings,
+    Settings,
+    StorageSettings,
+    WriterSettings,
+)
+from memwal_core.table import MemWalTable
+from memwal_core.testing.job_processes import JobSite, job_process_server, start_job
+from memwal_core.testing.readable import as_model, keys_of
+from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.simulation.view import lsm_view
+from memwal_core.testing.tables import make_people_table
+from memwal_core.testing.writer_processes import Acknowledged, WriterProcess, WriterSite, start_writer
+
+JOBS = ("merge", "snapshot", "catchup", "compact", "gc")
+KEYS = 24
+
+
+def settings(codec: str) -> Settings:
+    # Real ages on a real clock, beyond what any flush, merge or read here takes.
+    return Settings(
+        storage=StorageSettings(fsync=False),
+        writer=WriterSettings(max_memtable_rows=60, epoch_check_interval_s=1, new_region_codec=codec),
+        merge=MergeSettings(max_generations=8),
+        index=IndexSettings(inline_snapshot_threshold=1),
+        compact=CompactSettings(min_fragments=2),
+        gc=GcSettings(
+            grace_s=3,
+            collect_wal=True,
+            wal_min_age_s=8,
+            orphan_age_s=20,
+            manifest_retention=2,
+            manifest_min_age_s=20,
+            allow_unsafe_retention=True,
+        ),
+    )
+
+
+class Watcher:
+    """Reads again and again, in turn by scan and by lookup, and compares with what the writer says."""
+
+    def __init__(self, table: MemWalTable, writer: WriterProcess) -> None:
+        self.known = Acknowledged()
+        self.reads: Counter[str] = Counter()
+        self._table = table
+        self._writer = writer
+
+    def look(self) -> None:
+        self.known.hear(self._writer.said())
+        began, tried = self.known.moment(), len(self.known.tried)
+        by_scan = self.reads.total() % 2 == 0
+        try:
+            rows = self._table.to_arrow() if by_scan else self._table.lookup(keys_of(*range(KEYS)), ["id", "name"])
+        except UnavailableError:
+            self.reads["to be repeated"] += 1
+            return
+        self.known.hear(self._writer.said())
+        found = as_model(rows)
+        possible = began if by_scan else {key: values for key, values in began.items() if key < KEYS}
+        wrong = self.known.wrong_since(possible, tried, found)
+        if not by_scan:
+            wrong = {key: each for key, each in wrong.items() if key < KEYS}
+        assert wrong == {}
+        self.reads["scan" if by_scan else "lookup"] += 1
+
+
+def storm(uri: str, options: Mapping[str, str] | None, codec: str, seconds: float) -> Watcher:
+    chosen = settings(codec)
+    table = make_people_table(uri, buckets=2, storage_options=options, settings=chosen)
+    table.dataset().create_scalar_index("score", "BTREE")
+    site = JobSite(uri, chosen, options, keep_versions_s=15)
+    clock = SystemClock()
+    with job_process_server() as server:
+        writer = start_writer(server, WriterSite(uri, chosen, options), 1)
+        watcher = Watcher(MemWalTable.open(uri, storage_options=options, consistency=Consistency.DURABLE), writer)
+        jobs = [start_job(server, site, job) for job in JOBS]
+        end = clock.monotonic() + seconds
+        while clock.monotonic() < end:
+            watcher.look()
+        ended = [job.kill() for job in jobs]
+        watcher.known.note(writer.kill())
+    assert watcher.known.wrong(lsm_view(table)) == {}
+    assert {each.job for each in ended if each.finished > each.conflicts} >= {"merge"}
+    return watcher
+
+
+def _seconds(default: float) -> float:
+    return float(os.environ.get("STORM_SECONDS") or default)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.req("RD-06", "RD-13", "RD-15", "GC-29")
+@pytest.mark.parametrize("codec", ["lance", "arrow"])
+def test_reader_never_sees_a_wrong_row_in_a_maintenance_storm(codec: str, tmp_path: Path) -> None:
+    watcher = storm(str(tmp_path / "t"), None, codec, _seconds(12))
+
+    assert min(watcher.reads["scan"], watcher.reads["lookup"]) > 0
+    assert watcher.reads["to be repeated"] <= watcher.reads.total() / 10
+    assert watcher.known.writes > 20
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.req("RD-06", "RD-13", "RD-15", "GC-29")
+def test_on_s3_reader_never_sees_a_wrong_row_in_a_maintenance_storm() -> None:
+    with s3_server_process() as server:
+        options = dict(server.storage_options)
+        watcher = storm(server.uri("bucket/storm/people.lance"), options, "lance", _seconds(15))
+
+    assert min(watcher.reads["scan"], watcher.reads["lookup"]) > 0
+    assert watcher.known.writes > 5

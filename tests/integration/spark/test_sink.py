@@ -1,0 +1,134 @@
+"""Writing DataFrames and streams through regions: each batch once, and a clear refusal of what cannot be promised."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from memwal_core.base_table import BaseTable
+from memwal_core.ingest import BatchId, BatchRecords
+from memwal_core.manifest import ManifestStore
+from memwal_core.spark.source import register
+from memwal_core.storage.layout import ROWS_STAGING_DIRECTORY
+from memwal_core.table import MemWalTable
+from memwal_core.testing.readable import as_model
+from memwal_core.testing.tables import make_people_table, people
+
+# The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
+COLUMNS = "id long, name string, score double"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    return make_people_table(str(tmp_path / "t"), rows=people(*range(10)))
+
+
+def model(table: BaseTable) -> dict[int, str]:
+    return as_model(MemWalTable.open(table.uri).to_arrow())
+
+
+def generations(table: BaseTable) -> int:
+    store = ManifestStore(table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng)
+    return sum(len(each.flushed_generations) for each in store.load_many(store.region_ids()))
+
+
+def writer(frame: DataFrame, table: BaseTable, mode: str = "append", **options: str) -> DataFrameWriter:
+    register(frame.sparkSession)
+    return frame.write.format("memwal").mode(mode).options(uri=table.uri, **options)
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    return spark.createDataFrame(rows).repartition(3)
+
+
+def test_frame_is_written_as_one_batch_and_a_named_batch_only_once(table: BaseTable, spark: SparkSession) -> None:
+    writer(frame_of(spark, people(*range(5, 50), name="one")), table).save()
+    assert model(table) == {key: f"p{key}" for key in range(5)} | dict.fromkeys(range(5, 50), "one")
+
+    named = {"stream": "nightly", "batch": "21"}
+    writer(frame_of(spark, people(*range(20), name="two")), table, **named).save()
+    writer(frame_of(spark, people(3, name="three")), table).save()
+    written = generations(table)
+    writer(frame_of(spark, people(*range(20), name="two")), table, **named).save()
+
+    assert model(table) == {3: "three"} | {key: "two" for key in range(20) if key != 3} | dict.fromkeys(
+        range(20, 50), "one"
+    )
+    assert generations(table) == written
+    assert list(table.store.list_objects(ROWS_STAGING_DIRECTORY)) == []
+
+
+def test_overwriting_and_rows_that_do_not_fit_are_refused_before_anything_is_written(
+    table: BaseTable, spark: SparkSession
+) -> None:
+    bad = spark.createDataFrame([(1, "a", 1.0), (None, "b", 2.0)], COLUMNS)
+
+    with pytest.raises(PySparkException, match='use mode "append"'):
+        writer(bad, table, mode="overwrite").save()
+    with pytest.raises(PySparkException, match="nothing was written"):
+        writer(bad, table).save()
+
+    assert model(table) == {key: f"p{key}" for key in range(10)}
+    assert generations(table) == 0
+    assert list(table.store.list_objects(ROWS_STAGING_DIRECTORY)) == []
+
+
+def start(spark: SparkSession, source: Path, table: BaseTable, checkpoint: Path, **options: str) -> StreamingQuery:
+    register(spark)
+    stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(source))
+    sink = stream.writeStream.format("memwal").options(uri=table.uri, **options)
+    return sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def add_file(source: Path, number: int, rows: pa.Table) -> None:
+    """Add input; files are read in the order of their times."""
+    source.mkdir(exist_ok=True)
+    path = source / f"{number}.parquet"
+    pq.write_table(rows, path)
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def test_stream_writes_each_batch_once_over_restarts_and_replays(
+    table: BaseTable, spark: SparkSession, tmp_path: Path
+) -> None:
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    for number in range(3):
+        add_file(source, number, people(*range(number, number + 20), name=f"round {number}"))
+    query = start(spark, source, table, checkpoint)
+    query.awaitTermination()
+    expected = {0: "round 0", 1: "round 1"} | dict.fromkeys(range(2, 22), "round 2")
+    assert model(table) == expected
+    records = BatchRecords(table.store, table.clock)
+    assert all(records.done(BatchId.numbered(query.id, number)) for number in range(3))
+    written = generations(table)
+
+    for path in (checkpoint / "commits").glob("*2*"):  # as if Spark had died before it wrote down batch 2
+        path.unlink()
+    start(spark, source, table, checkpoint).awaitTermination()
+    assert model(table) == expected
+    assert generations(table) == written
+
+    add_file(source, 3, people(5, 100, name="round 3"))
+    start(spark, source, table, checkpoint).awaitTermination()
+    assert model(table) == expected | {5: "round 3", 100: "round 3"}
+    assert list(table.store.list_objects(ROWS_STAGING_DIRECTORY)) == []
+
+
+def test_stream_with_complete_output_is_refused(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:
+    add_file(tmp_path / "in", 0, people(1, name="x"))
+    register(spark)
+    counted = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / "in")).groupBy("id").count()
+    sink = counted.writeStream.format("memwal").outputMode("complete").option("uri", table.uri)
+    query = sink.option("checkpointLocation", str(tmp_path / "c1")).trigger(availableNow=True).start()
+
+    with pytest.raises(PySparkException, match='output mode "append"'):
+        query.awaitTermination()
+    assert generations(table) == 0

@@ -32,8 +32,9 @@ are, the snapshot shows the result, and only then is it clear what nobody needs 
 | the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped* and the next one runs |
 
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
-Garbage is only planned, unless the entry of the table says `collect_garbage = true`. A table that fails stops its own
-cycle and no other.
+Garbage is only planned, unless the entry of the table says `collect_garbage = true`, and old table versions stay unless
+it says `remove_versions = true`. A job that keeps failing pauses and is *skipped*, and the others run. A table that
+fails stops its own cycle and no other.
 
 **What do failures mean?** Conflicts and storage failures are tried again with growing waits; what needs a person is
 not: see `docs/runbooks`.
@@ -42,21 +43,33 @@ not: see `docs/runbooks`.
 """
 
 
-def step_task(job: str, task_id: str, doc: str) -> Any:  # noqa: ANN401 - a decorated function
+# The steps after the merge: name, job, the step that it follows, what it does. The plan of the cycle is the library's
+# (`memwal_core.maintenance.cycle.plan`), which must not be imported here; a test compares them, and each task asks it
+# whether its step runs and what it may change.
+STEPS = (
+    ("catch_up", "catchup", None, "Extends the indexes over what was merged."),
+    ("compact", "compact", None, "Rewrites small fragments, where that is worth it."),
+    ("catch_up_again", "catchup", "compact", "Extends and records the indexes after the rewrite."),
+    ("snapshot", "snapshot", None, "Publishes what readers need to know."),
+    ("collect_garbage", "gc", None, "Deletes, or only lists, what nobody needs any more."),
+)
+
+
+def step_task(name: str, job: str, doc: str) -> Any:  # noqa: ANN401 - a decorated function
     """Return the task of one step of the cycle."""
 
     @task(
-        task_id=task_id,
+        task_id=name,
         doc_md=doc,
         trigger_rule=TriggerRule.NONE_FAILED,
         map_index_template="{{ label }}",
         **pool_for(job),
     )
-    def run(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
+    def run(table: dict[str, Any], followed: dict[str, Any] | None = None, **context: Any) -> dict[str, Any]:  # noqa: ANN401
         """Return what was done.
 
         Raises:
-            AirflowSkipException: There was nothing to do.
+            AirflowSkipException: There was nothing to do, or the plan leaves the step out.
         """
         from airflow.sdk import get_current_context
         from airflow.sdk.exceptions import AirflowSkipException
@@ -64,7 +77,9 @@ def step_task(job: str, task_id: str, doc: str) -> Any:  # noqa: ANN401 - a deco
         from memwal_core.tasks.cycle import cycle_step
 
         get_current_context()["label"] = table["label"]
-        result = cycle_step(job, table, holder_of(context))
+        result = cycle_step(name, table, holder_of(context), followed)
+        if not result["ran"]:
+            raise AirflowSkipException(result["why"])
         if result["outcome"] in ("nothing_to_do", "planned"):
             raise AirflowSkipException(f"{result['outcome'].replace('_', ' ')}; the log above says why")
         return result
@@ -91,7 +106,13 @@ with DAG(
             title="Tables",
             description="Names of registered tables, one per line, whether due or not. Empty: by hand all, by "
             "schedule those that are due.",
-        )
+        ),
+        "ignore_pauses": Param(
+            False,
+            type="boolean",
+            title="Ignore pauses",
+            description="Run jobs that pause because they kept failing.",
+        ),
     },
 ):
 
@@ -107,7 +128,10 @@ with DAG(
         from memwal_core.tasks.cycle import choose_cycle_tables
 
         by_schedule = context["dag_run"].run_type == "scheduled"
-        chosen = choose_cycle_tables((params or {})["tables"], by_schedule=by_schedule)
+        asked = params or {}
+        chosen = choose_cycle_tables(
+            asked["tables"], by_schedule=by_schedule, ignore_pauses=bool(asked.get("ignore_pauses"))
+        )
         if not chosen:
             raise AirflowSkipException("no registered table is due; the log above says when each ran")
         return chosen
@@ -150,16 +174,10 @@ with DAG(
             map_index_template="{{ task.name }}",
             **pool_for("merge"),
         )
-        steps = [
-            step_task("catchup", "catch_up", "Extends the indexes over what was merged.")(table),
-            step_task("compact", "compact", "Rewrites small fragments, where that is worth it.")(table),
-            step_task("catchup", "catch_up_again", "Extends and records the indexes after the rewrite.")(table),
-            step_task("snapshot", "snapshot", "Publishes what readers need to know.")(table),
-            step_task("gc", "collect_garbage", "Deletes, or only lists, what nobody needs any more.")(table),
-        ]
-        last = merge
-        for step in steps:
-            last >> step
-            last = step
+        last, done = merge, dict[str, Any]()
+        for name, job, follows, doc in STEPS:
+            done[name] = step_task(name, job, doc)(table, done.get(follows))
+            last >> done[name]
+            last = done[name]
 
     cycle.expand(table=tables())

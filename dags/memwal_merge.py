@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task
 
+from memwal_leases import hold_for, release
 from memwal_spark_jobs import (
     BASE_TABLE,
     DEFAULT_ARGUMENTS,
@@ -29,7 +30,7 @@ written, and records how far it came in the same commit as the rows.
 | Task | What it does |
 |---|---|
 | `plan` | reads the table and logs a verdict for every region; divides the work into jobs. Changes nothing |
-| `hold` | takes the lease of the table's merge for this run |
+| `hold` | takes the lease of the table's merge for this run; waits while another run has it |
 | `merge` | one Spark job per entry of the plan, one at a time; executors read, the driver commits |
 | `verify` | reads the table anew: the planned progress is recorded, every primary key occurs once |
 | `release` | gives the lease back, whatever happened |
@@ -112,13 +113,6 @@ with DAG(
 
         return plan_merge(params)
 
-    @task(doc_md="Takes the lease of the table's merge for this run. Clearing a job clears this task, too.")
-    def hold(jobs: list[dict[str, Any]], **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-        """Return the jobs with the ticket of the lease."""
-        from memwal_core.tasks.merge import hold_lease
-
-        return hold_lease(jobs, holder_of(context))
-
     @task(
         trigger_rule=TriggerRule.NONE_FAILED,
         outlets=[BASE_TABLE],
@@ -136,19 +130,13 @@ with DAG(
 
         if not jobs:
             raise AirflowSkipException("nothing was merged, so there is nothing to verify; the log of plan says why")
-        result = verify_merge(jobs)
+        result = verify_merge(jobs, holder_of(context))
         context["outlet_events"][BASE_TABLE].extra = result
         return result["summary"]
 
-    @task(doc_md="Gives the lease back, whatever happened.")
-    def release(jobs: list[dict[str, Any]]) -> list[str]:
-        """Return the ticket that was given back."""
-        from memwal_core.tasks.merge import release_lease
-
-        return release_lease(jobs)
-
     planned = plan()
-    held = hold(planned).as_setup()
+    hold = hold_for(planned)
+    hold.as_setup()
     merge = MaintenanceJob.partial(
         task_id="merge",
         doc_md="Merges the regions of one entry of the plan; repeating it is harmless.",
@@ -157,7 +145,7 @@ with DAG(
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",
         **pool_for("merge"),
-    ).expand_kwargs(held.map(as_spark_job))
+    ).expand_kwargs(hold.output.map(as_spark_job))
     verified = verify(planned)
     merge >> verified
-    [merge, verified] >> release(held).as_teardown(setups=held)
+    [merge, verified] >> release(hold.output).as_teardown(setups=hold)

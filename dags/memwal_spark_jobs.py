@@ -26,6 +26,9 @@ RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
 
 SPARK_CONNECTION = "spark_default"
 
+REGIONS = Asset(name="memwal_regions", uri="memwal://regions", group="memwal")
+"""A batch was written into regions; the event says of which table, which batch, how many rows."""
+
 BASE_TABLE = Asset(name="memwal_base_table", uri="memwal://base-table", group="memwal")
 """Rows were merged; the event says into which table, which version, which generations, how many rows."""
 
@@ -111,6 +114,9 @@ class MaintenanceJob(SparkSubmitOperator):
 
     def execute(self, context: Context) -> None:
         """Submit the job and wait for its end."""
+        from memwal_core.cli.telemetry import child_variables
+
+        self.env_vars = {**(self.env_vars or {}), **child_variables()}
         if self.storage_connection:
             from memwal_core.airflow.hook import LanceHook
 

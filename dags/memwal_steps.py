@@ -10,6 +10,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, Param, task
 
+from memwal_leases import hold_for, release
 from memwal_spark_jobs import DEFAULT_ARGUMENTS, STORAGE_PARAMS, holder_of, pool_for, table_param
 
 
@@ -69,8 +70,6 @@ def build(step: Step) -> DAG:
                 raise AirflowSkipException("nothing to do, or a dry run; the log above says why")
             return items
 
-        hold, release = lease_tasks()
-
         @task(
             doc_md="Does one piece of work under its lease. Doing it again is harmless.",
             map_index_template="{{ label }}",
@@ -98,32 +97,13 @@ def build(step: Step) -> DAG:
             return result
 
         planned = plan()
-        held = hold(planned).as_setup()
+        hold = hold_for(planned)
+        hold.as_setup()
         if step.approval:
-            planned >> approval(step.job) >> held
-        worked = work.expand(item=held)
-        worked >> release(held).as_teardown(setups=held)
+            planned >> approval(step.job) >> hold
+        worked = work.expand(item=hold.output)
+        worked >> release(hold.output).as_teardown(setups=hold)
     return dag
-
-
-def lease_tasks() -> tuple[Any, Any]:
-    """Return the tasks that take the leases of a run and give them back."""
-
-    @task(doc_md="Takes the lease of each piece of work for this run. Clearing a task of work clears this, too.")
-    def hold(items: list[dict[str, Any]], **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-        """Return the work with the tickets of its leases."""
-        from memwal_core.tasks.steps import hold_leases
-
-        return hold_leases(items, holder_of(context))
-
-    @task(doc_md="Gives the leases back, whatever happened.")
-    def release(items: list[dict[str, Any]]) -> list[str]:
-        """Return the tickets that were given back."""
-        from memwal_core.tasks.steps import release_leases
-
-        return release_leases(items)
-
-    return hold, release
 
 
 def triggering_events(assets: Sequence[Asset], context: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -139,5 +119,5 @@ def approval(job: str) -> ApprovalOperator:
         doc_md="Waits for a person. Reject: nothing is changed, and the rest of the run is skipped.",
         subject=f"May {job} change {{{{ params.table or 'the tables of this run' }}}}?",
         body="The log of the task `plan` lists what would be deleted and what stays.",
-        retries=1,
+        retries=3,  # Airflow may take an answer in the very first second for a lost task; then it asks again
     )

@@ -36,6 +36,7 @@ _HEALTH_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _AIRFLOW = "airflow"
 _POLL_S = 0.5
 _KILL_AFTER_S = 20.0
+_HEALTHY_AFTER_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def stack_environment(
         "AIRFLOW__API__WORKERS": "1",
         # The servers find the execution API through this: it has to follow the port.
         "AIRFLOW__API__BASE_URL": address,
+        # On a busy machine the one API process may need longer than the usual five seconds.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__API__SECRET_KEY": rng.randbytes(32).hex(),
         "AIRFLOW__API_AUTH__JWT_SECRET": rng.randbytes(64).hex(),
         "MAINTENANCE_TABLES": str(directory.root / "tables.toml"),
@@ -211,7 +214,7 @@ def _start(
 def _await_health(
     stack: Stack, processes: Sequence[subprocess.Popen[bytes]], directory: DemoDirectory, clock: Clock
 ) -> None:
-    until = clock.monotonic() + 180
+    until = clock.monotonic() + _HEALTHY_AFTER_S
     while not _is_healthy(stack):
         dead = [name for (name, _), process in zip(_SERVERS, processes, strict=True) if process.poll() is not None]
         if dead or clock.monotonic() > until:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -15,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from memwal_core.errors import MemwalError
 from memwal_core.ids import parse_region_id
+from memwal_core.page.checks import words
 from memwal_core.page.reading import TableView, read_table, unreadable
 from memwal_core.page.source import PageSource
 from memwal_core.tasks.registry import RegisteredTable
@@ -28,16 +31,24 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
-RUNNABLE = {
-    "memwal_merge": ("Merge", False),
-    "memwal_catchup": ("Catch up indexes", False),
-    "memwal_snapshot": ("Publish snapshot", False),
-    "memwal_compact": ("Compact", False),
-    "memwal_gc": ("Collect garbage", True),
-}
-"""DAG -> what its button says, and whether its form begins as a dry run."""
+RUNNABLE = MappingProxyType(
+    {
+        "memwal_merge": "Merge",
+        "memwal_catchup": "Catch up indexes",
+        "memwal_snapshot": "Publish snapshot",
+        "memwal_compact": "Compact",
+        "memwal_gc": "Collect garbage",
+        "memwal_quality": "Check data",
+        "memwal_maintain": "Whole cycle",
+    }
+)
+"""DAG -> what its button says. Its form is built from the parameters of the DAG."""
 
-_TAKES_REGIONS = frozenset({"memwal_merge", "memwal_gc"})
+_SHOWN_FACTS = ("generations", "rows", "regions", "fragments_before", "fragments_after", "failures", "version")
+"""Of a run's facts those that tell people what it did."""
+
+TAKES_REGIONS = frozenset({"memwal_merge", "memwal_gc"})
+_TAKES_TABLES = frozenset({"memwal_maintain"})
 
 
 def create_app(source: PageSource, dependencies: Sequence[Depends] = ()) -> FastAPI:
@@ -74,8 +85,8 @@ class _Pages:
         self._templates = Environment(
             loader=PackageLoader("memwal_core.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        self._templates.filters.update(query=urlencode, size=_size, age=_age)
-        self._templates.globals["runnable"] = RUNNABLE
+        self._templates.filters.update(query=urlencode, size=_size, age=_age, words=words, facts=_facts)
+        self._templates.globals.update(runnable=RUNNABLE, takes_regions=TAKES_REGIONS)
 
     def page(self, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         text = self._templates.get_template(template).render(values)
@@ -100,9 +111,11 @@ class _Pages:
     ) -> HTMLResponse:
         if dag not in RUNNABLE:
             raise HTTPException(404, "there is no such job")
-        title, dry_run = RUNNABLE[dag]
-        regions = [str(parse_region_id(region))] if region and dag in _TAKES_REGIONS else []
-        return self.page("run.html", dag=dag, title=title, dry_run=dry_run, table=self._entry(table), regions=regions)
+        entry = self._entry(table)
+        filled: dict[str, object] = {"tables": [entry.name]} if dag in _TAKES_TABLES else {"table": entry.name}
+        if region and dag in TAKES_REGIONS:
+            filled["regions"] = [str(parse_region_id(region))]
+        return self.page("run.html", dag=dag, title=RUNNABLE[dag], table=entry, filled=json.dumps(filled))
 
     def _entry(self, name: str) -> RegisteredTable:
         for table in self._source.tables() or ():
@@ -124,6 +137,10 @@ def _size(size_bytes: int) -> str:
             break
         amount /= 1024
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def _facts(facts: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {facts[name]}" for name in _SHOWN_FACTS if isinstance(facts.get(name), int))
 
 
 def _age(seconds: float | None) -> str:

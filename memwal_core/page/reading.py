@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from memwal_core.admin import CatchupRequest, GcRequest, SnapshotRequest, TableAdmin
+from memwal_core.cli.quality import open_quality
 from memwal_core.errors import MemwalError
 from memwal_core.ids import RegionId
 from memwal_core.maintenance.catchup import CatchupPlan
 from memwal_core.maintenance.gc import GcPlan
 from memwal_core.maintenance.ledger import RunRecord, RunVerdict
 from memwal_core.maintenance.status import RegionStanding, TableStatus
+from memwal_core.page.checks import QualityView, show_stage
 from memwal_core.page.health import Health, HealthInput, judge_health
 from memwal_core.page.timeline import Stretch, draw_timeline
+from memwal_core.quality import Stage
 from memwal_core.settings import MergeTriggerSettings
 from memwal_core.storage.layout import generation_path
 from memwal_core.tasks.registry import RegisteredTable
@@ -58,6 +61,7 @@ class TableView:
         snapshot_reason: Whether it is up to date, and why not.
         runs: Recent runs of all jobs, the newest first.
         pauses: Jobs that failed last, by name.
+        quality: Newest results of the checks, and what they hold back; None if the table cannot be read.
         garbage: What a collection would do; None on the overview.
         garbage_error: Why that is not known.
     """
@@ -72,6 +76,7 @@ class TableView:
     snapshot_reason: str = ""
     runs: tuple[RunRecord, ...] = ()
     pauses: Mapping[str, RunVerdict] = field(default_factory=dict)
+    quality: QualityView | None = None
     garbage: GcPlan | None = None
     garbage_error: str = ""
 
@@ -90,7 +95,7 @@ def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool)
     status = admin.status()
     catchup = admin.catch_up(CatchupRequest(dry_run=True)).plan
     now = admin.table.clock.now()
-    pauses = _pauses(admin)
+    pauses, quality = _pauses(admin), _quality(admin, now)
     details = admin.table.state().require_details()
     late_since = details.snapshot_ts_millis / 1000 if details.snapshot_ts_millis else None
     snapshot_age_s = max(0.0, now.timestamp() - late_since) if late_since is not None else None
@@ -104,6 +109,7 @@ def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool)
                 index.name: standing.merged_generation
                 - details.index_catchup.get(index.name, {}).get(standing.region_id, 0)
                 for index in catchup.indexes
+                if not index.vectors_missing
             },
             table.merge_triggers,
         )
@@ -118,7 +124,7 @@ def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool)
         wal_lag=max((region.wal_lag for region in status.regions), default=0),
         failures=max((pause.failures for pause in pauses.values()), default=0),
         snapshot_age_s=snapshot_age_s or 0.0 if snapshot.is_due else 0.0,
-        danger=next((region.health.danger for region in regions if region.health.danger), ""),
+        danger=next((region.health.danger for region in regions if region.health.danger), quality.danger),
     )
     garbage, garbage_error = _garbage(admin) if with_garbage else (None, "")
     return TableView(
@@ -131,6 +137,7 @@ def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool)
         snapshot_reason=snapshot.reason.value,
         runs=tuple(reversed(admin.insight.ledger.runs()[-SHOWN_RUNS:])),
         pauses=pauses,
+        quality=quality,
         garbage=garbage,
         garbage_error=garbage_error,
     )
@@ -155,6 +162,12 @@ def _region(
         danger=danger,
     )
     return RegionView(standing, age_s, index_lag, judge_health(facts, triggers), draw_timeline(standing.generations))
+
+
+def _quality(admin: TableAdmin, now: datetime) -> QualityView:
+    checked = open_quality(admin)
+    before, after = (show_stage(stage, checked.newest(stage), now) for stage in (Stage.BEFORE, Stage.AFTER))
+    return QualityView(before, after, checked.holds.load())
 
 
 def _pauses(admin: TableAdmin) -> dict[str, RunVerdict]:

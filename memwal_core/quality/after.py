@@ -52,6 +52,7 @@ class AfterMerge:
             *self._columns(dataset),
             *self._merges(),
             *self._indexes(dataset),
+            *self._view(),
         )
 
     def _keys(self, dataset: lance.LanceDataset) -> list[CheckResult]:
@@ -157,9 +158,27 @@ class AfterMerge:
             for finding in self._examination.expect(f"index {index.name}", frame, [expectation]):
                 yield _result(finding, f"index {index.name}, {len(answers)} samples")
 
+    def _view(self) -> Iterator[CheckResult]:
+        subject = "what readers see"
+        try:
+            looked = self._quality.look_at_view()
+        except (InvalidRequestError, CorruptionError) as error:
+            # What cannot be read is not what readers should see.
+            yield CheckResult(Check.LSM_VIEW, Result.FAILED, subject, str(error))
+            return
+        rows = [(sight.question, sight.seen, sight.expected) for sight in looked.sights]
+        frame = self._spark.createDataFrame(rows, "question string, seen string, expected string")
+        expectation = gxe.ExpectColumnPairValuesToBeEqual(
+            column_A="seen", column_B="expected", meta=as_check(Check.LSM_VIEW)
+        )
+        where = f"{subject}: version {looked.version}, {looked.generations} flushed MemTables, {len(rows)} questions"
+        for finding in self._examination.expect(subject, frame, [expectation], ["question"]):
+            yield _result(finding, where)
+
     def _results(self, findings: Sequence[Finding]) -> list[CheckResult]:
         return [_result(finding, self._subject) for finding in findings]
 
 
 def _result(finding: Finding, subject: str) -> CheckResult:
-    return CheckResult(finding.check, Result.PASSED if finding.success else Result.FAILED, subject, finding.evidence)
+    result = Result.PASSED if finding.success else Result.FAILED
+    return CheckResult(finding.check, result, subject, finding.evidence, finding.count)

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
-from typing import Any
+from typing import Any, Literal
 
 import great_expectations as gx
+import pandas as pd
 from great_expectations.checkpoint import UpdateDataDocsAction
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations import Expectation
@@ -34,12 +35,14 @@ class Finding:
         success: Whether it was met.
         rows: Where it was not: values of the identifying columns, if there are any.
         evidence: For people.
+        count: Rows or values that broke it, where Great Expectations counts them.
     """
 
     check: Check
     success: bool
     rows: tuple[Mapping[str, Any], ...]
     evidence: str
+    count: int = 0
 
 
 class Examination:
@@ -47,9 +50,10 @@ class Examination:
 
     Args:
         docs: Directory of the site; none is written if None.
+        engine: ``spark`` for Spark DataFrames, ``pandas`` for those of pandas.
     """
 
-    def __init__(self, docs: Path | None = None) -> None:
+    def __init__(self, docs: Path | None = None, engine: Literal["spark", "pandas"] = "spark") -> None:
         """Make the context; nothing is written yet."""
         self._context = gx.get_context(mode="ephemeral")
         self._context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
@@ -57,11 +61,18 @@ class Examination:
         if docs is not None:
             self._context.add_data_docs_site(_SITE, _site(docs))
             self._actions = [UpdateDataDocsAction(name="docs", site_names=[_SITE])]
-        asset = self._context.data_sources.add_spark("spark").add_dataframe_asset("frame")
+        sources = self._context.data_sources
+        source = sources.add_spark(engine) if engine == "spark" else sources.add_pandas(engine)
+        asset = source.add_dataframe_asset("frame")
         self._batches = asset.add_batch_definition_whole_dataframe("all")
 
     def expect(
-        self, name: str, frame: DataFrame, expectations: Sequence[Expectation], identify: Sequence[str] = ()
+        self,
+        name: str,
+        frame: DataFrame | pd.DataFrame,
+        expectations: Sequence[Expectation],
+        identify: Sequence[str] = (),
+        sample: int | None = None,
     ) -> list[Finding]:
         """Validate a DataFrame.
 
@@ -69,8 +80,9 @@ class Examination:
             name: Unique within the run; the title in Data Docs.
             frame: The rows.
             expectations: Each with a check in its metadata, see ``as_check``.
-            identify: Columns that tell which rows failed. All failing rows then come to the driver,
-                so give them for small frames only.
+            identify: Columns that tell which rows failed. Without ``sample`` all failing rows then come
+                to the driver.
+            sample: Failing rows to return at most per expectation.
         """
         suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
         definition = self._context.validation_definitions.add(
@@ -79,6 +91,8 @@ class Examination:
         result_format: dict[str, Any] = {"result_format": "SUMMARY"}
         if identify:
             result_format = {"result_format": "COMPLETE", "unexpected_index_column_names": list(identify)}
+        if identify and sample is not None:
+            result_format |= {"result_format": "SUMMARY", "partial_unexpected_count": sample}
         checkpoint = self._context.checkpoints.add(
             gx.Checkpoint(
                 name=name, validation_definitions=[definition], actions=self._actions, result_format=result_format
@@ -136,8 +150,10 @@ def _site(directory: Path) -> Any:  # noqa: ANN401 - one of several unexported f
 
 def _finding(result: Any) -> Finding:  # noqa: ANN401 - its fields depend on the expectation
     config = result.expectation_config
-    rows = tuple(result.result.get("unexpected_index_list") or ())
-    return Finding(Check(config.meta["check"]), bool(result.success), rows, _evidence(result, config))
+    found = result.result
+    rows = tuple(found.get("unexpected_index_list") or found.get("partial_unexpected_index_list") or ())
+    count = int(result.result.get("unexpected_count") or 0)
+    return Finding(Check(config.meta["check"]), bool(result.success), rows, _evidence(result, config), count)
 
 
 def _evidence(result: Any, config: Any) -> str:  # noqa: ANN401

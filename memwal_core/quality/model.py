@@ -31,6 +31,7 @@ class Check(StrEnum):
     ROWS_STABLE = "rows_stable_between_merges"
     NO_TOMBSTONE_COLUMN = "no_tombstone_column"
     INDEXED_ANSWER = "indexed_answer"
+    LSM_VIEW = "lsm_view"
 
 
 class Result(StrEnum):
@@ -50,12 +51,14 @@ class CheckResult:
         result: How it ended.
         subject: What it was checked on, for example ``version 12`` or a region and generation.
         evidence: The facts behind the result; why, if it was skipped.
+        count: Rows or values that broke it, where they were counted.
     """
 
     check: Check
     result: Result
     subject: str
     evidence: str = ""
+    count: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -64,6 +67,7 @@ class CheckResult:
             "result": self.result.value,
             "subject": self.subject,
             "evidence": self.evidence,
+            "count": self.count,
         }
 
 

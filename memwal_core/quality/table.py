@@ -16,6 +16,7 @@ from memwal_core.manifest import ManifestStore
 from memwal_core.quality.audit import AuditTask, routing_of
 from memwal_core.quality.model import QualityReport, Stage
 from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan_before
+from memwal_core.quality.view import ViewSights, look_at_view
 from memwal_core.settings import Settings
 from memwal_core.storage.layout import generation_path, quality_result_path
 
@@ -115,6 +116,15 @@ class QualityTable:
                 ]
             )
         return found, gone
+
+    def look_at_view(self) -> ViewSights:
+        """Compare what readers see of the table with what it must show; see ``quality.view``.
+
+        Raises:
+            CorruptionError: A flushed MemTable contradicts the table.
+            UnavailableError: Storage failed. Try again.
+        """
+        return look_at_view(self.table, self._manifests, self.settings.sample_keys)
 
     def record(self, report: QualityReport) -> None:
         """Keep the newest report of a stage for whoever looks.

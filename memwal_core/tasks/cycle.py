@@ -1,22 +1,29 @@
-"""The cycle of one table: which tables are due, and what each step gets."""
+"""The cycle of one table as tasks: which tables are due, and each step as the plan of the cycle says."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from memwal_core.admin import MergeRequest
+from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.maintenance.cycle import (
+    CYCLE_JOB,
+    CyclePlan,
+    CycleStep,
+    LeftOut,
+    MaintainRequest,
+    StepName,
+    plan_cycle,
+)
 from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.tasks.registry import RegisteredTable, load_registry
 from memwal_core.tasks.steps import StepResult, WorkItem, run_step
 from memwal_core.tasks.targets import Target, as_target, open_target
-
-CYCLE = "maintain"
-"""Job under which the ledger remembers that a cycle began."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +35,33 @@ class CycleTable(TypedDict):
         label: For people.
         target: The table.
         collect_garbage: Whether the last step deletes.
+        remove_versions: Whether compaction removes old table versions.
+        ignore_pauses: Whether jobs run that pause because they kept failing.
     """
 
     label: str
     target: Target
     collect_garbage: bool
+    remove_versions: bool
+    ignore_pauses: bool
+
+
+class CycleResult(TypedDict):
+    """What became of a step.
+
+    Attributes:
+        step: Which.
+        ran: Whether its job was called.
+        outcome: How it ended; of a step that did not run, what that means to the cycle.
+        why: Why it did not run; empty if it did.
+        result: The job's own result; None if it did not run.
+    """
+
+    step: str
+    ran: bool
+    outcome: str
+    why: str
+    result: StepResult | None
 
 
 class SparkArguments(TypedDict):
@@ -49,17 +78,19 @@ class SparkArguments(TypedDict):
     storage_connection: str
 
 
-def choose_cycle_tables(names: Sequence[str], *, by_schedule: bool, clock: Clock | None = None) -> list[CycleTable]:
+def choose_cycle_tables(
+    names: Sequence[str], *, by_schedule: bool, ignore_pauses: bool = False, clock: Clock | None = None
+) -> list[CycleTable]:
     """Return the registered tables whose cycle is to run.
 
     Args:
         names: Only these; empty = all that are not excluded.
         by_schedule: Leave out tables whose last cycle began less than ``every_minutes`` ago.
+        ignore_pauses: Run jobs that pause because they kept failing.
         clock: The system's if None.
 
     Raises:
         InvalidRequestError: No registry is configured, or a name is not registered.
-        UnavailableError: Storage failed.
     """
     registry = load_registry()
     if registry is None:
@@ -69,7 +100,13 @@ def choose_cycle_tables(names: Sequence[str], *, by_schedule: bool, clock: Clock
     chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
     now = (clock if clock is not None else SystemClock()).now()
     return [
-        CycleTable(label=table.name, target=as_target(table), collect_garbage=table.collect_garbage)
+        CycleTable(
+            label=table.name,
+            target=as_target(table),
+            collect_garbage=table.collect_garbage,
+            remove_versions=table.remove_versions,
+            ignore_pauses=ignore_pauses,
+        )
         for table in chosen
         if not by_schedule or _is_due(table, now)
     ]
@@ -79,15 +116,20 @@ def begin_cycle(table: CycleTable, holder: str) -> SparkArguments | None:
     """Record that a table's cycle begins, and prepare its merge.
 
     Returns:
-        What the Spark job gets; None if nothing can be merged.
+        What the Spark job gets; None if nothing can be merged, or the merge pauses.
 
     Raises:
         InvalidRequestError: The table cannot be merged into.
         UnavailableError: Storage failed. Try again.
     """
-    target = table["target"]
+    target, plan = table["target"], _plan(table)
     admin = open_target(target)
-    with admin.insight.ledger.run(admin.insight.new_run(JobKey(CYCLE), holder)) as progress:
+    left_out = _left_out(admin, plan, plan.step(StepName.MERGE), {})
+    with admin.insight.ledger.run(admin.insight.new_run(JobKey(CYCLE_JOB), holder)) as progress:
+        if left_out is not None:
+            progress.verdict = f"merge left out: {left_out.why}"
+            _log.info("merge does not run: %s", left_out.why)
+            return None
         work = admin.plan_merge(MergeRequest())
         progress.verdict = f"{len(work.batches)} merge jobs to begin with"
     for region in work.report.regions:
@@ -102,23 +144,54 @@ def begin_cycle(table: CycleTable, holder: str) -> SparkArguments | None:
     )
 
 
-def cycle_step(job: str, table: CycleTable, holder: str) -> StepResult:
-    """Run one step of a table's cycle under a lease of its own.
+def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult | None = None) -> CycleResult:
+    """Run one step of a table's cycle under a lease of its own, or say why the plan leaves it out.
 
-    Garbage is only planned, and nothing is deleted, unless the table's entry allows it.
+    Args:
+        name: The step, as the plan of the cycle names it.
+        table: The table, and what its entry allows.
+        holder: The run's id.
+        followed: What became of the step that this one follows; None if that did not run.
 
     Raises:
-        MemwalError: As ``run_step``.
+        InvalidRequestError: The plan has no such step.
+        MemwalError: As ``run_step``; a step that needs a person ends the table's cycle.
     """
-    target, params = table["target"], dict[str, object]()
-    params["dry_run"] = job == "gc" and not table["collect_garbage"]
-    return run_step(
-        WorkItem(label=f"{target['name']}: {job}", job=job, index="", target=target, params=params, ticket=""), holder
+    target, plan = table["target"], _plan(table)
+    step = plan.step(name)
+    before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed and followed["ran"] else {}
+    left_out = _left_out(open_target(target), plan, step, before)
+    if left_out is not None:
+        return CycleResult(step=name, ran=False, outcome=left_out.outcome.value, why=left_out.why, result=None)
+    params: dict[str, object] = {"dry_run": step.dry_run, "remove_versions": step.remove_versions}
+    label, job = f"{target['name']}: {name}", step.job.value
+    result = run_step(WorkItem(label=label, job=job, index="", target=target, params=params, ticket=""), holder)
+    return CycleResult(step=name, ran=True, outcome=result["outcome"], why="", result=result)
+
+
+def _plan(table: CycleTable) -> CyclePlan:
+    return plan_cycle(
+        MaintainRequest(
+            delete=table["collect_garbage"],
+            remove_versions=table["remove_versions"],
+            ignore_pauses=table["ignore_pauses"],
+        )
     )
 
 
+def _left_out(
+    admin: TableAdmin, plan: CyclePlan, step: CycleStep, before: Mapping[StepName, JobOutcome]
+) -> LeftOut | None:
+    return plan.left_out(step, before, admin.insight.ledger.may_run(JobKey(step.job.value)))
+
+
 def _is_due(table: RegisteredTable, now: datetime) -> bool:
-    runs = open_target(as_target(table)).insight.ledger.history(JobKey(CYCLE)).runs
+    try:
+        runs = open_target(as_target(table)).insight.ledger.history(JobKey(CYCLE_JOB)).runs
+    except MemwalError as error:
+        # A table that is gone or damaged fails in its own cycle, and must not keep the others from theirs.
+        _log.warning("%s: due, because nobody can tell when it ran last: %s", table.name, error)
+        return True
     began = runs[-1].started if runs else None
     # A minute of a schedule never comes exactly on time.
     due = began is None or now - began >= timedelta(minutes=table.every_minutes) * 0.9

@@ -12,6 +12,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.merge import MergeBatch, RegionReport
+from memwal_core.maintenance.signals import DUPLICATES_FACT, VERIFY
 from memwal_core.tasks.leases import give_back, take
 from memwal_core.tasks.targets import Target, choose_target, open_target
 
@@ -98,7 +99,8 @@ def plan_merge(params: MergeParams) -> list[WorkItem]:
     )
     work = open_target(target).plan_merge(request)
     for region in work.report.regions:
-        _log.info("%s", _verdict(region))
+        trigger = work.report.triggers.get(region.region_id)
+        _log.info("%s; %s", _verdict(region), "" if trigger is None else trigger.reason)
     stuck = work.report.plan.stuck
     if stuck and (params["dry_run"] or not work.batches):
         raise CorruptionError(
@@ -143,11 +145,12 @@ def release_lease(items: Sequence[WorkItem]) -> list[str]:
     return list(give_back((item["target"], item["ticket"]) for item in items[:1]))
 
 
-def verify_merge(items: Collection[WorkItem]) -> MergeResult:
-    """Read the table anew and check what the jobs promised.
+def verify_merge(items: Collection[WorkItem], holder: str) -> MergeResult:
+    """Read the table anew, check what the jobs promised, and record the proof in the ledger.
 
     Args:
         items: The jobs that ran, all of one table; at least one.
+        holder: The run's id.
 
     Returns:
         What was found.
@@ -158,7 +161,16 @@ def verify_merge(items: Collection[WorkItem]) -> MergeResult:
     """
     through = {parse_region_id(region): generation for item in items for region, generation in item["through"].items()}
     target = next(iter(items))["target"]
-    proof = open_target(target).verify_merge(through)
+    admin = open_target(target)
+    with admin.insight.ledger.run(admin.insight.new_run(VERIFY, holder)) as progress:
+        try:
+            proof = admin.verify_merge(through)
+        except CorruptionError as error:
+            rows, keys = error.facts.get("rows"), error.facts.get("keys")
+            if isinstance(rows, int) and isinstance(keys, int):
+                progress.facts[DUPLICATES_FACT] = rows - keys
+            raise
+        progress.facts.update({"version": proof.version, "rows": proof.rows, DUPLICATES_FACT: 0})
     for region in sorted(through):
         _log.info("region %s: planned through %d, merged %d", region, through[region], proof.progress[region])
     return MergeResult(

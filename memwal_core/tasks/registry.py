@@ -28,6 +28,10 @@ class RegisteredTable(BaseModel):
         "empty if the environment of the workers knows the credentials.")  # fmt: skip
     every_minutes: float = Field(default=10.0, gt=0, description="How often the cycle runs.")
     collect_garbage: bool = Field(default=False, description="Whether the cycle deletes; otherwise it only plans it.")
+    remove_versions: bool = Field(default=False, description="Whether the cycle removes old table versions.")
+    input_suites: tuple[str, ...] = Field(
+        default=(), description="Files with expectation suites that every ingested batch has to meet."
+    )
     merge_triggers: MergeTriggerSettings = Field(
         default_factory=MergeTriggerSettings, description="Thresholds of the page's health score."
     )
@@ -92,6 +96,7 @@ def unregistered(uri: str, connection: str = "") -> RegisteredTable:
         connection=connection,
         every_minutes=10.0,
         collect_garbage=False,
+        remove_versions=False,
         merge_triggers=MergeTriggerSettings(),
     )
 

@@ -13,19 +13,16 @@ from memwal_core.cli.options import show_bytes
 from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.maintenance.catchup import CatchupReport
-from memwal_core.maintenance.compact import CompactReport
 from memwal_core.maintenance.gc import GcReport
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.snapshot import SnapshotReport
 from memwal_core.tasks.leases import give_back, take
 from memwal_core.tasks.recording import recorded
+from memwal_core.tasks.step_runs import StepReport, step_facts
 from memwal_core.tasks.targets import Target, choose_targets, open_target
 
 _log = logging.getLogger(__name__)
-
-StepReport = CatchupReport | SnapshotReport | CompactReport | GcReport
 
 
 class WorkItem(TypedDict):
@@ -172,22 +169,6 @@ def run_step(item: WorkItem, holder: str) -> StepResult:
 def key_of(item: WorkItem) -> JobKey:
     """Return what a piece of work leases: an index for catch-up, else the job of the table."""
     return JobKey.of_index(item["job"], item["index"]) if item["index"] else JobKey(item["job"])
-
-
-def step_facts(report: StepReport) -> dict[str, object]:
-    """Return what the ledger and the asset event say about a run."""
-    match report:
-        case GcReport():
-            done = {kind.value: tally.to_dict() for kind, tally in report.done.items()}
-            return {"version": report.plan.version, "done": done, "failures": len(report.failures)}
-        case CatchupReport():
-            rows = sum(index.rows_indexed for index in report.indexes)
-            return {"version": report.version_after, "rows": rows, "indexes": [index.name for index in report.indexes]}
-        case CompactReport():
-            fragments = {"fragments_before": report.fragments_before, "fragments_after": report.fragments_after}
-            return {"version": report.version_after, **fragments}
-        case SnapshotReport():
-            return {"version": report.version_after, "regions": report.plan.regions}
 
 
 def _require_success(item: WorkItem, report: StepReport, reason: str) -> None:

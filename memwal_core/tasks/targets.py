@@ -38,12 +38,17 @@ def choose_target(params: Mapping[str, object], registry: Registry | None = None
     Raises:
         InvalidRequestError: There is a registry, and the table is not in it or excluded.
     """
-    registry = registry if registry is not None else load_registry()
-    asked, connection = str(params["table"]), str(params.get("storage_connection") or "")
-    found = registry.find(asked) if registry is not None else unregistered(asked)
+    found, connection = find_registered(params, registry), str(params.get("storage_connection") or "")
     options = params.get("storage_options") or {}
     assert isinstance(options, Mapping)  # noqa: S101 - the form's schema says so
     return {**as_target(found), "connection": connection or found.connection, "storage_options": dict(options)}
+
+
+def find_registered(params: Mapping[str, object], registry: Registry | None = None) -> RegisteredTable:
+    """Return what is registered about the table that a form names; arguments and errors as for ``choose_target``."""
+    registry = registry if registry is not None else load_registry()
+    asked = str(params["table"])
+    return registry.find(asked) if registry is not None else unregistered(asked)
 
 
 def choose_targets(

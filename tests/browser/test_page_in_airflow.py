@@ -74,7 +74,7 @@ def _browser(stack: Stack, profile: Path, **more: Any) -> Iterator[Page]:
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             str(profile), executable_path=CHROMIUM, headless=True, args=ARGUMENTS,
-            viewport={"width": 1400, "height": 900}, **more,
+            **{"viewport": {"width": 1400, "height": 900}, **more},
         )  # fmt: skip
         try:
             context.add_cookies([{"name": "_token", "value": stack.token, "url": stack.address}])
@@ -119,6 +119,24 @@ def test_page_shows_the_table_in_dark_and_is_walked_by_keyboard(stack: Stack, tm
         background = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
         assert background == "rgb(20, 24, 31)"
         _shoot(page, "page-dark")
+
+
+def test_form_is_that_of_the_dag_begins_dry_for_garbage_and_says_what_is_wrong(stack: Stack, tmp_path: Path) -> None:
+    with _browser(stack, tmp_path / "profile", color_scheme="light", viewport={"width": 420, "height": 900}) as page:
+        page.goto(f"{stack.address}/memwal/table?name=orders")
+        page.get_by_role("link", name="Collect garbage…").click()
+        expect(page.get_by_label("Table")).to_have_value("orders")
+        expect(page.get_by_label("Dry run")).to_be_checked()
+        page.get_by_text("Storage", exact=True).click()
+        page.get_by_label("Storage options").fill("{")
+        page.get_by_role("button", name="Trigger").click()
+        expect(page.get_by_role("status")).to_contain_text("Not triggered: ")
+        page.get_by_label("Storage options").fill('{"timeout": 5}')
+        page.get_by_role("button", name="Trigger").click()
+        expect(page.get_by_role("status")).to_contain_text("storage_options")  # refused by Airflow, with the reason
+        _shoot(page, "form-narrow")
+        page.goto(f"{stack.address}/memwal/run?dag=memwal_quality&table=orders")
+        expect(page.get_by_label("Stage")).to_have_value("after")
 
 
 def test_form_triggers_the_merge_and_leads_to_its_run(stack: Stack, tmp_path: Path) -> None:

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-import pyspark
 import pytest
 
 import memwal_core
 from memwal_core.admin import CatchupRequest, TableAdmin
-from memwal_core.clock import SystemClock
 from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
 from memwal_core.demo.directory import DemoDirectory, claim_directory
 from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
@@ -26,6 +23,7 @@ from memwal_core.rng import system_rng
 from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server_process
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
+from tests.e2e.spark_cluster import CLOCK, ask, start_spark, until
 
 pytestmark = [
     pytest.mark.airflow,
@@ -38,7 +36,6 @@ pytestmark = [
 
 ROWS = 20_000
 TABLE = f"s3://{BUCKET}/people.lance"
-CLOCK = SystemClock()
 
 
 class Platform:
@@ -48,11 +45,11 @@ class Platform:
         self.workers, self.master, self.storage = workers, master, storage
         self.stack = stack
         body = {"username": "admin", "password": stack.password}
-        self.token: str = _ask(f"{stack.address}/auth/token", body)["access_token"]
+        self.token: str = ask(f"{stack.address}/auth/token", body)["access_token"]
 
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
         body = {"logical_date": None, "conf": dict(conf)}
-        return str(_ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", body, self.token)["dag_run_id"])
+        return str(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", body, self.token)["dag_run_id"])
 
     def wait(self, dag: str, run: str) -> str:
         path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}/wait?interval=1"
@@ -61,47 +58,7 @@ class Platform:
             return str(json.loads(answer.read().splitlines()[-1])["state"])
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
-        return list(_ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
-
-
-def _ask(address: str, body: Any = None, token: str = "") -> Any:
-    data = json.dumps(body).encode() if body is not None else None
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-    with urlopen(Request(address, data=data, headers=headers), timeout=60) as answer:
-        return json.loads(answer.read())
-
-
-def _until(question: Any, seconds: float = 120) -> None:
-    end = CLOCK.monotonic() + seconds
-    while not question():
-        assert CLOCK.monotonic() < end, "it did not happen in time"
-        CLOCK.sleep(0.2)
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urlopen(address, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False
-
-
-def _start(
-    cleanup: ExitStack, log: Path, arguments: list[str], variables: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    sink = cleanup.enter_context(log.open("wb"))
-    process = subprocess.Popen(arguments, env=dict(variables), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
-    cleanup.callback(_end, process)
-    return process
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        return list(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +68,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         directory = claim_directory(root / "stack")
         master, ui = free_port(), free_port()
         variables = _variables(directory, s3, master)
-        workers = _start_spark(cleanup, root, variables, master, ui)
+        workers = start_spark(cleanup, root, variables, master, ui)
         cleanup.callback(stop_stack, directory, CLOCK)
         stack = start_stack(directory, variables, {}, CLOCK, system_rng())
         (directory.root / "tables.toml").write_text(
@@ -138,27 +95,6 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
     }
 
 
-def _start_spark(
-    cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int, ui: int
-) -> list[subprocess.Popen[bytes]]:
-    """Start a master and two workers; return the workers."""
-    home = Path(pyspark.__file__).parent
-    spark = {**variables, "SPARK_HOME": str(home), "SPARK_PUBLIC_DNS": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    launch, deploy = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
-    here = ["--host", "127.0.0.1"]
-    boss = [f"{deploy}.master.Master", *here, "--port", str(master), "--webui-port", str(ui)]
-    _start(cleanup, root / "master.log", [launch, *boss], spark)
-    _until(lambda: _answers(f"http://127.0.0.1:{ui}/json/"))
-    workers = []
-    for number in (1, 2):
-        more = [*here, "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g"]
-        worker = [f"{deploy}.worker.Worker", *more, "--work-dir", str(root / f"work{number}")]
-        log = root / f"worker{number}.log"
-        workers.append(_start(cleanup, log, [launch, *worker, f"spark://127.0.0.1:{master}"], spark))
-    _until(lambda: _ask(f"http://127.0.0.1:{ui}/json/")["aliveworkers"] == 2)
-    return workers
-
-
 def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Platform) -> None:
     table = make_people_table(TABLE, storage_options=platform.storage, buckets=8)
     table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
@@ -168,7 +104,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
             writer.flush()
 
     run = platform.trigger("memwal_merge", {"table": "people"})
-    _until(lambda: _ask(platform.master)["activeapps"])  # the Spark job has begun
+    until(lambda: ask(platform.master)["activeapps"])  # the Spark job has begun
     os.kill(platform.workers[0].pid, signal.SIGKILL)
 
     assert platform.wait("memwal_merge", run) == "success"
@@ -180,7 +116,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert admin.status().merge_lag_generations == 0
 
     for dag in ("memwal_catchup", "memwal_snapshot"):  # each starts by itself
-        _until(lambda dag=dag: platform.runs(dag))
+        until(lambda dag=dag: platform.runs(dag))
         assert platform.wait(dag, platform.runs(dag)[0]["dag_run_id"]) == "success"
     assert [index.lag for index in admin.catch_up(CatchupRequest(dry_run=True)).plan.indexes] == [0]
     outcomes = {(record.key.job, record.outcome.value) for record in admin.insight.ledger.runs()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -28,6 +29,26 @@ class OnlyOnWorkers:
 
 class OurError(Exception):
     exit_code = 5
+    facts = {"table": "orders", "region_id": "1c0c1b90"}  # noqa: RUF012
+
+
+class Alerts(logging.Handler):
+    """Keeps what would reach whoever is on call."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(f"{record.levelname} {record.getMessage()}")
+
+
+def alert_for(exception, **params):
+    alerts = Alerts()
+    logging.getLogger("memwal.alerts").addHandler(alerts)
+    instance = type("Instance", (), {"dag_id": "memwal_merge", "task_id": "merge"})()
+    shared.tell_failure({"exception": exception, "params": params, "ti": instance})
+    return alerts.lines
 
 
 def wrong_with(dag, configuration):
@@ -65,9 +86,9 @@ def task_facts(task):
 folder = Path(sys.argv[1])
 sys.path.append(str(folder))
 sys.meta_path.insert(0, OnlyOnWorkers())
-began = time.perf_counter()
+began = time.process_time()  # not the clock: other processes must not count
 bag = DagBag(folder)
-seconds = time.perf_counter() - began
+seconds = time.process_time() - began
 configurations = json.load(sys.stdin)
 
 import memwal_spark_jobs as shared  # noqa: E402
@@ -81,6 +102,10 @@ decisions["error of ours"] = policy.evaluate(OurError(), 1, 4).action.value
 decisions["anything else"] = policy.evaluate(OSError("connection reset"), 1, 4).action.value
 
 facts = {
+    "alerts": [
+        *alert_for(OurError("a generation is missing; next: follow docs/runbooks/generation-hole.md")),
+        *alert_for(AirflowException(message.format(4)), table="people"),
+    ],
     "seconds": seconds,
     "import_errors": bag.import_errors,
     "decisions": decisions,

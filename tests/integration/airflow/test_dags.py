@@ -39,7 +39,8 @@ BAD = [
 @pytest.fixture(scope="module")
 def facts(airflow_variables: Mapping[str, str]) -> dict[str, Any]:
     configurations = [*GOOD, *(configuration for configuration, _ in BAD)]
-    return _read({**airflow_variables, "MAINTENANCE_RETRIES": ""}, configurations)
+    more = {"MAINTENANCE_RETRIES": "", "MAINTENANCE_RUNBOOKS": "https://wiki.example/runbooks"}
+    return _read({**airflow_variables, **more}, configurations)
 
 
 def _read(variables: Mapping[str, str], configurations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _read(variables: Mapping[str, str], configurations: list[dict[str, Any]]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
     [line] = [line for line in ran.stdout.splitlines() if line.startswith("FACTS ")]
@@ -91,6 +92,18 @@ def test_one_merge_of_a_table_runs_at_a_time_and_is_verified(facts: dict[str, An
     assert dag["tasks"]["verify"]["upstream"] == ["merge", "plan"]
     assert dag["tasks"]["verify"]["outlets"] == ["memwal_base_table"]
     assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+
+
+def test_ingestion_is_verified_and_says_which_regions_have_new_rows(facts: dict[str, Any]) -> None:
+    dag = facts["dags"]["memwal_ingest"]
+
+    assert dag["at_once"] == 1
+    assert dag["dry_run"] is False
+    assert dag["tasks"]["ingest"]["upstream"] == ["plan"]
+    assert dag["tasks"]["verify"]["upstream"] == ["ingest", "plan"]
+    assert dag["tasks"]["verify"]["outlets"] == ["memwal_regions"]
+    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+    assert dag["tasks"]["start_merge"]["upstream"] == ["merge_parameters"]
 
 
 PLATFORM = {"memwal_merge", "memwal_catchup", "memwal_snapshot", "memwal_compact", "memwal_gc", "memwal_maintain"}
@@ -143,13 +156,24 @@ def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, An
     assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[2:]} == {"none_failed"}
 
 
+@pytest.mark.req("BLD-01")
+def test_snapshots_are_built_on_a_schedule_and_after_indexes_have_changed(
+    airflow_variables: Mapping[str, str],
+) -> None:
+    dags = _read({**airflow_variables, "MAINTENANCE_SCHEDULE": "*/5 * * * *"}, [])["dags"]
+
+    assert dags["memwal_maintain"]["schedule"] == "*/5 * * * *"
+    assert "cycle.snapshot" in dags["memwal_maintain"]["tasks"]
+    assert dags["memwal_snapshot"]["schedule"] == ["memwal_indexes"]
+
+
 def test_pools_and_approval_come_when_they_are_configured(airflow_variables: Mapping[str, str]) -> None:
     facts = _read({**airflow_variables, "MAINTENANCE_POOLS": "true", "MAINTENANCE_GC_APPROVAL": "true"}, [])
 
     pools = json.loads((Path(airflow_variables["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json").read_text())
     used = {task["pool"] for dag in facts["dags"].values() for task in dag["tasks"].values()}
     assert used - {"default_pool"} <= set(pools)
-    assert {"memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc"} <= used
+    assert {"memwal_ingest", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc"} <= used
     gc = facts["dags"]["memwal_gc"]["tasks"]
     assert gc["approve"]["upstream"] == ["plan"]
     assert "approve" in gc["hold"]["upstream"]
@@ -183,6 +207,18 @@ def test_only_failures_that_pass_by_themselves_are_tried_again(facts: dict[str, 
         "error of ours": "fail",
         "anything else": "default",
     }
+
+
+def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> None:
+    ours, of_spark = facts["alerts"]
+
+    assert ours == (
+        "ERROR maintenance failed [table=orders, region=1c0c1b90, "
+        "verdict=a generation is missing; next: follow docs/runbooks/generation-hole.md, "
+        "runbook=https://wiki.example/runbooks/generation-hole.md, dag=memwal_merge, task=merge]"
+    )
+    assert "table=people" in of_spark
+    assert "Error code is: 4" in of_spark
 
 
 def test_exit_codes_in_the_dags_are_those_of_the_errors(facts: dict[str, Any]) -> None:

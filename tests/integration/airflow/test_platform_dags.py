@@ -58,7 +58,7 @@ def test_run_that_meets_a_lease_in_other_hands_changes_nothing(table: BaseTable,
     TableAdmin.open(table.uri).insight.leases.acquire(JobKey("snapshot"), "somebody else")
     version = table.state().version
 
-    ran = run_dag({"table": table.uri}, "memwal_snapshot")
+    ran = run_dag({"table": table.uri}, "memwal_snapshot", MAINTENANCE_LEASE_WAIT_S="0")
 
     assert ran.returncode != 0
     assert "somebody else holds the lease" in ran.stdout

@@ -32,6 +32,7 @@ def table(tmp_path: Path) -> BaseTable:
     return made
 
 
+@pytest.mark.req("MRG-30")
 def test_failed_check_fails_the_run_with_its_runbook_and_keeps_the_results(
     table: BaseTable, run_dag: RunDag, tmp_path: Path
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Sequence
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,19 @@ from fastapi import Depends, FastAPI, HTTPException
 
 from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
+from memwal_core.cli.quality import open_quality
+from memwal_core.holds import Hold
 from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.page import create_app
-from memwal_core.page.app import RUNNABLE
+from memwal_core.page.app import RUNNABLE, TAKES_REGIONS
+from memwal_core.quality import Check, CheckResult, QualityReport, Result, Stage
+from memwal_core.storage.layout import quality_result_path
 from memwal_core.tasks.registry import RegisteredTable
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
+ROOT = Path(__file__).resolve().parents[3]
 Get = Callable[[str], httpx.Response]
 
 
@@ -134,12 +142,85 @@ def test_region_says_why_each_job_acts_or_not(get: Get, tables: dict[str, BaseTa
 
 
 @pytest.mark.parametrize("dag", RUNNABLE)
-def test_form_of_each_job_is_filled_in_and_gc_begins_dry(get: Get, dag: str) -> None:
-    page = get(f"/run?dag={dag}&table=behind").text
+def test_form_of_each_job_is_filled_in_for_its_table(get: Get, tables: dict[str, BaseTable], dag: str) -> None:
+    region = str(TableAdmin.open(tables["behind"].uri).status().regions[0].region_id)
+
+    page = get(f"/run?dag={dag}&table=behind&region={region}").text
 
     assert f'data-dag="{dag}"' in page
-    assert 'name="table" value="behind"' in page
-    assert ('name="dry_run" checked' in page) == (dag == "memwal_gc")
+    [filled] = re.findall(r'data-filled="([^"]*)"', page)
+    expected: dict[str, object] = {"tables": ["behind"]} if dag == "memwal_maintain" else {"table": "behind"}
+    assert json.loads(unescape(filled)) == {**expected, **({"regions": [region]} if dag in TAKES_REGIONS else {})}
+
+
+def test_every_dag_is_offered_and_those_of_a_region_on_its_page(get: Get, tables: dict[str, BaseTable]) -> None:
+    region = TableAdmin.open(tables["behind"].uri).status().regions[0].region_id
+    offered = re.compile(r'href="run\?dag=(\w+)&')
+
+    assert set(offered.findall(get("/table?name=behind").text)) == set(RUNNABLE)
+    assert set(offered.findall(get(f"/region?table=behind&region={region}").text)) == TAKES_REGIONS
+    dags = {
+        path.stem
+        for path in (ROOT / "dags").glob("memwal_*.py")
+        if "DAG(" in path.read_text() or "build(" in path.read_text()
+    }
+    assert set(RUNNABLE) <= dags
+
+
+def test_table_without_checks_says_so(get: Get) -> None:
+    page = get("/table?name=merged").text
+
+    assert "Nothing is held back from the merge." in page
+    assert page.count(": never ran") == 2
+    assert "never checked" in get("/").text
+
+
+def test_newest_checks_and_holds_are_shown_and_a_failed_one_is_danger(tmp_path: Path) -> None:
+    table = _table(tmp_path / "checked.lance")
+    get = getter(create_app(Listed([RegisteredTable(name="checked", uri=table.uri)])))
+    region = TableAdmin.open(table.uri).status().regions[0].region_id
+    quality = open_quality(TableAdmin.open(table.uri))
+    quality.holds.hold(Hold(region, 1, ("key_not_null: 3 of 9 rows <b>",), "2026-01-02T03:04:05+00:00"))
+    passed = CheckResult(Check.KEY_UNIQUE, Result.PASSED, "version 3", "met")
+    failed = CheckResult(Check.ROW_ARITHMETIC, Result.FAILED, "versions 2 to 3", "rows 5, expected_rows 6", 1)
+    now = table.clock.now().isoformat()
+    for stage, results in ((Stage.BEFORE, (passed,)), (Stage.AFTER, (passed, failed))):
+        report = QualityReport(table.uri, stage, JobOutcome.DONE, 3, results, (), now, 1.0, "s3://docs/checked")
+        quality.record(report)
+
+    page = get("/table?name=checked").text
+
+    assert "Audit before a merge</b>: 1 passed, version 3" in page
+    assert "Checks after a merge</b>: 1 of 2 failed, version 3" in page
+    assert page.index("row arithmetic") < page.rindex("key unique")  # what failed comes first
+    assert "rows 5, expected_rows 6" in page
+    assert "s3://docs/checked" in page
+    assert "3 of 9 rows &lt;b&gt;" in page
+    assert f"--release {region}:1" in page
+    assert "checks after a merge: 1 of 2 failed" in page  # why the score is 0
+    assert "<b>0</b>" in page
+    assert "1 failed, 1 held" in get("/").text
+
+
+def test_report_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
+    table = _table(tmp_path / "odd.lance")
+    table.store.put(quality_result_path("after"), b'{"results": 7}')
+
+    page = getter(create_app(Listed([RegisteredTable(name="odd", uri=table.uri)])))("/table?name=odd").text
+
+    assert "its report cannot be read" in page
+    assert "<b>0</b>" in page
+
+
+def test_run_of_airflow_leads_to_its_page(tmp_path: Path) -> None:
+    table = _table(tmp_path / "run.lance")
+    insight = TableAdmin.open(table.uri).insight
+    with insight.ledger.run(insight.new_run(JobKey("gc"), "memwal_gc/manual__2026-01-01T00:00:00+00:00")):
+        pass
+
+    page = getter(create_app(Listed([RegisteredTable(name="run", uri=table.uri)])))("/table?name=run").text
+
+    assert 'href="../dags/memwal_gc/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00" data-airflow' in page
 
 
 def test_everything_that_is_stored_is_escaped(get: Get) -> None:
@@ -161,7 +242,7 @@ def test_page_works_behind_any_prefix_because_every_address_is_relative(app: Fas
     addresses = Addresses(answer.text).found
     assert len(addresses) > 3
     assert not [address for address in addresses if address.startswith("/") or "://" in address]
-    for asset in ("page.css", "page.js"):
+    for asset in ("page.css", "page.js", "run.js"):
         assert getter(outer, "/some/prefix/memwal")(f"/static/{asset}").status_code == 200
 
 

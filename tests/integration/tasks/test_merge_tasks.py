@@ -97,11 +97,11 @@ def test_verification_says_what_it_found(table: BaseTable) -> None:
     items = plan_merge(params)
     TableAdmin.open(table.uri).merge()
 
-    assert verify_merge(items)["summary"].endswith("4 regions are merged as planned, 40 rows, every key once")
+    assert verify_merge(items, "test")["summary"].endswith("4 regions are merged as planned, 40 rows, every key once")
 
 
 def test_verification_before_the_merge_fails(table: BaseTable) -> None:
     params = _params(table)
 
     with pytest.raises(CorruptionError, match="not recorded as merged"):
-        verify_merge(plan_merge(params))
+        verify_merge(plan_merge(params), "test")

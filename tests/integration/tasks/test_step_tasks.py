@@ -9,12 +9,14 @@ import pytest
 
 from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
+from memwal_core.errors import ConflictError, FencedError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.tasks.cycle import begin_cycle, choose_cycle_tables, cycle_step
+from memwal_core.maintenance.ledger import RunEnd, RunOutcome
+from memwal_core.tasks.cycle import CycleTable, begin_cycle, choose_cycle_tables, cycle_step
 from memwal_core.tasks.merge import hold_lease, plan_merge, release_lease
 from memwal_core.tasks.registry import REGISTRY_VARIABLE
 from memwal_core.tasks.steps import hold_leases, plan_step, release_leases, run_step
+from memwal_core.tasks.targets import Target
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -150,12 +152,28 @@ def test_cycle_chooses_registered_tables_that_are_due(
     [table] = choose_cycle_tables([], by_schedule=True)
 
     assert begin_cycle(table, "run 1") is None  # everything is merged
-    assert cycle_step("catchup", table, "run 1")["outcome"] == "done"
-    assert cycle_step("gc", table, "run 1")["outcome"] == "nothing_to_do"
+    assert cycle_step("catch_up", table, "run 1")["outcome"] == "done"
+    assert cycle_step("collect_garbage", table, "run 1")["outcome"] == "nothing_to_do"
     assert choose_cycle_tables([], by_schedule=True) == []
     assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
     with pytest.raises(InvalidRequestError, match="not registered"):
         choose_cycle_tables(["animals"], by_schedule=False)
+
+
+def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    entries = {"gone": str(tmp_path / "gone.lance"), "people": merged.uri}
+    path.write_text("".join(f"[[tables]]\nname = '{name}'\nuri = '{uri}'\n" for name, uri in entries.items()))
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    chosen = choose_cycle_tables([], by_schedule=True)
+
+    assert [each["label"] for each in chosen] == ["gone", "people"]
+    with pytest.raises(ObjectNotFoundError):
+        begin_cycle(chosen[0], "run 1")
+    assert begin_cycle(chosen[1], "run 1") is None
 
 
 def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
@@ -176,3 +194,48 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
         "application_args": ["--uri", table.uri, "--ok-when-nothing", "--holder", "run 1"],
         "storage_connection": "lake",
     }
+
+
+def _cycle_table(table: BaseTable, *, ignore_pauses: bool = False) -> CycleTable:
+    target = Target(name="people", uri=table.uri, connection="", storage_options={})
+    return CycleTable(
+        label="people", target=target, collect_garbage=False, remove_versions=False, ignore_pauses=ignore_pauses
+    )
+
+
+def test_tasks_of_a_cycle_leave_out_the_steps_that_its_plan_leaves_out(merged: BaseTable) -> None:
+    table = _cycle_table(merged)
+    compacted, unchanged = (cycle_step("compact", table, "run 1") for _ in range(2))
+    assert (compacted["outcome"], unchanged["outcome"]) == ("done", "nothing_to_do")
+
+    after_change = cycle_step("catch_up_again", table, "run 1", compacted)
+    skipped = cycle_step("catch_up_again", table, "run 1", unchanged)
+    absent = cycle_step("catch_up_again", table, "run 1", None)
+
+    assert (after_change["ran"], skipped["ran"], absent["ran"]) == (True, False, False)
+    assert skipped["why"] == "compact changed nothing, so what ran before it still stands"
+    assert json.loads(json.dumps(after_change)) == after_change
+    with pytest.raises(InvalidRequestError, match="no such step"):
+        cycle_step("gc", table, "run 1")
+
+
+def test_job_that_keeps_failing_pauses_in_a_cycle_of_tasks_too(merged: BaseTable) -> None:
+    insight = TableAdmin.open(merged.uri).insight
+    for job in ("merge", "snapshot"):
+        for _ in range(3):
+            run = insight.new_run(JobKey(job), "run 0")
+            insight.ledger.end(run, RunEnd(run.started, RunOutcome.FAILED, error="UnavailableError"))
+    version = merged.state().version
+
+    paused = cycle_step("snapshot", _cycle_table(merged), "run 1")
+
+    assert (paused["ran"], paused["outcome"], paused["result"]) == (False, "conflict", None)
+    assert "3 failures in a row" in paused["why"]
+    assert merged.state().version == version
+    with TableWriter.open(merged) as writer:
+        writer.put(people(100))
+        writer.flush()
+    assert begin_cycle(_cycle_table(merged), "run 1") is None
+    assert "merge left out" in insight.ledger.runs("maintain")[-1].verdict
+    assert begin_cycle(_cycle_table(merged, ignore_pauses=True), "run 1") is not None
+    assert cycle_step("snapshot", _cycle_table(merged, ignore_pauses=True), "run 1")["ran"]

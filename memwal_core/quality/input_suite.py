@@ -1,0 +1,86 @@
+"""Expectation suites for rows that are about to be written: a batch that fails is refused whole.
+
+Importing this module takes seconds, because of Great Expectations: import it only where a suite is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+
+import pandas as pd
+import pyarrow as pa
+from great_expectations.expectations import Expectation
+from pyspark.sql import DataFrame
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.quality.expectations import Examination, load_suite
+
+_SAMPLE_ROWS = 5
+_IDENTIFYING_COLUMNS = 8
+
+
+def frame_check(files: Sequence[str]) -> Callable[[DataFrame], None]:
+    """Return a check of Spark DataFrames by users' suites.
+
+    Args:
+        files: As for ``load_suite``. They are read now, so that a wrong one stops everything before it begins.
+
+    Raises:
+        InvalidRequestError: A file holds no suite.
+    """
+    suites = [load_suite(file) for file in files]
+
+    def check(frame: DataFrame) -> None:
+        _require(Examination(), suites, frame, frame.columns)
+
+    return check
+
+
+def arrow_check(files: Sequence[str]) -> Callable[[pa.Table], None]:
+    """Return a check of Arrow tables by users' suites, for ``TableWriter.open``.
+
+    It runs through pandas and takes tens of milliseconds per batch, so write large batches.
+
+    Args:
+        files: As for ``frame_check``.
+
+    Raises:
+        InvalidRequestError: A file holds no suite.
+    """
+    suites = [load_suite(file) for file in files]
+
+    def check(rows: pa.Table) -> None:
+        _require(Examination(engine="pandas"), suites, rows.to_pandas(), rows.schema.names)
+
+    return check
+
+
+def _require(
+    examination: Examination,
+    suites: Sequence[tuple[str, list[Expectation]]],
+    frame: DataFrame | pd.DataFrame,
+    columns: Sequence[str],
+) -> None:
+    """Return if all suites are met.
+
+    Raises:
+        InvalidRequestError: Some expectations are not; the facts tell which, with rows that failed.
+    """
+    identify = list(columns)[:_IDENTIFYING_COLUMNS]
+    failed = [
+        finding
+        for name, expectations in suites
+        # Copies, because an expectation can belong to one run only.
+        for finding in examination.expect(name, frame, [copy(each) for each in expectations], identify, _SAMPLE_ROWS)
+        if not finding.success
+    ]
+    if failed:
+        rows = [{name: str(value) for name, value in row.items()} for finding in failed for row in finding.rows]
+        raise InvalidRequestError(
+            "rows of the batch do not meet the expectations of the table; the whole batch was refused",
+            remedy="correct the rows at their source, or the suite if it asks for too much",
+            suites=[name for name, _ in suites],
+            failed=[finding.evidence for finding in failed],
+            sample_rows=rows[:_SAMPLE_ROWS],
+        )

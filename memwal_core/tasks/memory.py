@@ -1,0 +1,34 @@
+"""How much memory this process has held, and how much it may."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Of a container: version 2, and version 1 of control groups."""
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory that this process ever held; its child processes do not count."""
+    # Kilobytes everywhere but on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def memory_limit_bytes(limits: tuple[Path, ...] = _CGROUP_LIMITS) -> int:
+    """Return what the container may hold, or what the machine has if nothing bounds it.
+
+    Args:
+        limits: Files to look for the bound of the container in.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in limits:
+        try:
+            found = path.read_text().strip()
+        except OSError:
+            continue
+        if found.isdecimal():
+            return min(int(found), machine)  # Without a bound, version 1 says a number beyond any memory.
+    return machine

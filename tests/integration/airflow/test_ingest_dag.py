@@ -1,0 +1,66 @@
+"""The ingest DAG on a real table: Airflow runs the tasks, Spark the job."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.table import MemWalTable
+from memwal_core.testing.tables import make_people_table, people
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
+
+RunDag = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    return make_people_table(str(tmp_path / "people.lance"))
+
+
+def _source(directory: Path, name: str, rows: int) -> str:
+    place = directory / f"{name}.parquet"
+    pq.write_table(people(*range(rows), name=name), place)
+    return str(place)
+
+
+def _names(table: BaseTable) -> dict[int, str]:
+    rows = MemWalTable(table).to_arrow()
+    return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
+
+
+def test_a_batch_is_written_by_its_first_run_and_skipped_by_others(
+    table: BaseTable, tmp_path: Path, run_dag: RunDag
+) -> None:
+    old, new = _source(tmp_path, "old", 100), _source(tmp_path, "new", 50)
+
+    first = run_dag({"table": table.uri, "sources": [old], "batch": "1"}, dag="memwal_ingest")
+    second = run_dag({"table": table.uri, "sources": [new], "batch": "2"}, dag="memwal_ingest")
+    again = run_dag({"table": table.uri, "sources": [old], "batch": "1"}, dag="memwal_ingest")
+
+    assert first.returncode == 0, first.stdout
+    assert "batch memwal_ingest/1 is written: 100 rows in 4 regions" in first.stdout
+    assert "the merge was not asked for" in first.stdout
+    assert second.returncode == 0, second.stdout
+    assert again.returncode == 0, again.stdout
+    assert "nothing to do: batch memwal_ingest/1 was written at" in again.stdout
+    assert "Spark-Submit cmd" not in again.stdout
+    assert _names(table) == {number: "new" if number < 50 else "old" for number in range(100)}
+
+
+def test_a_bad_batch_fails_at_once_and_shows_its_rows(table: BaseTable, tmp_path: Path, run_dag: RunDag) -> None:
+    place = tmp_path / "rows.csv"
+    place.write_text("id,name,score\n1,a,1.0\nseven,b,2.0\n")
+
+    ran = run_dag({"table": table.uri, "sources": [str(place)]}, dag="memwal_ingest", MAINTENANCE_RETRIES="4")
+
+    assert ran.returncode != 0
+    assert "Error code is: 2" in ran.stdout
+    assert "seven,b,2.0" in ran.stdout
+    assert ran.stdout.count("starting task_id=ingest") == 1
+    assert _names(table) == {}

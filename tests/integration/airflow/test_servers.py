@@ -1,0 +1,286 @@
+"""The DAGs on Airflow's real servers over the REST API: people answer; runs wait, meet, repeat, are cleared."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pytest
+
+import memwal_core
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.clock import SystemClock
+from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
+from memwal_core.demo.directory import claim_directory
+from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.rng import system_rng
+from memwal_core.testing.garbage import drop_old_versions
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    # The servers outlive the objects that started them, and are stopped by their numbers.
+    pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
+]
+
+CLOCK = SystemClock()
+REGISTRY = "include = ['{root}/*']\n\n[[tables]]\nname = 'cycle'\nuri = '{root}/cycle.lance'\n"
+
+
+class Servers:
+    """Airflow's servers, asked as a user."""
+
+    def __init__(self, stack: Stack, viewer: str, root: Path) -> None:
+        self.address, self.root = f"{stack.address}/api/v2", root
+        self.tokens = {
+            name: self._token(stack, name, word) for name, word in (("admin", stack.password), ("viewer", viewer))
+        }
+
+    def _token(self, stack: Stack, username: str, password: str) -> str:
+        body = json.dumps({"username": username, "password": password}).encode()
+        request = Request(f"{stack.address}/auth/token", data=body, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=60) as answer:
+            return str(json.loads(answer.read())["access_token"])
+
+    def ask(self, method: str, path: str, body: Any = None, user: str = "admin") -> Any:
+        data = json.dumps(body).encode() if body is not None else None
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.tokens[user]}"}
+        request = Request(f"{self.address}/{path}", data=data, headers=headers, method=method)
+        with urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def trigger(self, dag: str, **conf: Any) -> str:
+        return str(self.ask("POST", f"dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"])
+
+    def run_path(self, dag: str, run: str) -> str:
+        return f"dags/{dag}/dagRuns/{quote(run)}"
+
+    def end(
+        self, dag: str, run: str, seconds: float = 600, *, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, str]:
+        """Wait for the end of a run; return the state of each of its tasks, and of the run under its DAG's name."""
+        until = CLOCK.monotonic() + seconds
+        while (state := self.ask("GET", self.run_path(dag, run))["state"]) not in ("success", "failed"):
+            assert CLOCK.monotonic() < until, (state, self.states(dag, run))
+            meanwhile()
+            CLOCK.sleep(0.5)
+        return {**self.states(dag, run), dag: state}
+
+    def states(self, dag: str, run: str) -> dict[str, str]:
+        found = self.ask("GET", f"{self.run_path(dag, run)}/taskInstances")["task_instances"]
+        return {each["task_id"]: each["state"] for each in found}
+
+    def await_state(self, dag: str, run: str, task: str, *states: str) -> None:
+        self.until(lambda: self.states(dag, run).get(task) in states)
+
+    def until(self, question: Callable[[], object], seconds: float = 400) -> None:
+        until = CLOCK.monotonic() + seconds
+        while not question():
+            assert CLOCK.monotonic() < until, "it did not happen in time"
+            CLOCK.sleep(0.5)
+
+    def asks(self, run: str) -> bool:
+        """Whether a collection waits for a person now."""
+        found = self.ask("GET", f"{self.run_path('memwal_gc', run)}/hitlDetails")["hitl_details"]
+        return (
+            bool(found) and not found[0]["response_received"] and found[0]["task_instance"]["state"] == "awaiting_input"
+        )
+
+    def answer(self, run: str, option: str, user: str = "admin") -> None:
+        path = f"{self.run_path('memwal_gc', run)}/taskInstances/approve/-1/hitlDetails"
+        self.ask("PATCH", path, {"chosen_options": [option], "params_input": {}}, user)
+
+    def answer_if_asked(self, run: str, option: str) -> None:
+        """Answer as a person does: also a second time, should Airflow take a quick answer for a lost task."""
+        if self.asks(run):
+            self.answer(run, option)
+
+    def clear(self, dag: str, run: str, task: str) -> None:
+        body = {
+            "dry_run": False,
+            "dag_run_id": run,
+            "task_ids": [task],
+            "only_failed": False,
+            "include_downstream": True,
+        }
+        assert self.ask("POST", f"dags/{dag}/clearTaskInstances", body)["total_entries"] >= 1
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    root = tmp_path_factory.mktemp("servers")
+    directory = claim_directory(root / "stack")
+    checkout = find_checkout(Path(memwal_core.__file__).parent)
+    configure_spark(directory)
+    java, rng = find_java(checkout, os.environ), system_rng()
+    environment = {
+        **stack_environment(directory, checkout, java, os.environ, port=free_port(), rng=rng),
+        "MAINTENANCE_GC_APPROVAL": "true",
+        "MAINTENANCE_SCHEDULE": "0 0 * * *",
+        "MAINTENANCE_RETRIES": "0",
+    }
+    try:
+        stack = start_stack(directory, environment, {}, CLOCK, rng)
+        passwords = json.loads((directory.airflow_home / "passwords.json").read_text())
+        found = Servers(stack, passwords["viewer"], root)
+        found.until(lambda: found.ask("GET", "dags?tags=memwal")["total_entries"] >= 7)
+        for other in ("memwal_catchup", "memwal_quality", "memwal_maintain"):  # each test starts what it looks at
+            found.ask("PATCH", f"dags/{other}", {"is_paused": True})
+        (directory.root / "tables.toml").write_text(REGISTRY.format(root=root))
+        yield found
+    finally:
+        stop_stack(directory, CLOCK)
+
+
+def make_table(servers: Servers, name: str, *, merged: bool) -> BaseTable:
+    """Make a table with two regions of two generations each; ids 0 to 69, of which 0 to 29 are written anew."""
+    table = make_people_table(str(servers.root / f"{name}.lance"), rows=people(*range(50), name="old"), buckets=2)
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(30), name="new"))
+        writer.flush()
+        writer.put(people(*range(50, 70), name="new"))
+        writer.flush()
+    if merged:
+        TableAdmin.open(table.uri).merge()
+        drop_old_versions(table.uri)
+    return table
+
+
+def recorded_generations(table: BaseTable) -> int:
+    manifests = TableAdmin.open(table.uri).manifests
+    return sum(len(manifests.load(region).flushed_generations) for region in manifests.region_ids())
+
+
+def outcomes(table: BaseTable, job: str) -> list[str]:
+    return [run.outcome.value for run in TableAdmin.open(table.uri).insight.ledger.runs(job)]
+
+
+def content(table: BaseTable) -> tuple[list[int], dict[str, int]]:
+    rows = table.dataset().to_table(columns=["id", "name"]).to_pydict()
+    return sorted(rows["id"]), {name: rows["name"].count(name) for name in ("old", "new")}
+
+
+MERGED = (list(range(70)), {"old": 20, "new": 50})
+
+
+def test_collection_waits_for_a_person_and_a_rejection_deletes_nothing(servers: Servers) -> None:
+    table = make_table(servers, "rejected", merged=True)
+    run = servers.trigger("memwal_gc", table=table.uri, dry_run=False)
+    servers.until(lambda: servers.asks(run))
+
+    with pytest.raises(HTTPError, match="403"):
+        servers.answer(run, "Approve", user="viewer")
+    states = servers.end("memwal_gc", run, meanwhile=lambda: servers.answer_if_asked(run, "Reject"))
+
+    assert states["memwal_gc"] == "success"
+    assert {states[task] for task in ("hold", "work", "release")} == {"skipped"}
+    assert recorded_generations(table) == 4
+    assert outcomes(table, "gc") == []
+
+
+def test_approved_collection_deletes_once_also_when_it_is_cleared_and_run_again(servers: Servers) -> None:
+    table = make_table(servers, "approved", merged=True)
+    run = servers.trigger("memwal_gc", table=table.uri, dry_run=False)
+    servers.until(lambda: servers.asks(run))
+    assert recorded_generations(table) == 4
+
+    first = servers.end("memwal_gc", run, meanwhile=lambda: servers.answer_if_asked(run, "Approve"))
+
+    assert {first[task] for task in ("approve", "hold", "work", "release", "memwal_gc")} == {"success"}
+    assert recorded_generations(table) == 0
+    servers.clear("memwal_gc", run, "work")
+    second = servers.end("memwal_gc", run)
+    assert second["memwal_gc"] == "success"
+    assert second["work"] in ("success", "skipped")
+    assert outcomes(table, "gc")[0] == "done"
+    assert content(table) == MERGED
+    assert TableAdmin.open(table.uri).insight.leases.read(JobKey("gc")).document.fencing_token == 2  # type: ignore[union-attr]
+
+
+def test_two_collections_at_once_are_harmless(servers: Servers) -> None:
+    table = make_table(servers, "twice", merged=True)
+    runs = [servers.trigger("memwal_gc", table=table.uri, dry_run=False) for _ in range(2)]
+
+    def approve_all() -> None:
+        for run in runs:
+            servers.answer_if_asked(run, "Approve")
+
+    assert {servers.end("memwal_gc", run, meanwhile=approve_all)["memwal_gc"] for run in runs} == {"success"}
+    assert recorded_generations(table) == 0
+    assert outcomes(table, "gc").count("done") == 1
+    assert content(table) == MERGED
+
+
+@pytest.mark.req("LEASE-42")
+def test_run_waits_for_a_lease_in_the_triggerer_and_goes_on_when_it_is_free(servers: Servers) -> None:
+    table = make_table(servers, "waiting", merged=True)
+    lease = TableAdmin.open(table.uri).insight.leases.acquire(JobKey("snapshot"), "somebody else")
+    run = servers.trigger("memwal_snapshot", table=table.uri)
+
+    servers.await_state("memwal_snapshot", run, "hold", "deferred")
+    jobs = servers.ask("GET", f"{servers.run_path('memwal_snapshot', run)}/taskInstances/hold")
+    assert jobs["trigger"]["classpath"] == "memwal_core.tasks.waiting.LeaseFreeTrigger"
+    lease.release()
+    states = servers.end("memwal_snapshot", run)
+
+    assert {states[task] for task in ("hold", "work", "release", "memwal_snapshot")} == {"success"}
+    [record] = TableAdmin.open(table.uri).insight.ledger.runs("snapshot")
+    assert (record.outcome.value, record.fencing_token) == ("done", 2)
+
+
+@pytest.mark.spark
+@pytest.mark.req("MRG-26", "MRG-27")
+def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers) -> None:
+    table = make_table(servers, "merge", merged=False)
+    first, second = (servers.trigger("memwal_merge", table=table.uri) for _ in range(2))
+
+    assert servers.end("memwal_merge", first)["memwal_merge"] == "success"
+    again = servers.end("memwal_merge", second)
+
+    assert (again["memwal_merge"], again["merge"]) == ("success", "skipped")
+    assert content(table) == MERGED
+    version = table.state().version
+    servers.clear("memwal_merge", first, "merge")
+    cleared = servers.end("memwal_merge", first)
+    assert {cleared[task] for task in ("hold", "merge", "verify", "release", "memwal_merge")} == {"success"}
+    assert (content(table), table.state().version) == (MERGED, version)
+    assert outcomes(table, "merge") == ["done", "nothing_to_do"]
+
+
+DATES = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z", "max_active_runs": 2}
+
+
+@pytest.mark.parametrize("dag", ["memwal_merge", "memwal_gc"])
+def test_backfill_of_one_job_is_refused(servers: Servers, dag: str) -> None:
+    with pytest.raises(HTTPError) as refused:
+        servers.ask("POST", "backfills", {"dag_id": dag, **DATES})
+
+    assert refused.value.code == 422
+    assert "does not support backfills" in refused.value.read().decode()
+
+
+def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None:
+    table = make_table(servers, "cycle", merged=True)
+    servers.ask("PATCH", "dags/memwal_maintain", {"is_paused": False})
+    servers.ask("POST", "backfills", {"dag_id": "memwal_maintain", "dag_run_conf": {"tables": ["cycle"]}, **DATES})
+    path = "dags/memwal_maintain/dagRuns?run_type=backfill"
+    servers.until(lambda: servers.ask("GET", path)["total_entries"] == 2)
+    runs = [each["dag_run_id"] for each in servers.ask("GET", path)["dag_runs"]]
+
+    ended = [servers.end("memwal_maintain", run) for run in runs]
+
+    assert [each["memwal_maintain"] for each in ended] == ["success", "success"]
+    assert content(table) == MERGED
+    assert recorded_generations(table) == 4  # garbage was only planned
+    assert outcomes(table, "snapshot").count("done") == 1

@@ -1,0 +1,88 @@
+"""What readers see against what they must see: equal on sound tables, unequal when something beside the rows lies."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from memwal_core.admin import TableAdmin
+from memwal_core.base_table import BaseTable
+from memwal_core.cli.quality import open_quality
+from memwal_core.errors import CorruptionError
+from memwal_core.key_filter import KEY_FILTER_NAME
+from memwal_core.quality.view import ABSENT, Sight, ViewSights
+from memwal_core.storage.layout import generation_path
+from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.writer import TableWriter
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    """Keys 0 to 29; 10 to 19 are written anew, 3, 12 and 28 deleted, in two generations of each region."""
+    made = make_people_table(str(tmp_path / "t"), rows=people(*range(20)), buckets=2)
+    with TableWriter.open(made) as writer:
+        writer.put(people(*range(10, 30), name="new"))
+        writer.flush()
+        writer.delete(pa.table({"id": [3, 12, 28]}, schema=pa.schema([PEOPLE.field("id")])))
+        writer.put(people(4, 5, 6, 7, name="newer"))
+        writer.flush()
+    return made
+
+
+def look(table: BaseTable) -> ViewSights:
+    return open_quality(TableAdmin.open(table.uri)).look_at_view()
+
+
+def wrong(found: ViewSights) -> list[Sight]:
+    return [sight for sight in found.sights if sight.seen != sight.expected]
+
+
+def generation_directories(table: BaseTable) -> list[list[Path]]:
+    manifests = TableAdmin.open(table.uri).manifests
+    regions = [manifests.load(region_id) for region_id in manifests.region_ids()]
+    return [
+        [Path(table.uri) / generation_path(region.region_id, each.path) for each in region.flushed_generations]
+        for region in regions
+    ]
+
+
+def test_sound_table_shows_what_it_must_before_and_after_the_merge(table: BaseTable) -> None:
+    before = look(table)
+    TableAdmin.open(table.uri).merge()
+    after = look(table)
+
+    assert (before.generations, after.generations) == (4, 0)
+    assert wrong(before) == wrong(after) == []
+    assert before.sights[0] == Sight("rows", "27", "27")
+    asked = {sight.question: sight.expected for sight in before.sights}
+    assert asked["key [12]"] == ABSENT
+    assert "'newer'" in asked["key [5]"]
+    assert "'new'" in asked["key [20]"]
+    assert len(asked) == 31  # the count, every key, and those that are gone
+
+
+def test_filter_of_another_generation_hides_rows_and_is_found(table: BaseTable) -> None:
+    for first, second in generation_directories(table):
+        shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)
+
+    found = wrong(look(table))
+
+    assert found
+    assert all(sight.seen == ABSENT or "'new'" not in sight.seen for sight in found)
+
+
+def test_missing_generation_is_damage_and_no_passing_fault(table: BaseTable) -> None:
+    shutil.rmtree(generation_directories(table)[0][0])
+
+    with pytest.raises(CorruptionError, match="is missing although its rows are not merged"):
+        look(table)
+
+
+def test_samples_are_bounded(table: BaseTable) -> None:
+    quality = open_quality(TableAdmin.open(table.uri))
+    quality.settings = quality.settings.model_copy(update={"sample_keys": 2})
+
+    assert len(quality.look_at_view().sights) <= 1 + 2 + 2 * 2 + 2 * 2

@@ -51,6 +51,17 @@ SEEDS ?= 100
 sim: setup ## Simulate writers, jobs, faults and crashes: SEEDS=n runs, on all processors
 	@$(RUN) python -m memwal_core.testing.simulation --seeds $(SEEDS)
 
+# FULL=1 measures larger sizes for docs/benchmarks.md; NAMES="loop puts" chooses comparisons.
+FULL ?=
+NAMES ?=
+
+.PHONY: bench bench-page
+bench: setup ## Compare speeds on this machine, in minutes; FULL=1 takes longer and writes docs/benchmarks.md anew
+	@$(RUN) python -m bench run $(NAMES) $(if $(FULL),--full --minutes 24 --json docs/benchmarks/full.json,--minutes 4.5 --json bench/results/small.json) || failed=1; \
+	$(if $(FULL),python -m bench report;) exit $${failed:-0}
+bench-page: setup ## Write docs/benchmarks.md and its charts from docs/benchmarks/full.json
+	@$(RUN) python -m bench report
+
 .PHONY: lint
 lint: format-check rules typecheck imports module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
 

@@ -1,4 +1,4 @@
-"""``python -m bench``: run comparisons and show them."""
+"""``python -m bench``: run comparisons, and turn results into a page."""
 
 from __future__ import annotations
 
@@ -11,59 +11,133 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench.catalog import COMPARISONS
 from bench.harness import CaseResult, Comparison, run_case
 from bench.machine import machine_facts
-from bench.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
-from bench.merge import MERGE_STRATEGIES, MERGES
-from bench.puts import PUTS
+from bench.page import CHARTS, write_page
 from bench.report import document, facts_table, result_table
-from memwal_core.clock import SystemClock
-
-COMPARISONS: dict[str, Comparison] = {
-    comparison.name: comparison
-    for comparison in (PUTS, MERGES, MERGE_STRATEGIES, SNAPSHOTS, SNAPSHOT_REQUESTS, GC_PLANS, MERGE_MEMORY)
-}
-"""Everything that can be compared, by name."""
+from memwal_core.clock import Clock, SystemClock
 
 RESULTS = Path(__file__).parent / "results"
 """Default place of the scratch files: on the disk of the project, since a temporary directory may be in memory."""
 
+DOCS = Path(__file__).parents[1] / "docs"
+
 _ROUNDS = 5
 _FULL_ROUNDS = 15
+_BUDGET_S = 4.0
+_FULL_BUDGET_S = 12.0
+
+app = typer.Typer(help="Comparisons of speed.", no_args_is_help=True, add_completion=False)
 
 
+@app.command()
 def run(
     names: Annotated[list[str] | None, typer.Argument(help=f"Comparisons to run: {', '.join(COMPARISONS)}.")] = None,
     *,
-    full: Annotated[bool, typer.Option("--full", help="More operations and rounds.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every sample here.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Larger sizes, more rounds, all comparisons.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every sample here, after each case.")] = None,
     scratch: Annotated[Path, typer.Option(help="Where the tables are made and removed.")] = RESULTS,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin no further case after so many minutes; what is left out is named.")
+    ] = None,
 ) -> None:
     """Compare ways of doing the same work on this machine."""
-    chosen = names or list(COMPARISONS)
+    chosen = names or [name for name, comparison in COMPARISONS.items() if full or comparison.in_short]
     if unknown := [name for name in chosen if name not in COMPARISONS]:
         raise typer.BadParameter(f"no such comparison: {', '.join(unknown)}; there are {', '.join(COMPARISONS)}")
     logging.basicConfig(level=logging.ERROR)
-    console = Console()
-    clock = SystemClock()
-    started = clock.now()
     scratch.mkdir(parents=True, exist_ok=True)
-    facts = machine_facts(scratch)
-    console.print(facts_table(facts))
-    results: dict[Comparison, list[CaseResult]] = {}
-    with tempfile.TemporaryDirectory(dir=scratch) as directory:
-        for comparison in (COMPARISONS[name] for name in chosen):
-            results[comparison] = []
-            for case in comparison.cases(full):
-                with console.status(f"{comparison.name}: {case.name}"):
-                    rounds = comparison.rounds or (_FULL_ROUNDS if full else _ROUNDS)
-                    result = run_case(comparison, case, rounds=rounds, scratch=Path(directory), clock=clock)
-                results[comparison].append(result)
-            console.print(result_table(comparison, results[comparison]))
-    if json_file is not None:
-        written = document(facts, started=started.isoformat(timespec="seconds"), full=full, results=results)
-        json_file.write_text(json.dumps(written, indent=2) + "\n")
+    session = _Session(full=full, json_file=json_file, scratch=scratch, minutes=minutes, clock=SystemClock())
+    session.run([COMPARISONS[name] for name in chosen])
+    if session.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    json_file: Annotated[Path, typer.Argument(help="Results of a run.")] = DOCS / "benchmarks" / "full.json",
+    *,
+    page: Annotated[Path, typer.Option(help="The page to write.")] = DOCS / "benchmarks.md",
+    charts: Annotated[Path, typer.Option(help="Directory of its charts.")] = DOCS / CHARTS,
+) -> None:
+    """Write the page and the charts from results."""
+    written = write_page(json.loads(json_file.read_text()), page, charts)
+    typer.echo(f"wrote {page} and {len(written) - 1} charts")
+
+
+class _Session:
+    """One run: what was measured so far, shown and stored as it comes."""
+
+    def __init__(
+        self, *, full: bool, json_file: Path | None, scratch: Path, minutes: float | None, clock: Clock
+    ) -> None:
+        self._full = full
+        self._json_file = json_file
+        self._scratch = scratch
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._started = clock.now().isoformat(timespec="seconds")
+        self._limit_s = None if minutes is None else minutes * 60
+        self._facts = machine_facts(scratch)
+        self._console = Console()
+        self._results: dict[Comparison, list[CaseResult]] = {}
+        self._left_out: list[str] = []
+        self.failed: list[str] = []
+
+    def run(self, comparisons: list[Comparison]) -> None:
+        self._console.print(facts_table(self._facts))
+        with tempfile.TemporaryDirectory(dir=self._scratch, ignore_cleanup_errors=True) as directory:
+            for comparison in comparisons:
+                self._compare(comparison, Path(directory))
+        for what, names in (("failed", self.failed), ("left out for lack of time", self._left_out)):
+            if names:
+                self._console.print(f"{what}: {', '.join(names)}")
+        self._console.print(f"{self._elapsed_s() / 60:.1f} minutes in all")
+
+    def _compare(self, comparison: Comparison, directory: Path) -> None:
+        try:
+            cases = comparison.cases(self._full)
+        except Exception as error:  # noqa: BLE001 - one comparison must not lose the others
+            self.failed.append(f"{comparison.name} ({error})")
+            return
+        for case in cases:
+            if self._limit_s is not None and self._elapsed_s() > self._limit_s:
+                self._left_out.append(f"{comparison.name}: {case.name}")
+                continue
+            with self._console.status(f"{comparison.name}: {case.name}"):
+                result = run_case(
+                    comparison,
+                    case,
+                    rounds=self._rounds(comparison),
+                    scratch=directory,
+                    clock=self._clock,
+                    budget_s=_FULL_BUDGET_S if self._full else _BUDGET_S,
+                )
+            self._results.setdefault(comparison, []).append(result)
+            self.failed += [f"{comparison.name}: {case.name}: {arm.name}" for arm in result.arms if arm.error]
+            self._store()
+        if comparison in self._results:
+            self._console.print(result_table(comparison, self._results[comparison]))
+
+    def _rounds(self, comparison: Comparison) -> int:
+        if self._full:
+            return comparison.rounds or _FULL_ROUNDS
+        # What starts processes takes seconds per trial, and the short form shall be short.
+        return min(comparison.rounds or _ROUNDS, _ROUNDS if comparison.warm_up else 2)
+
+    def _store(self) -> None:
+        if self._json_file is None:
+            return
+        found = document(self._facts, started=self._started, full=self._full, results=self._results)
+        found["minutes"] = round(self._elapsed_s() / 60, 1)
+        found["left_out"] = self._left_out
+        self._json_file.parent.mkdir(parents=True, exist_ok=True)
+        self._json_file.write_text(json.dumps(found, indent=1) + "\n")
+
+    def _elapsed_s(self) -> float:
+        return self._clock.monotonic() - self._began
 
 
 if __name__ == "__main__":
-    typer.run(run)
+    app()

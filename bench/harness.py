@@ -3,24 +3,34 @@
 The ways (arms) of a comparison are run one after the other in each round, and each round begins
 with another arm, so that slow drift of the machine meets all of them alike. Ratios are taken
 within a round. A first round warms up and is not counted. Every arm proves after its timed part
-that the work was done.
+that the work was done; an arm that fails is reported with its error and takes nothing else with it.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from memwal_core.clock import Clock
 
-Work = Callable[[], float | None]
-"""The timed part of a trial: all operations of the case, once. What it returns is the sample instead of its time."""
+Sample = Mapping[str, float]
+"""Measured values by the names of measures, of all operations of a case together."""
+
+Work = Callable[[], float | Sample | None]
+"""The timed part of a trial: all operations of the case, once.
+
+What it returns is the sample instead of its time. With several values, the time is taken for the
+comparison's measure if that is not among them.
+"""
+
+MIN_ROUNDS = 3
+"""Rounds that count at least, however long they take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +59,13 @@ class Case:
         name: Shown and recorded.
         operations: Operations that the work of one trial performs.
         data: What the arms work on; the same object for all.
+        size: What the cost is plotted against, where a comparison shows growth; ``operations`` if None.
     """
 
     name: str
     operations: int
     data: Any
+    size: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,10 @@ class Comparison:
         cases: Makes the cases; the argument says whether the long form is wanted.
         measure: What samples are; time unless the work of all arms returns something else.
         rounds: Rounds that count, where fewer than usual are enough.
+        also: Further values that the work returns; not divided by operations, no ratios.
+        growth: Name of what grows from case to case ("base rows"), if the growth is the question.
+        warm_up: Whether a round before the first is run and not counted, where time is measured.
+        in_short: Whether the short form has it.
     """
 
     name: str
@@ -93,6 +109,10 @@ class Comparison:
     cases: Callable[[bool], Sequence[Case]]
     measure: Measure = SECONDS
     rounds: int | None = None
+    also: tuple[Measure, ...] = ()
+    growth: str | None = None
+    warm_up: bool = True
+    in_short: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +131,26 @@ class ArmResult:
     Attributes:
         name: The arm.
         seconds: Seconds, or what else is measured, per operation; one sample per round.
-        ratios: To the first arm in the same round; below 1 is faster than it.
+        ratios: To the first arm in the same round; below 1 is faster than it. Empty if that one failed.
+        also: Further values by measure, one sample per round.
+        error: Why there are no samples.
     """
 
     name: str
     seconds: tuple[float, ...]
     ratios: tuple[float, ...]
+    also: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What was measured for one case."""
+    """What was measured for one case; ``size`` is what growth is plotted against."""
 
     name: str
     operations: int
     arms: tuple[ArmResult, ...]
+    size: float = 0.0
 
 
 def spread(samples: Sequence[float]) -> Spread:
@@ -133,7 +158,24 @@ def spread(samples: Sequence[float]) -> Spread:
     return Spread(median(samples), min(samples), max(samples))
 
 
-def run_case(comparison: Comparison, case: Case, *, rounds: int, scratch: Path, clock: Clock) -> CaseResult:
+@dataclass
+class _Samples:
+    """What one arm has yielded so far."""
+
+    main: list[float] = field(default_factory=list)
+    also: dict[str, list[float]] = field(default_factory=dict)
+    error: str | None = None
+
+    def add(self, sample: Sample, comparison: Comparison, operations: int) -> None:
+        self.main.append(sample[comparison.measure.name] / operations)
+        for measure in comparison.also:
+            if measure.name in sample:
+                self.also.setdefault(measure.name, []).append(sample[measure.name])
+
+
+def run_case(
+    comparison: Comparison, case: Case, *, rounds: int, scratch: Path, clock: Clock, budget_s: float | None = None
+) -> CaseResult:
     """Measure all arms of a comparison at one size.
 
     Args:
@@ -142,26 +184,40 @@ def run_case(comparison: Comparison, case: Case, *, rounds: int, scratch: Path, 
         rounds: Rounds that count, at least 1; where time is measured, one more warms up.
         scratch: Where each trial gets a directory of its own, removed after it.
         clock: Measures.
+        budget_s: Seconds after which no further round begins, once there are ``MIN_ROUNDS``.
     """
-    seconds: dict[str, list[float]] = {arm.name: [] for arm in comparison.arms}
+    samples = {arm.name: _Samples() for arm in comparison.arms}
     # Time alone needs warming up.
-    for number in range(0 if comparison.measure is SECONDS else 1, rounds + 1):
+    first = 0 if comparison.measure is SECONDS and comparison.warm_up else 1
+    began = clock.monotonic()
+    for number in range(first, rounds + 1):
+        if budget_s is not None and number > MIN_ROUNDS and clock.monotonic() - began > budget_s:
+            break
         for arm in _rotated(comparison.arms, number):
-            elapsed = _trial(arm, case, scratch, clock)
+            own = samples[arm.name]
+            if own.error is not None:
+                continue
+            try:
+                sample = _trial(comparison, arm, case, scratch, clock)
+            except Exception as error:  # noqa: BLE001 - a failed row must not lose the others
+                own.error = f"{type(error).__name__}: {error}"
+                continue
             if number > 0:
-                seconds[arm.name].append(elapsed / case.operations)
-    reference = seconds[comparison.arms[0].name]
-    return CaseResult(
-        case.name,
-        case.operations,
-        tuple(
-            ArmResult(name, tuple(own), tuple(a / b for a, b in zip(own, reference, strict=True)))
-            for name, own in seconds.items()
-        ),
-    )
+                own.add(sample, comparison, case.operations)
+    reference = samples[comparison.arms[0].name]
+    arms = tuple(_arm_result(name, own, reference) for name, own in samples.items())
+    return CaseResult(case.name, case.operations, arms, float(case.size if case.size is not None else case.operations))
 
 
-def _trial(arm: Arm, case: Case, scratch: Path, clock: Clock) -> float:
+def _arm_result(name: str, own: _Samples, reference: _Samples) -> ArmResult:
+    if own.error is not None:
+        return ArmResult(name, (), (), error=own.error)
+    # A reference that failed leaves nothing to compare with.
+    ratios = () if reference.error else tuple(a / b for a, b in zip(own.main, reference.main, strict=True))
+    return ArmResult(name, tuple(own.main), ratios, {each: tuple(values) for each, values in own.also.items()})
+
+
+def _trial(comparison: Comparison, arm: Arm, case: Case, scratch: Path, clock: Clock) -> Sample:
     with (
         tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as directory,
         arm.prepare(case, Path(directory)) as work,
@@ -169,7 +225,12 @@ def _trial(arm: Arm, case: Case, scratch: Path, clock: Clock) -> float:
         os.sync()  # what earlier trials left to be written must not slow this one down
         start = clock.monotonic()
         sample = work()
-        return clock.monotonic() - start if sample is None else sample
+        elapsed = clock.monotonic() - start
+    if sample is None:
+        return {comparison.measure.name: elapsed}
+    if isinstance(sample, Mapping):
+        return {comparison.measure.name: elapsed, **sample}
+    return {comparison.measure.name: float(sample)}
 
 
 def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -77,20 +77,32 @@ def _rows(keys: np.ndarray, rng: np.random.Generator) -> pa.Table:
     return pa.Table.from_arrays([pa.array(keys, pa.int64()), body, vector], schema=SCHEMA)
 
 
+PutAll = Callable[[RegionWriter | lance.mem_wal.ShardWriter, Case], None]
+"""How the batches of a case reach a writer."""
+
+
+def one_caller(writer: RegionWriter | lance.mem_wal.ShardWriter, case: Case) -> None:
+    """Put one batch after the other."""
+    for batch in case.data.batches:
+        writer.put(batch)
+
+
 @contextmanager
-def pylance_writer(case: Case, directory: Path) -> Iterator[Work]:
-    """Put through pylance's own writer, which does not sync, with its wait for the next flush cut to 1 ms."""
+def pylance_writer(
+    case: Case, directory: Path, *, put_all: PutAll = one_caller, interval_ms: int | None = 1
+) -> Iterator[Work]:
+    """Put through pylance's own writer, which does not sync; its wait for the next flush is ``interval_ms``."""
     dataset = lance.write_dataset(case.data.base, directory / "table")
     dataset.initialize_mem_wal(unsharded=True)
     with dataset.mem_wal_writer(
         str(IdSource().region_id()),
         durable_write=True,
-        max_wal_flush_interval_ms=1,
+        max_wal_flush_interval_ms=interval_ms,
         max_memtable_rows=_NEVER_FLUSHED_ROWS,
         max_memtable_size=_NEVER_FLUSHED_BYTES,
         max_unflushed_memtable_bytes=2 * _NEVER_FLUSHED_BYTES,
     ) as writer:
-        yield lambda: _put_all(writer, case)
+        yield lambda: put_all(writer, case)
         _require(writer.lsm_scanner().to_table().num_rows, case.data.keys)
 
 
@@ -109,7 +121,14 @@ def merge_inserts(case: Case, directory: Path) -> Iterator[Work]:
 
 
 @contextmanager
-def region_writer(case: Case, directory: Path, *, fsync: bool) -> Iterator[Work]:
+def region_writer(
+    case: Case,
+    directory: Path,
+    *,
+    fsync: bool,
+    put_all: PutAll = one_caller,
+    status: RegionStatus = RegionStatus.SEALED,
+) -> Iterator[Work]:
     """Put through our writer: synced, so that acknowledged rows survive a power failure, or as the other arms do."""
     settings = Settings(
         storage=StorageSettings(fsync=fsync),
@@ -120,17 +139,12 @@ def region_writer(case: Case, directory: Path, *, fsync: bool) -> Iterator[Work]
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 1)])
     ids = IdSource()
     region_id = ids.region_id()
-    ManifestStore(table.store, ids, settings=settings.storage).create(region_id, status=RegionStatus.SEALED)
+    ManifestStore(table.store, ids, settings=settings.storage).create(region_id, status=status)
     with RegionWriter.open(table, region_id, settings=settings) as writer:
-        yield lambda: _put_all(writer, case)
+        yield lambda: put_all(writer, case)
     with RegionWriter.open(table, region_id, settings=settings) as successor:
         replayed = successor.memtable.num_rows
     _require(replayed, sum(batch.num_rows for batch in case.data.batches))
-
-
-def _put_all(writer: RegionWriter | lance.mem_wal.ShardWriter, case: Case) -> None:
-    for batch in case.data.batches:
-        writer.put(batch)
 
 
 def _require(found: int, expected: int) -> None:
@@ -139,8 +153,11 @@ def _require(found: int, expected: int) -> None:
 
 
 def _cases(full: bool) -> list[Case]:
-    counts = {100: 200, 1_000: 100, 10_000: 20} if full else {100: 50, 1_000: 20, 10_000: 5}
-    return [Case(f"{rows:,} rows", batches, put_data(rows, batches)) for rows, batches in counts.items()]
+    counts = {1: 300, 100: 200, 1_000: 100, 10_000: 20} if full else {1: 100, 100: 50, 1_000: 20, 10_000: 5}
+    return [
+        Case(f"{rows:,} row{'s' if rows > 1 else ''}", batches, put_data(rows, batches))
+        for rows, batches in counts.items()
+    ]
 
 
 PUTS = Comparison(
@@ -150,6 +167,11 @@ PUTS = Comparison(
     arms=(
         Arm("pylance", "mem_wal_writer, durable_write, max_wal_flush_interval_ms=1; does not sync", pylance_writer),
         Arm("memwal", "RegionWriter, durable_write, fsync off", partial(region_writer, fsync=False)),
+        Arm(
+            "memwal-arrow",
+            "the same in a region of the arrow codec, which pylance's writer uses",
+            partial(region_writer, fsync=False, status=RegionStatus.ACTIVE),
+        ),
         Arm(
             "memwal+fsync",
             "RegionWriter as it is by default: file and directory synced",

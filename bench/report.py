@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
-from bench.harness import SECONDS, CaseResult, Comparison, Spread, spread
+from bench.growth_fit import Growth, fit_growth
+from bench.harness import SECONDS, ArmResult, CaseResult, Comparison, Measure, Spread, spread
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON document."""
 
 
@@ -25,26 +25,52 @@ def facts_table(facts: Mapping[str, str]) -> Table:
 def result_table(comparison: Comparison, results: Sequence[CaseResult]) -> Table:
     """Show a comparison: medians, with minimum and maximum over the rounds."""
     details = "\n".join(f"{arm.name}: {arm.detail}" for arm in comparison.arms)
+    rounds = [len(arm.seconds) for result in results for arm in result.arms if arm.error is None]
+    over = f"{min(rounds)} rounds" if len(set(rounds)) == 1 else f"{min(rounds, default=0)} or more rounds"
     table = Table(
         title=f"{comparison.name}: {comparison.question}",
         title_justify="left",
-        caption=f"Median and (minimum - maximum) over {len(results[0].arms[0].seconds)} rounds.\n{details}",
+        caption=f"Median and (minimum - maximum) over {over}.\n{details}",
         caption_justify="left",
     )
     table.add_column("case")
     table.add_column("arm")
     table.add_column(f"{comparison.measure.shown} per {comparison.operation}", justify="right")
-    table.add_column(f"{_what(comparison)} / {comparison.arms[0].name}", justify="right")
+    table.add_column(f"{what_is_measured(comparison.measure)} / {comparison.arms[0].name}", justify="right")
+    for measure in comparison.also:
+        table.add_column(measure.shown, justify="right")
     for result in results:
         for number, arm in enumerate(result.arms):
             table.add_row(
                 result.name if number == 0 else "",
                 arm.name,
-                _shown(spread([sample * comparison.measure.scale for sample in arm.seconds])),
-                _shown(spread(arm.ratios)),
+                *_cells(comparison, arm),
                 end_section=number == len(result.arms) - 1,
             )
+    for name, growth in growths(comparison, results).items():
+        table.caption = (
+            f"{table.caption}\n{name}: cost ~ ({comparison.growth})^{growth.fitted:.2f} fitted, "
+            f"^{growth.last_step:.2f} between the two largest"
+        )
     return table
+
+
+def growths(comparison: Comparison, results: Sequence[CaseResult]) -> dict[str, Growth]:
+    """Fit how the cost of each arm grows over the cases, where that is the question."""
+    if comparison.growth is None:
+        return {}
+    found: dict[str, Growth] = {}
+    for arm in comparison.arms:
+        points = [
+            (result.size, spread(own.seconds).median * result.operations)
+            for result in results
+            for own in result.arms
+            if own.name == arm.name and own.seconds
+        ]
+        growth = fit_growth([size for size, _ in points], [cost for _, cost in points])
+        if growth is not None:
+            found[arm.name] = growth
+    return found
 
 
 def document(
@@ -56,30 +82,76 @@ def document(
         "started": started,
         "full": full,
         "machine": dict(facts),
-        "comparisons": [
-            {
-                "name": comparison.name,
-                "question": comparison.question,
-                "unit": f"{comparison.measure.name} per {comparison.operation}",
-                "reference": comparison.arms[0].name,
-                "arms": {arm.name: arm.detail for arm in comparison.arms},
-                "cases": [_case(result) for result in cases],
-            }
-            for comparison, cases in results.items()
-        ],
+        "comparisons": [_comparison(comparison, cases) for comparison, cases in results.items()],
+    }
+
+
+def _comparison(comparison: Comparison, cases: Sequence[CaseResult]) -> dict[str, Any]:
+    return {
+        "name": comparison.name,
+        "question": comparison.question,
+        "operation": comparison.operation,
+        "unit": f"{comparison.measure.name} per {comparison.operation}",
+        "measure": _measure(comparison.measure),
+        "also": [_measure(measure) for measure in comparison.also],
+        "reference": comparison.arms[0].name,
+        "arms": {arm.name: arm.detail for arm in comparison.arms},
+        "growth_of": comparison.growth,
+        "growth": {name: growth.to_dict() for name, growth in growths(comparison, cases).items()},
+        "cases": [_case(result) for result in cases],
+    }
+
+
+def _measure(measure: Measure) -> dict[str, Any]:
+    return {
+        "name": measure.name,
+        "what": what_is_measured(measure),
+        "shown": measure.shown,
+        "scale": measure.scale,
     }
 
 
 def _case(result: CaseResult) -> dict[str, Any]:
-    arms = [
-        asdict(arm) | {"seconds_spread": asdict(spread(arm.seconds)), "ratio_spread": asdict(spread(arm.ratios))}
-        for arm in result.arms
+    arms = [_arm(arm) for arm in result.arms]
+    return {"name": result.name, "operations": result.operations, "size": result.size, "arms": arms}
+
+
+def _arm(arm: ArmResult) -> dict[str, Any]:
+    if arm.error is not None:
+        return {"name": arm.name, "error": arm.error}
+    return {
+        "name": arm.name,
+        "seconds": list(arm.seconds),
+        "ratios": list(arm.ratios),
+        "also": {name: list(values) for name, values in arm.also.items()},
+        "seconds_spread": _spread(arm.seconds),
+        "ratio_spread": _spread(arm.ratios),
+    }
+
+
+def _spread(samples: Sequence[float]) -> dict[str, float] | None:
+    if not samples:
+        return None
+    found = spread(samples)
+    return {"median": found.median, "low": found.low, "high": found.high}
+
+
+def what_is_measured(measure: Measure) -> str:
+    """Return what a ratio of this measure is a ratio of."""
+    return "time" if measure is SECONDS else measure.name
+
+
+def _cells(comparison: Comparison, arm: ArmResult) -> list[str]:
+    if arm.error is not None:
+        return [f"failed: {arm.error}", ""] + [""] * len(comparison.also)
+    ratios = _shown(spread(arm.ratios)) if arm.ratios else ""
+    further = [
+        _shown(spread([sample * measure.scale for sample in arm.also[measure.name]]))
+        if measure.name in arm.also
+        else ""
+        for measure in comparison.also
     ]
-    return {"name": result.name, "operations": result.operations, "arms": arms}
-
-
-def _what(comparison: Comparison) -> str:
-    return "time" if comparison.measure is SECONDS else comparison.measure.name
+    return [_shown(spread([sample * comparison.measure.scale for sample in arm.seconds])), ratios, *further]
 
 
 def _shown(values: Spread) -> str:

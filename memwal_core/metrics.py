@@ -7,9 +7,10 @@ Renaming one is a breaking change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 
 from opentelemetry import metrics, trace
 
@@ -23,6 +24,15 @@ MERGE_GENERATIONS = "memwal.merge.generations"
 MERGE_COMMITS = "memwal.merge.commits"
 MERGE_CONFLICTS = "memwal.merge.conflicts"
 MERGE_WAITING_BYTES = "memwal.merge.waiting_bytes"
+CATCHUP_ROWS = "memwal.catchup.rows"
+CATCHUP_INDEXES = "memwal.catchup.indexes"
+COMPACT_FRAGMENTS = "memwal.compact.fragments"
+COMPACT_WRITTEN = "memwal.compact.fragments_written"
+COMPACT_VERSIONS = "memwal.compact.versions_removed"
+COMPACT_BYTES = "memwal.compact.bytes_removed"
+SNAPSHOT_REGIONS = "memwal.snapshot.regions"
+SNAPSHOT_HINTS = "memwal.snapshot.hints"
+SNAPSHOT_CONFLICTS = "memwal.snapshot.conflicts"
 GC_OBJECTS = "memwal.gc.objects"
 GC_BYTES = "memwal.gc.bytes"
 GC_FAILURES = "memwal.gc.failures"
@@ -36,6 +46,15 @@ COUNTERS: Mapping[str, str] = {
     MERGE_GENERATIONS: "{generation}",
     MERGE_COMMITS: "{commit}",
     MERGE_CONFLICTS: "{conflict}",
+    CATCHUP_ROWS: "{row}",
+    CATCHUP_INDEXES: "{index}",
+    COMPACT_FRAGMENTS: "{fragment}",
+    COMPACT_WRITTEN: "{fragment}",
+    COMPACT_VERSIONS: "{version}",
+    COMPACT_BYTES: "By",
+    SNAPSHOT_REGIONS: "{region}",
+    SNAPSHOT_HINTS: "{hint}",
+    SNAPSHOT_CONFLICTS: "{conflict}",
     GC_OBJECTS: "{object}",
     GC_BYTES: "By",
     GC_FAILURES: "{failure}",
@@ -50,6 +69,26 @@ JOB_LABEL = "memwal.job"
 OUTCOME_LABEL = "outcome"
 KIND_LABEL = "kind"
 SIGNAL_LABEL = "memwal.signal"
+
+FAILED = "failed"
+"""Outcome of a run that ended with an error instead of a report."""
+
+
+class EndedJob(Protocol):
+    """What the reports of all jobs say."""
+
+    @property
+    def outcome(self) -> StrEnum:
+        """How the run ended."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        ...
+
+
+Report = TypeVar("Report", bound=EndedJob)
 
 
 class Instruments:
@@ -80,6 +119,26 @@ class Instruments:
         """Count a run of a job and how long it took."""
         self._counters[JOB_RUNS].add(1, {JOB_LABEL: job, TABLE_LABEL: table, OUTCOME_LABEL: outcome})
         self._histograms[JOB_DURATION].record(seconds, {JOB_LABEL: job, OUTCOME_LABEL: outcome})
+
+    def observe(self, job: str, table: str, work: Callable[[], Report]) -> Report:
+        """Do the work of a job inside its span, and count the run.
+
+        Args:
+            job: Its name.
+            table: The base table's address.
+            work: The job; if it raises, the run counts as ``failed`` and the span has the error.
+
+        Returns:
+            The job's report.
+        """
+        with self.span(job, table):
+            try:
+                report = work()
+            except Exception:
+                self._counters[JOB_RUNS].add(1, {JOB_LABEL: job, TABLE_LABEL: table, OUTCOME_LABEL: FAILED})
+                raise
+        self.job_ended(job, table, report.outcome.value, report.seconds)
+        return report
 
     def span(self, job: str, table: str) -> AbstractContextManager[Any]:
         """Return a span named ``memwal.<job>`` that lasts as long as the context."""

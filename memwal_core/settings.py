@@ -79,7 +79,13 @@ class MergeSettings(_Section):
         description="Arrow bytes of flushed MemTables per commit; the first generation is always taken. Larger means "
         "fewer commits and base scans, and more memory: about this much plus the de-duplicated rows.",
     )
-    max_generations: int = Field(default=256, ge=1, description="Flushed MemTables per commit, over all regions.")
+    max_generations: int = Field(
+        default=4096,
+        ge=1,
+        description="Flushed MemTables per commit, over all regions. Each pass reads all manifests and scans the base "
+        "table's keys, so many passes cost regions times passes; fewer per commit make its repetition cheaper after a "
+        "lost race.",
+    )
     max_attempts: int = Field(
         default=5, ge=1, le=100, description="Times a pass plans anew after losing the commit to somebody else."
     )
@@ -96,6 +102,12 @@ class MergeSettings(_Section):
         default=256 * MIB,
         ge=0,
         description="Arrow bytes up to which `auto` merges natively, which holds all rows in memory.",
+    )
+    executors_min_bytes: int = Field(
+        default=64 * MIB,
+        ge=0,
+        description="Arrow bytes from which `auto` gives a pass to the executors at hand; a smaller one is done by the "
+        "driver before they would have begun. Larger: more memory of the driver, fewer tasks.",
     )
     batch_bytes: int = Field(
         default=16 * MIB,
@@ -356,6 +368,25 @@ class QualitySettings(_Section):
     )
 
 
+class IngestSettings(_Section):
+    """How batches are written through regions."""
+
+    put_bytes: int = Field(
+        default=16 * MIB,
+        ge=1,
+        description="Arrow bytes of rows that become one WAL entry. Larger: fewer requests, and more memory per task.",
+    )
+    rival_wait_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds without a sign of life after which an attempt that was overtaken by another attempt of "
+        "the same batch gives up waiting for it and is repeated.",
+    )
+    progress_interval_s: float = Field(
+        default=5.0, gt=0, le=3600, description="Seconds between two looks at how many regions have their rows."
+    )
+
+
 class Settings(BaseSettings):
     """All settings of the platform."""
 
@@ -375,6 +406,7 @@ class Settings(BaseSettings):
     doctor: DoctorSettings = Field(default_factory=DoctorSettings)
     gc: GcSettings = Field(default_factory=GcSettings)
     quality: QualitySettings = Field(default_factory=QualitySettings)
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
 
 

@@ -60,6 +60,32 @@ class StatusSettings(BaseModel):
     base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
     snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
     snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
+    drain_time_warn_s: float = Field(
+        default=3600.0,
+        gt=0,
+        description="Seconds of work that the last merges would need for what waits now: warn.",
+    )
+    drain_time_page_s: float = Field(default=21_600.0, gt=0, description="The same: page.")
+    stuck_job_warn_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="Seconds since a job in progress, or one that died, renewed its lease: warn. Keep it above "
+        "`lease.ttl_s`.",
+    )
+    stuck_job_page_s: float = Field(default=600.0, gt=0, description="The same: page.")
+    peak_memory_warn: float = Field(
+        default=0.7, gt=0, description="Peak memory of a job's process over its limit, in the last run: warn."
+    )
+    peak_memory_page: float = Field(default=0.9, gt=0, description="The same: page.")
+    garbage_warn: float = Field(
+        default=0.1, gt=0, description="Bytes that nobody needs over the bytes of the table: warn."
+    )
+    garbage_page: float = Field(default=0.4, gt=0, description="The same: page.")
+    measure_garbage: bool = Field(
+        default=True,
+        description="Whether the check measures garbage. It lists every object of the table, which takes a while and "
+        "costs requests where there are very many; `memwal gc` tells as well.",
+    )
 
     def thresholds(self) -> Mapping[str, Thresholds]:
         """Return the thresholds by the name of their signal."""
@@ -74,6 +100,10 @@ class StatusSettings(BaseModel):
             "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
             "base_versions": Thresholds(self.base_versions_warn, self.base_versions_page),
             "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
+            "drain_time": Thresholds(self.drain_time_warn_s, self.drain_time_page_s),
+            "stuck_job": Thresholds(self.stuck_job_warn_s, self.stuck_job_page_s),
+            "peak_memory": Thresholds(self.peak_memory_warn, self.peak_memory_page),
+            "garbage": Thresholds(self.garbage_warn, self.garbage_page),
         }
 
     @model_validator(mode="after")

@@ -20,8 +20,8 @@ class WriterSettings(BaseModel):
     )
     indexed_write: bool = Field(
         default=False,
-        description="A put returns only when its rows are in the MemTable's key index. Off: faster puts; whoever looks "
-        "up a key indexes the new rows first.",
+        description="A put returns only when its rows are in the MemTable's key index, key filter and maintained "
+        "indexes. Off: faster puts; whoever looks up a key indexes the new rows first, and other queries scan them.",
     )
     memtable_index: Literal["hash", "ordered"] = Field(
         default="hash",

@@ -59,6 +59,11 @@ class RegionRouter:
         used = {source_id for field in spec.fields for source_id in field.source_ids}
         self._sources = {name: field_id for name, field_id in field_ids.items() if field_id in used}
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Columns that decide a row's region."""
+        return tuple(self._sources)
+
     def route(self, rows: pa.Table | pa.RecordBatch) -> list[RoutedRows]:
         """Divide rows by region, keeping their order within each region.
 

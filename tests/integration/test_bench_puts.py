@@ -32,7 +32,17 @@ def test_each_arm_does_its_work_and_notices_when_it_was_not_done(arm, tmp_path: 
 
 @pytest.mark.slow
 def test_command_measures_all_arms_and_writes_json(tmp_path: Path):
-    command = [sys.executable, "-m", "bench", "puts", "--json", str(tmp_path / "r.json"), "--scratch", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "run",
+        "puts",
+        "--json",
+        str(tmp_path / "r.json"),
+        "--scratch",
+        str(tmp_path),
+    ]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, env=os.environ | {"COLUMNS": "120"}, capture_output=True, text=True)
 
@@ -40,5 +50,5 @@ def test_command_measures_all_arms_and_writes_json(tmp_path: Path):
     assert "time / pylance" in done.stdout
     written = json.loads((tmp_path / "r.json").read_text())
     cases = written["comparisons"][0]["cases"]
-    assert [case["name"] for case in cases] == ["100 rows", "1,000 rows", "10,000 rows"]
+    assert [case["name"] for case in cases] == ["1 row", "100 rows", "1,000 rows", "10,000 rows"]
     assert all(second > 0 for case in cases for arm in case["arms"] for second in arm["seconds"])

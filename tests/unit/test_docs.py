@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core import errors
+from memwal_core.maintenance.outcome import JobOutcome
 from tools.generate_settings_doc import page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,3 +184,8 @@ def test_tests_named_in_documents_exist() -> None:
     }
 
     assert sorted(pair for pair in named if pair[1] not in existing) == []
+
+
+def test_error_page_has_every_outcome_with_its_exit_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    assert {name: int(code) for code, name in rows} == {outcome.value: outcome.exit_code for outcome in JobOutcome}

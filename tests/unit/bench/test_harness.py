@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.harness import Arm, Case, Comparison, run_case, spread
+from bench.harness import Arm, Case, Comparison, Measure, run_case, spread
 from bench.machine import machine_facts
 from bench.report import document, facts_table, result_table
 from memwal_core.testing.clock import ManualClock
@@ -66,7 +66,7 @@ def test_only_the_work_counts_and_the_first_round_does_not(tmp_path: Path):
     assert b.ratios == pytest.approx((3.0, 1.5, 0.75))
 
 
-def test_arm_that_did_not_do_its_work_stops_the_run(tmp_path: Path):
+def test_arm_that_did_not_do_its_work_is_reported_and_the_others_go_on(tmp_path: Path):
     recorded = Recorded()
 
     @contextmanager
@@ -74,8 +74,41 @@ def test_arm_that_did_not_do_its_work_stops_the_run(tmp_path: Path):
         yield lambda: None
         raise AssertionError("nothing was done")
 
-    with pytest.raises(AssertionError, match="nothing was done"):
-        run(recorded, Arm("lazy", "", lazy), rounds=1, tmp_path=tmp_path)
+    for arms in (
+        (recorded.arm("a", 9, 1, 1), Arm("lazy", "", lazy)),
+        (Arm("lazy", "", lazy), recorded.arm("a", 9, 1, 1)),
+    ):
+        result = run(recorded, *arms, rounds=2, tmp_path=tmp_path)
+        a, failed = sorted(result.arms, key=lambda arm: arm.name)
+
+        assert a.seconds == pytest.approx((0.1, 0.1))
+        assert len(a.ratios) == (2 if arms[0].name == "a" else 0)
+        assert (failed.seconds, failed.error) == ((), "AssertionError: nothing was done")
+
+
+def test_further_values_are_kept_beside_the_measure(tmp_path: Path):
+    recorded = Recorded()
+
+    @contextmanager
+    def prepare(case, directory):
+        yield lambda: {"seconds": 20.0, "MiB": 7.0}
+
+    asked = Comparison(
+        "nap", "?", "nap", (Arm("a", "", prepare),), lambda _: [], also=(Measure("MiB", "MiB"),), warm_up=False
+    )
+    result = run_case(asked, Case("one", 10, None), rounds=2, scratch=tmp_path, clock=recorded.clock)
+
+    assert result.arms[0].seconds == (2.0, 2.0)
+    assert result.arms[0].also == {"MiB": (7.0, 7.0)}
+
+
+def test_no_further_round_begins_after_the_budget_once_there_are_enough(tmp_path: Path):
+    recorded = Recorded()
+    asked = comparison(recorded.arm("a", *[1] * 20))
+    result = run_case(asked, Case("one", 10, "data"), rounds=15, scratch=tmp_path, clock=recorded.clock, budget_s=1_000)
+
+    # 201 seconds a round, set-up included: five of them, the first of which does not count, are more than the budget.
+    assert len(result.arms[0].seconds) == 4
 
 
 def test_spread_is_median_and_range():

@@ -19,6 +19,7 @@ uri = "s3://lake/people.lance"
 connection = "lake"
 every_minutes = 30
 collect_garbage = true
+remove_versions = true
 merge_triggers = { generations = 4 }
 
 [[tables]]
@@ -37,6 +38,7 @@ def test_table_is_found_by_name_and_by_address(registry: Registry) -> None:
 
     assert by_name == by_uri
     assert (by_name.connection, by_name.every_minutes, by_name.collect_garbage) == ("lake", 30, True)
+    assert by_name.remove_versions
     assert by_name.merge_triggers.generations == 4
     assert by_name.merge_triggers.max_age_s == 600
 
@@ -45,7 +47,7 @@ def test_included_address_is_maintained_without_an_entry_and_never_deletes_by_sc
     found = registry.find("s3://lake/people/of-2026.lance")
 
     assert found.uri == "s3://lake/people/of-2026.lance"
-    assert not found.collect_garbage
+    assert (found.collect_garbage, found.remove_versions) == (False, False)
     assert found not in registry.maintained
 
 

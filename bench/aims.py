@@ -1,0 +1,159 @@
+"""What the project wants to reach, judged from results, and what stands in the way where it is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.harness import Spread, spread
+from bench.loop import DELTA_ARM
+
+LINEAR = 1.1
+"""Exponents up to here count as linear: that much is the noise of few points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """One aim: an arm takes at most so much of another.
+
+    Attributes:
+        text: What is wanted.
+        comparison: Its name.
+        arm: The arm that is judged.
+        against: The arm that it is compared with.
+        limit: Highest ratio.
+        obstacle: What stands in the way, shown only if it is missed.
+        case: The case counts whose name contains this; all of them if empty.
+    """
+
+    text: str
+    comparison: str
+    arm: str
+    against: str
+    limit: float
+    obstacle: str
+    case: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An aim and one case of the results.
+
+    Attributes:
+        aim: The aim.
+        case: The case.
+        ratio: Its ratios; None if an arm has no samples.
+    """
+
+    aim: Aim
+    case: str
+    ratio: Spread | None
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.ratio is None:
+            return "not measured"
+        if self.ratio.median <= self.aim.limit:
+            return "reached"
+        return f"missed by {self.ratio.median / self.aim.limit:.2f} times"
+
+
+_START = (
+    "A merge of this size takes the driver less time than a task takes to begin. A session that runs already costs "
+    "little, for passes below `merge.executors_min_bytes` stay with the driver; `spark-submit` pays for the start of a "
+    "Java process, a session and the imports every time. Fewer and larger merges are the way out: the start does not "
+    "grow with the work."
+)
+
+AIMS: tuple[Aim, ...] = (
+    Aim(
+        "a durable put of 1,000 rows takes at most 1.5 times the synced write of a plain file",
+        "wal-floor",
+        "memwal",
+        "fsynced file",
+        1.5,
+        "A put also builds and checks the batch, encodes it as a Lance file, and links the file under its final name "
+        "so that no rival's entry can be overwritten; the plain file does one write and two syncs.",
+        case="1,000 rows",
+    ),
+    Aim(
+        "the whole loop takes at most a fifth of `merge_insert` per batch (merge in the same process)",
+        "loop",
+        "memwal",
+        "merge_insert",
+        1 / 5,
+        "`merge_insert` per batch reads the base table's keys once per batch, so its cost grows with base rows times "
+        "batches; on a small base there is little to save, and our puts are synced while its commits are not.",
+    ),
+    Aim(
+        "the whole loop takes at most a fifth of `merge_insert` per batch (merge through a running Spark session)",
+        "loop",
+        "memwal+spark",
+        "merge_insert",
+        1 / 5,
+        _START,
+    ),
+    Aim(
+        "the whole loop takes at most a fifth of `merge_insert` per batch (merge by a cold `spark-submit`)",
+        "loop",
+        "memwal+spark-submit",
+        "merge_insert",
+        1 / 5,
+        _START,
+    ),
+    Aim(
+        "the whole loop takes at most a third of deltalake (merge through a running Spark session)",
+        "loop",
+        "memwal+spark",
+        DELTA_ARM,
+        1 / 3,
+        _START,
+    ),
+    Aim(
+        "the whole loop takes at most a third of deltalake (merge by a cold `spark-submit`)",
+        "loop",
+        "memwal+spark-submit",
+        DELTA_ARM,
+        1 / 3,
+        _START,
+    ),
+    Aim(
+        "a merge takes at most 2.5 times the floor, which is writing the winning rows once",
+        "merge-floor",
+        "memwal",
+        "write_dataset",
+        2.5,
+        "Besides writing the winners a merge reads them (the floor has them in memory already), opens and examines "
+        "every generation, takes and gives back a lease, and finds the superseded rows by scanning the base table's "
+        "keys. The last grows with the base table and not with the work, so the ratio is worst for little work on a "
+        "large base.",
+    ),
+)
+
+
+def judge(results: Mapping[str, Any]) -> list[Judged]:
+    """Compare results with the aims.
+
+    Args:
+        results: The JSON document.
+    """
+    return [judged for aim in AIMS for judged in _judged(aim, results)]
+
+
+def _judged(aim: Aim, results: Mapping[str, Any]) -> Iterator[Judged]:
+    cases = [
+        case
+        for comparison in results["comparisons"]
+        if comparison["name"] == aim.comparison
+        for case in comparison["cases"]
+        if aim.case in case["name"].partition(" (")[0] and case["name"].startswith(aim.case)
+    ]
+    if not cases:
+        yield Judged(aim, aim.case, None)
+    for case in cases:
+        samples = {arm["name"]: arm.get("seconds", []) for arm in case["arms"]}
+        own, other = samples.get(aim.arm, []), samples.get(aim.against, [])
+        ratios = [a / b for a, b in zip(own, other, strict=False)]
+        yield Judged(aim, case["name"], spread(ratios) if ratios else None)

@@ -1,0 +1,142 @@
+"""Metrics and traces of real processes, received by a collector of the test's own over OTLP and HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+import memwal_core
+from memwal_core.base_table import BaseTable
+from memwal_core.cli.telemetry import child_variables, telemetry
+from memwal_core.testing.tables import make_people_table, people
+from memwal_core.writer import TableWriter
+
+ROOT = Path(memwal_core.__file__).parents[1]
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes what is sent to it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receive)
+        self.metrics: dict[str, str] = {}
+        self.spans: dict[str, str] = {}
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def take(self, path: str, body: bytes) -> None:
+        if path == "/v1/metrics":
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                [service] = [
+                    each.value.string_value for each in resource.resource.attributes if each.key == "service.name"
+                ]
+                self.metrics |= {metric.name: service for scope in resource.scope_metrics for metric in scope.metrics}
+        if path == "/v1/traces":
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                self.spans |= {span.name: span.trace_id.hex() for scope in resource.scope_spans for span in scope.spans}
+
+
+class Receive(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        assert isinstance(self.server, Collector)
+        self.server.take(self.path, body)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    made = make_people_table(str(tmp_path / "people.lance"), rows=people(1, 2), buckets=1)
+    with TableWriter.open(made) as writer:
+        writer.put(people(3, 4))
+        writer.flush()
+    return made
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment: Mapping[str, str] = {**os.environ, **variables}
+    return subprocess.run(
+        arguments, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_job_sends_its_metrics_and_continues_the_trace_of_its_task(collector: Collector, table: BaseTable) -> None:
+    ended = run(
+        sys.executable, "jobs/snapshot.py", "--uri", table.uri,
+        OTEL_EXPORTER_OTLP_ENDPOINT=collector.address, OTEL_SERVICE_NAME="nightly", TRACEPARENT=PARENT,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stderr
+    assert collector.metrics["memwal.job.runs"] == "nightly"
+    assert collector.metrics["memwal.job.duration"] == "nightly"
+    assert collector.spans["memwal.snapshot"] == TRACE
+
+
+def test_check_sends_every_signal_that_it_measured(collector: Collector, table: BaseTable) -> None:
+    ended = run("memwal", "status", table.uri, "--check", OTEL_EXPORTER_OTLP_ENDPOINT=collector.address)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert collector.metrics["memwal.signal.value"] == "memwal"
+    assert collector.metrics["memwal.merge.waiting_bytes"] == "memwal"
+
+
+def test_nothing_is_sent_and_no_sdk_is_loaded_unless_a_collector_is_named(table: BaseTable) -> None:
+    code = (
+        "import sys; from memwal_core.cli.telemetry import telemetry\n"
+        "with telemetry({}): assert not [name for name in sys.modules if name.startswith('opentelemetry.sdk')]"
+    )
+
+    assert run(sys.executable, "-c", code).returncode == 0
+    with telemetry({}):
+        assert child_variables() == {}
+
+
+def test_collector_that_does_not_answer_does_not_fail_the_job(table: BaseTable) -> None:
+    ended = run(
+        sys.executable, "jobs/snapshot.py", "--uri", table.uri,
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_TIMEOUT="1",
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_child_process_gets_the_present_span() -> None:
+    span = trace.NonRecordingSpan(
+        trace.SpanContext(int(TRACE, 16), 0xB7AD6B7169203331, is_remote=True, trace_flags=trace.TraceFlags(1))
+    )
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        assert child_variables() == {"TRACEPARENT": PARENT}
+    finally:
+        context.detach(token)

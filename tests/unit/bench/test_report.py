@@ -1,0 +1,134 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.aims import AIMS, judge
+from bench.catalog import COMPARISONS
+from bench.charts import Bar, bar_chart, line_chart
+from bench.growth_fit import fit_growth
+from bench.harness import ArmResult, CaseResult
+from bench.page import CHARTS, draw, render, write_page
+from bench.report import document, result_table
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def measured(name, seconds, reference):
+    return ArmResult(name, seconds, tuple(a / b for a, b in zip(seconds, reference, strict=True)))
+
+
+def merge_floor(ratio):
+    floor = (1.0, 2.0)
+    own = tuple(ratio * each for each in floor)
+    comparison = COMPARISONS["merge-floor"]
+    arms = (measured("write_dataset", floor, floor), measured("memwal", own, floor))
+    return {comparison: [CaseResult("some rows", 1, arms)]}
+
+
+def as_document(results):
+    return json.loads(json.dumps(document({"processor": "x"}, started="2026-01-01", full=False, results=results)))
+
+
+@pytest.mark.parametrize(("power", "expected"), [(1, 1.0), (2, 2.0), (0, 0.0), (0.5, 0.5)])
+def test_exponent_of_a_power_law_is_found(power, expected):
+    sizes = [10, 100, 1000]
+    growth = fit_growth(sizes, [3 * size**power for size in sizes])
+
+    assert (growth.fitted, growth.last_step) == pytest.approx((expected, expected), abs=1e-9)
+
+
+def test_fixed_cost_hides_in_the_fit_and_less_in_the_last_step():
+    sizes = [10, 100, 10_000]
+    growth = fit_growth(sizes, [1_000 + size for size in sizes])
+
+    assert growth.fitted < growth.last_step < 1
+
+
+def test_one_size_has_no_growth():
+    assert fit_growth([10], [1.0]) is None
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(2.0, "reached"), (2.5, "reached"), (5.0, "missed by 2.00 times")])
+def test_aim_is_judged_by_the_ratio_within_rounds_and_the_page_says_what_stands_in_the_way(ratio, verdict):
+    results = as_document(merge_floor(ratio))
+    (judged,) = [each for each in judge(results) if each.aim.comparison == "merge-floor"]
+    page = render(results)
+
+    assert judged.verdict == verdict
+    assert (judged.aim.obstacle in page) is (ratio > judged.aim.limit)
+    assert verdict in page
+
+
+def test_aim_that_was_not_measured_is_said_to_be_so():
+    verdicts = {each.verdict for each in judge(as_document({}))}
+
+    assert verdicts == {"not measured"}
+
+
+def test_aims_name_comparisons_and_arms_that_exist():
+    for aim in AIMS:
+        arms = {arm.name for arm in COMPARISONS[aim.comparison].arms}
+        assert {aim.arm, aim.against} <= arms, aim.text
+
+
+def test_names_of_comparisons_and_of_their_arms_are_unique():
+    for name, comparison in COMPARISONS.items():
+        assert comparison.name == name
+        assert len({arm.name for arm in comparison.arms}) == len(comparison.arms)
+
+
+def test_arm_that_failed_is_shown_and_does_not_hide_the_others():
+    comparison = COMPARISONS["merge-floor"]
+    arms = (measured("write_dataset", (1.0,), (1.0,)), ArmResult("memwal", (), (), error="OSError: disk full"))
+    results = {comparison: [CaseResult("some rows", 1, arms)]}
+
+    assert "disk full" in str(list(result_table(comparison, results[comparison]).columns[2].cells))
+    page = render(as_document(results))
+    assert "failed: OSError: disk full" in page
+    assert "| some rows | write_dataset | 1.00 |" in page
+
+
+def test_growth_above_linear_is_named_with_its_reason():
+    comparison = COMPARISONS["growth-merge-base-rows"]
+    cases = [
+        CaseResult(f"{size}", 1, (measured("memwal", (cost,), (cost,)),), size)
+        for size, cost in ((1, 1.0), (10, 100.0))
+    ]
+    results = as_document({comparison: cases})
+
+    page = render(results)
+    assert "| 2.00 | 2.00 | above linear |" in page
+    assert "Above linear, and why" in page
+    assert set(draw(results)) == {"growth-base-rows.svg"}
+
+
+def test_charts_are_the_same_each_time_and_escape_names():
+    def bars():
+        return bar_chart("t", [Bar("a & b", 1.0, "1"), Bar("c", 4.0, "4")])
+
+    def lines():
+        return line_chart("t", "x", {"a <b>": [(1, 1), (10, 20)]})
+
+    assert bars() == bars()
+    assert lines() == lines()
+    assert "a &amp; b" in bars()
+    assert "a &lt;b&gt;" in lines()
+
+
+def test_page_and_charts_are_written_and_old_charts_go(tmp_path: Path):
+    charts = tmp_path / CHARTS
+    charts.mkdir()
+    (charts / "former.svg").write_text("old")
+
+    written = write_page(as_document(merge_floor(2)), tmp_path / "page.md", charts)
+
+    assert [path.name for path in written] == ["page.md"]
+    assert list(charts.iterdir()) == []
+
+
+def test_committed_page_and_charts_are_what_the_committed_results_generate():
+    results = json.loads((DOCS / CHARTS / "full.json").read_text())
+
+    assert (DOCS / "benchmarks.md").read_text() == render(results)
+    assert {path.name: path.read_text() for path in (DOCS / CHARTS).glob("*.svg")} == draw(results)

@@ -15,6 +15,7 @@ from memwal_spark_jobs import (
     SPARK_CONNECTION,
     STORAGE_PARAMS,
     MaintenanceJob,
+    as_spark_job,
     pool_for,
     table_param,
 )
@@ -72,15 +73,6 @@ PARAMS = {
     ),
     **STORAGE_PARAMS,
 }
-
-
-def as_spark_job(item: dict[str, Any]) -> dict[str, Any]:
-    """Turn an entry of the plan into arguments of the Spark operator."""
-    return {
-        "name": item["label"],
-        "application_args": item["arguments"],
-        "storage_connection": item["target"]["connection"],
-    }
 
 
 with DAG(

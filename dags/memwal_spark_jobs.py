@@ -125,6 +125,15 @@ class MaintenanceJob(SparkSubmitOperator):
         super().execute(context)
 
 
+def as_spark_job(item: dict[str, Any]) -> dict[str, Any]:
+    """Turn an entry of the plan into arguments of the Spark operator."""
+    return {
+        "name": item["label"],
+        "application_args": item["arguments"],
+        "storage_connection": item["target"]["connection"],
+    }
+
+
 def holder_of(context: Mapping[str, Any]) -> str:
     """Return who holds the leases of a run: the run itself, unique over all DAGs."""
     return f"{context['dag'].dag_id}/{context['run_id']}"

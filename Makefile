@@ -8,6 +8,8 @@ SHELL := /bin/bash
 RUN := set -a; . .java/env; set +a; export PATH="$(CURDIR)/.venv/bin:$$PATH";
 # Lance reports the MemWAL index, which has no fields, as an error at each look.
 export LANCE_LOG ?= error,lance::index=off
+# Tests and servers start hundreds of processes; each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 PROTOS := $(wildcard proto/memwal_core/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
 CODE := $(wildcard memwal_core jobs dags plugins tests tools bench)

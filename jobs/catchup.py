@@ -20,7 +20,7 @@ from memwal_core.admin import CatchupRequest, TableAdmin
 from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.tasks.step_runs import recorded_step
+from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,11 +36,15 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
         dry_run=options.dry_run,
         holder=options.holder,
     )
-    if options.dry_run:
-        return admin.catch_up(request)
     one = len(options.indexes or ()) == 1
     key = JobKey.of_index("catchup", options.indexes[0]) if one else JobKey("catchup")
-    return recorded_step(admin, key, options.holder, lambda holder: admin.catch_up(replace(request, holder=holder)))
+    return recorded_step(
+        admin.insight,
+        key,
+        options.holder,
+        lambda holder: admin.catch_up(replace(request, holder=holder)),
+        dry_run=options.dry_run,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from memwal_core.admin import CompactRequest, TableAdmin
 from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.tasks.step_runs import recorded_step
+from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,10 +35,12 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
         dry_run=options.dry_run,
         holder=options.holder,
     )
-    if options.dry_run:
-        return admin.compact(request)
     return recorded_step(
-        admin, JobKey("compact"), options.holder, lambda holder: admin.compact(replace(request, holder=holder))
+        admin.insight,
+        JobKey("compact"),
+        options.holder,
+        lambda holder: admin.compact(replace(request, holder=holder)),
+        dry_run=options.dry_run,
     )
 
 

@@ -20,7 +20,7 @@ from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, r
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.tasks.step_runs import recorded_step
+from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,10 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
     regions = {parse_region_id(text) for text in options.regions} if options.regions else None
     request = GcRequest(regions=regions, dry_run=options.dry_run, wait=options.wait, holder=options.holder)
-    if options.dry_run:
-        return admin.collect_garbage(request)
     return recorded_step(
-        admin, JobKey("gc"), options.holder, lambda holder: admin.collect_garbage(replace(request, holder=holder))
+        admin.insight,
+        JobKey("gc"),
+        options.holder,
+        lambda holder: admin.collect_garbage(replace(request, holder=holder)),
+        dry_run=options.dry_run,
     )
 
 

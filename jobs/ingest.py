@@ -16,14 +16,12 @@ import sys
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import TableAdmin
-from memwal_core.cli.ingest import STREAM, IngestOptions, run_ingest
+from memwal_core.cli.ingest import STREAM, IngestOptions, recorded_ingest
 from memwal_core.cli.job import add_job_options, run_job
 from memwal_core.cli.options import parse_storage_options
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.ingest import IngestReport
-from memwal_core.maintenance.jobs import JobKey
 from memwal_core.spark.sources import Source, SourceFormat
-from memwal_core.tasks.recording import ingest_facts, recorded
 from memwal_core.writer import Takeover
 
 
@@ -51,10 +49,7 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> IngestReport:
         options.spec,
         options.dry_run,
     )
-    if options.dry_run:
-        return run_ingest(admin, asked)
-    holder = options.holder or admin.table.ids.commit_id().hex()
-    return recorded(admin, JobKey("ingest"), holder, lambda: run_ingest(admin, asked), facts=ingest_facts)
+    return recorded_ingest(admin, asked, options.holder)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -26,9 +26,9 @@ from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
 from memwal_core.maintenance.merge import MergeReport
+from memwal_core.maintenance.recording import merge_facts, recorded
 from memwal_core.spark.merge import SparkReader
 from memwal_core.spark.single_commit import SparkWorkers
-from memwal_core.tasks.recording import merge_facts, recorded
 
 _log = logging.getLogger("memwal.jobs.merge")
 
@@ -68,7 +68,7 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
 
 def _leased_merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
     key, ticket = JobKey("merge"), parse_ticket(options.lease) if options.lease else None
-    holder = ticket.holder if ticket is not None else options.holder or admin.table.ids.commit_id().hex()
+    holder = ticket.holder if ticket is not None else options.holder or admin.insight.new_holder()
 
     def work() -> MergeReport:
         if ticket is not None:
@@ -76,7 +76,7 @@ def _leased_merge(admin: TableAdmin, options: argparse.Namespace) -> MergeReport
         with admin.insight.leases.acquire(key, holder) as lease:
             return _merge(admin, options, lease.ticket)
 
-    return recorded(admin, key, holder, work, ticket=ticket, facts=merge_facts)
+    return recorded(admin.insight, key, holder, work, ticket=ticket, facts=merge_facts)
 
 
 def _merge(admin: TableAdmin, options: argparse.Namespace, ticket: LeaseTicket | None = None) -> MergeReport:

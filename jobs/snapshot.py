@@ -19,7 +19,7 @@ from memwal_core.admin import SnapshotRequest, TableAdmin
 from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.tasks.step_runs import recorded_step
+from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,10 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
     request = SnapshotRequest(force=options.force, dry_run=options.dry_run)
-    if options.dry_run:
-        return admin.build_snapshot(request)
     return recorded_step(
-        admin, JobKey("snapshot"), options.holder, lambda holder: admin.build_snapshot(replace(request, holder=holder))
+        admin.insight,
+        JobKey("snapshot"),
+        options.holder,
+        lambda holder: admin.build_snapshot(replace(request, holder=holder)),
+        dry_run=options.dry_run,
     )
 
 

@@ -38,7 +38,9 @@ class StatusSettings(BaseModel):
         "`writer.max_memtable_age_s`.",
     )
     wal_lag_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
-    epoch_changes_warn: int = Field(default=2, ge=1, description="Claims of a region in the last hour: warn.")
+    epoch_changes_warn: int = Field(
+        default=2, ge=1, description="Claims of a region in the last hour whose writer had not given it back: warn."
+    )
     epoch_changes_page: int = Field(default=6, ge=1, description="The same: page.")
     index_lag_warn: int = Field(
         default=16, ge=1, description="Merged generations of a region that an index does not cover: warn."

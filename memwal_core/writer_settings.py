@@ -26,7 +26,7 @@ class WriterSettings(BaseModel):
     memtable_index: Literal["hash", "ordered"] = Field(
         default="hash",
         description="Key index of MemTables. `hash`: constant-time look-ups, range scans sort. `ordered`: stays "
-        "sorted, for frequent range scans, at the price of memory and slower refreshes.",
+        "sorted, for frequent range scans, at the price of memory.",
     )
     new_region_codec: Literal["lance", "arrow"] = Field(
         default="lance",

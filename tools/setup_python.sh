@@ -52,7 +52,8 @@ if ! suitable .venv/bin/python; then
 fi
 echo "setup: $(.venv/bin/python --version) in .venv, $("$uv" --version)"
 # Exactly the locked files, no resolution, nothing else. The build backend is locked as well.
-"$uv" pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock ||
+# Compiled at once: Airflow and Spark start many processes, and a machine may forbid them to write bytecode.
+"$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements.lock ||
   fail "the locked packages could not be installed" \
     "offline: connect once, later runs use uv's cache; unknown certificate: set UV_SYSTEM_CERTS=1; no wheel: \
 use Linux or macOS on x86_64 or arm64"

@@ -18,9 +18,10 @@ from typing import Any
 
 import lance
 
+from memwal_core.base_table.manifest_files import ManifestFiles
 from memwal_core.base_table.table_manifest import MemWalEntry
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import InternalError, MemwalError
+from memwal_core.errors import ConflictError, InternalError, MemwalError, ObjectNotFoundError
 from memwal_core.storage import ObjectStore
 
 _TABLE_ID = ["base"]
@@ -69,7 +70,8 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
         The new version, ``read_version + 1``.
 
     Raises:
-        ConflictError: Somebody else made that version; nothing was published.
+        ConflictError: Somebody else made that version, or ``read_version`` was removed meanwhile; nothing was
+            published. Read the table again and derive everything anew.
         CommitUnknownError: The store did not answer; read the table before trying again.
         InternalError: pylance broke the protocol; report it.
         MemwalError: Whatever else kept pylance or ``change_entry`` from making the version;
@@ -101,7 +103,7 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
         if namespace.outcome is not Outcome.PUBLISHED:
             if namespace.outcome is not Outcome.UNKNOWN:
                 _remove_attempt(store, attempt, namespace.staged_path)
-            raise namespace.error or error from error
+            raise namespace.error or _without_read_version(store, attempt, namespace.outcome) or error from error
     if namespace.outcome is Outcome.UNKNOWN and namespace.error is not None:
         # pylance read back and believes that the version is ours; the caller makes sure by progress.
         raise namespace.error
@@ -114,6 +116,27 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
     if namespace.staged_path is not None:
         store.delete(namespace.staged_path)
     return attempt.read_version + 1
+
+
+def _without_read_version(store: ObjectStore, attempt: StrictCommit, outcome: Outcome) -> ConflictError | None:
+    """Return why pylance could not even begin if the version read is gone, which it reports as a failed read.
+
+    Versions are removed only once there are newer ones, so this is a lost race like any other.
+    """
+    if outcome is not Outcome.NOT_ASKED:
+        return None
+    try:
+        ManifestFiles(store).locate(attempt.read_version)
+    except ObjectNotFoundError:
+        return ConflictError(
+            "the version that this change was derived from was removed meanwhile",
+            remedy="read the table again and repeat the change; keep old versions longer than any job runs",
+            table=store.uri,
+            read_version=attempt.read_version,
+        )
+    except MemwalError:
+        return None  # The store does not answer; what pylance said stands.
+    return None
 
 
 def _remove_attempt(store: ObjectStore, attempt: StrictCommit, staged_path: str | None) -> None:

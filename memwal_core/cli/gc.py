@@ -13,6 +13,8 @@ from memwal_core.admin import GcRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.gc import GcReport, Item
+from memwal_core.maintenance.jobs import JobKey
+from memwal_core.maintenance.recording import recorded_step
 
 _SHOWN = 20
 
@@ -36,7 +38,13 @@ def gc(
     """
     regions = {parse_region_id(text) for text in region} if region else None
     admin = open_admin(uri, storage_option)
-    report = admin.collect_garbage(GcRequest(regions=regions, dry_run=not delete, wait=wait))
+    report = recorded_step(
+        admin.insight,
+        JobKey("gc"),
+        None,
+        lambda holder: admin.collect_garbage(GcRequest(regions=regions, dry_run=not delete, wait=wait, holder=holder)),
+        dry_run=not delete,
+    )
     if json:
         print_json(report.to_dict())
     else:

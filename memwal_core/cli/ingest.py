@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -17,8 +18,10 @@ from rich.table import Table
 from memwal_core.admin import TableAdmin
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, parse_storage_options, print_json
 from memwal_core.errors import UnavailableError
-from memwal_core.ingest import BatchId, BatchRecords, IngestReport
+from memwal_core.ingest import BatchId, BatchRecords, IngestReport, ingest_facts
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.maintenance.recording import recorded
 from memwal_core.spark.ingest import FrameCheck, IngestRequest, ingest_frame
 from memwal_core.spark.ingest import Progress as Told
 from memwal_core.spark.sources import Source, SourceFormat, batch_of_files, read_source
@@ -88,6 +91,17 @@ def run_ingest(admin: TableAdmin, options: IngestOptions, progress: Told = lambd
         spark.stop()
 
 
+def recorded_ingest(
+    admin: TableAdmin, options: IngestOptions, holder: str | None = None, progress: Told = lambda _done, _of: None
+) -> IngestReport:
+    """Ingest as ``run_ingest`` does, and record the run unless it is a dry one."""
+    if options.dry_run:
+        return run_ingest(admin, options, progress)
+    name = holder or admin.insight.new_holder()
+    work = partial(run_ingest, admin, options, progress)
+    return recorded(admin.insight, JobKey("ingest"), name, work, facts=ingest_facts)
+
+
 def ingest(  # noqa: PLR0913 - one parameter per option
     uri: TableUri,
     sources: Annotated[
@@ -139,7 +153,9 @@ def ingest(  # noqa: PLR0913 - one parameter per option
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=json or dry_run, transient=True) as bar:
         shown = bar.add_task("regions", total=None)
-        report = run_ingest(admin, asked, lambda done, total: bar.update(shown, completed=done, total=total))
+        report = recorded_ingest(
+            admin, asked, progress=lambda done, total: bar.update(shown, completed=done, total=total)
+        )
     if json:
         print_json(report.to_dict())
     else:

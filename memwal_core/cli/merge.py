@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,8 +14,10 @@ from rich.table import Table
 from memwal_core.admin import MergeRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
 from memwal_core.ids import parse_region_id
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.merge import CommitReport, MergePlan, MergeReport, RegionShare
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.maintenance.recording import recorded_step
 
 
 def merge(  # noqa: PLR0913 - one parameter for each option of the command
@@ -40,10 +43,15 @@ def merge(  # noqa: PLR0913 - one parameter for each option of the command
     regions = {parse_region_id(text) for text in region} if region else None
     admin = open_admin(uri, storage_option)
     with _bar(disable=json or dry_run) as bar:
-        report = admin.merge(
-            MergeRequest(
-                regions=regions, max_bytes=max_bytes, dry_run=dry_run, due_only=due_only, progress=_Watcher(bar)
-            )
+        request = MergeRequest(
+            regions=regions, max_bytes=max_bytes, dry_run=dry_run, due_only=due_only, progress=_Watcher(bar)
+        )
+        report = recorded_step(
+            admin.insight,
+            JobKey("merge"),
+            None,
+            lambda holder: admin.merge(replace(request, holder=holder)),
+            dry_run=dry_run,
         )
     if json:
         print_json(report.to_dict())

@@ -15,6 +15,7 @@ from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin
 from memwal_core.errors import InvalidRequestError
 from memwal_core.holds import Hold
 from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.quality import QualityTable, Result, Stage
 
@@ -44,8 +45,9 @@ def quality(
     failed or something is held.
     """
     named = [_parse_generation(text) for text in release or ()]
-    checked = open_quality(open_admin(uri, storage_option))
-    released = [checked.release(region_id, generation) for region_id, generation in named]
+    admin = open_admin(uri, storage_option)
+    checked = open_quality(admin)
+    released = [_released(admin, checked, region_id, generation) for region_id, generation in named]
     held = checked.holds.load()
     newest = {stage: checked.newest(stage) for stage in Stage}
     outcome = _outcome(held, newest)
@@ -62,6 +64,15 @@ def quality(
     else:
         _show(released, held, newest)
     sys.exit(outcome.exit_code)
+
+
+def _released(admin: TableAdmin, checked: QualityTable, region_id: RegionId, generation: int) -> Hold:
+    """Release a generation, and note it in the ledger once it has happened: a refused name is nobody's failed run."""
+    hold = checked.release(region_id, generation)
+    with admin.insight.ledger.run(admin.insight.new_run(JobKey("quality"), admin.insight.new_holder())) as run:
+        run.verdict = f"released region {region_id} generation {generation}"
+        run.facts.update({"region": str(region_id), "generation": generation})
+    return hold
 
 
 def _parse_generation(text: str) -> tuple[RegionId, int]:

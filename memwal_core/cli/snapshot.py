@@ -10,7 +10,9 @@ from rich.console import Console
 
 from memwal_core.admin import SnapshotRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.maintenance.recording import recorded_step
 from memwal_core.maintenance.snapshot import SnapshotReport
 
 
@@ -26,7 +28,14 @@ def snapshot(
     Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 conflict or storage failure (try again),
     5 a region cannot be read.
     """
-    report = open_admin(uri, storage_option).build_snapshot(SnapshotRequest(force=force, dry_run=dry_run))
+    admin = open_admin(uri, storage_option)
+    report = recorded_step(
+        admin.insight,
+        JobKey("snapshot"),
+        None,
+        lambda holder: admin.build_snapshot(SnapshotRequest(force=force, dry_run=dry_run, holder=holder)),
+        dry_run=dry_run,
+    )
     if json:
         print_json(report.to_dict())
     else:

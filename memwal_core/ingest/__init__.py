@@ -13,7 +13,7 @@ and everything below it.
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.intake import Examined, RowIntake, RowProblem
 from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
-from memwal_core.ingest.report import IngestReport, ShareReport
+from memwal_core.ingest.report import IngestReport, ShareReport, ingest_facts
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "ShareDone",
     "ShareOutcome",
     "ShareReport",
+    "ingest_facts",
     "write_share",
 ]

@@ -87,3 +87,14 @@ class IngestReport:
             "regions": [asdict(region) for region in self.regions],
             "seconds": round(self.seconds, 3),
         }
+
+
+def ingest_facts(report: IngestReport) -> dict[str, object]:
+    """Return what the ledger remembers of an ingestion."""
+    return {
+        "stream": report.batch.stream,
+        "batch": report.batch.batch,
+        "rows_read": report.rows_read,
+        "rows_written": report.rows_written,
+        "regions": len(report.regions),
+    }

@@ -2,8 +2,8 @@
 
 Both keep keys as plain Python values, filled by whole batches in C loops (never on the write path,
 see ``MemTableIndex``). ``hash`` finds a key in constant time and sorts only when asked for an order;
-``ordered`` keeps its keys sorted, which costs time at each refresh and memory, and makes range scans
-cheap.
+``ordered`` keeps its keys sorted, which costs memory and time at the first scan after a refresh, and
+makes further range scans cheap.
 """
 
 from __future__ import annotations
@@ -100,21 +100,24 @@ class OrderedKeyIndex(HashKeyIndex):
         """Begin empty."""
         super().__init__()
         self._sorted: list[Key] = []
+        self._unsorted: list[Key] = []
 
     def add(self, keys: pa.Table, first_row: int) -> None:
         """Take in a batch; see ``KeyIndex.add``."""
-        fresh = {key for key in _plain(keys) if key not in self._rows}
+        self._unsorted += {key for key in _plain(keys) if key not in self._rows}
         super().add(keys, first_row)
-        # Two sorted runs: sorting them together takes one merge. A new list, for iterators under way.
-        self._sorted = sorted([*self._sorted, *sorted(fresh)])
 
     def scan(self, low: Key | None = None, high: Key | None = None) -> Iterator[tuple[Key, int]]:
         """Yield keys in order; see ``KeyIndex.scan``."""
+        if self._unsorted:
+            # Two sorted runs: sorting them together takes one merge.
+            self._sorted = sorted([*self._sorted, *sorted(self._unsorted)])
+            self._unsorted = []
         return _between(self._sorted, self._rows, low, high)
 
     def mem_size(self) -> int:
         """Return the bytes of the hash table and of the sorted keys."""
-        return super().mem_size() + sys.getsizeof(self._sorted)
+        return super().mem_size() + sys.getsizeof(self._sorted) + sys.getsizeof(self._unsorted)
 
 
 def make_key_index(kind: KeyIndexKind) -> KeyIndex:

@@ -57,15 +57,19 @@ class CoveredKeys:
         """Bytes of the index structure and the filter, without the key values."""
         return self._engine.mem_size() + (self._filter.size_bytes if self._filter is not None else 0)
 
-    def cover(self, fragments: Sequence[Fragment]) -> None:
-        """Take in what is new among all fragments of the MemTable."""
+    def cover(self, memtable: MemTable) -> None:
+        """Take in what is new among all fragments of the MemTable, in time that grows with these alone."""
         with self._lock:
-            if list(fragments[: len(self._covered)]) != self._covered:
-                # A late entry was replayed before rows that are covered: their order has changed.
+            known = max(len(self._covered) - 1, 0)
+            fragments = memtable.fragments_from(known)
+            if self._covered and fragments[0] is not self._covered[-1]:
+                # A late entry was replayed before rows that are covered: their order has changed. Fragments
+                # are only ever inserted, so this has moved the last of those that are covered, too.
                 self._reset()
+                known, fragments = 0, memtable.fragments_from(0)
             if self._filter is None and self._capacity is not None and fragments:
                 self._filter = GrowingKeyFilter(self._capacity(fragments), self._false_positive_rate)
-            for fragment in fragments[len(self._covered) :]:
+            for fragment in fragments[len(self._covered) - known :]:
                 keys = fragment.rows.select(self._key)
                 self._engine.add(keys, self._rows)
                 if self._filter is not None:
@@ -135,7 +139,7 @@ class MemTableIndex:
 
     def refresh(self) -> None:
         """Cover all rows that are in the MemTable now."""
-        self._covered.cover(self._memtable.fragments)
+        self._covered.cover(self._memtable)
 
     def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
         """Return for each key whether a covered row may have it; False is certain.

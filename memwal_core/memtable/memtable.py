@@ -80,6 +80,10 @@ class MemTable:
         """All fragments; the index is the MemTable fragment id, from 0."""
         return tuple(self._fragments)
 
+    def fragments_from(self, first: int) -> Sequence[Fragment]:
+        """Return the fragments from an index on, without touching those before."""
+        return self._fragments[first:]
+
     @property
     def num_rows(self) -> int:
         """Rows held, older duplicates of a key included."""

@@ -239,13 +239,13 @@ def in_one_table(rows: Sequence[pa.Table], region_id: RegionId) -> pa.Table:
         InvalidRequestError: They have two schemas.
     """
     schema = rows[-1].schema.remove_metadata()
-    if any(not part.schema.remove_metadata().equals(schema) for part in rows):
+    if any(not part.schema.equals(schema) for part in rows):  # Metadata is not compared.
         raise InvalidRequestError(
             "the WAL holds rows of two schemas",
             remedy="flush the region, or read with consistency `latest`",
             region_id=str(region_id),
         )
-    return pa.concat_tables([part.cast(schema) for part in rows])
+    return pa.Table.from_arrays(pa.concat_tables(rows).columns, schema=schema)
 
 
 def check_unflushed_schema(source: GenerationSource, schema: pa.Schema) -> None:

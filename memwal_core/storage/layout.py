@@ -10,6 +10,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
@@ -140,6 +141,7 @@ def version_hint_path(directory: str) -> str:
     return f"{directory}/{VERSION_HINT_NAME}"
 
 
+@lru_cache(maxsize=1024)
 def wal_directory(region_id: RegionId) -> str:
     """Return the directory of a region's WAL entries."""
     return f"{region_directory(region_id)}/wal"

@@ -17,9 +17,8 @@ from memwal_core.maintenance.gc import GcReport
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.maintenance.recording import StepReport, recorded, step_facts
 from memwal_core.tasks.leases import give_back, take
-from memwal_core.tasks.recording import recorded
-from memwal_core.tasks.step_runs import StepReport, step_facts
 from memwal_core.tasks.targets import Target, choose_targets, open_target
 
 _log = logging.getLogger(__name__)
@@ -148,7 +147,12 @@ def run_step(item: WorkItem, holder: str) -> StepResult:
     ticket = parse_ticket(item["ticket"]) if item["ticket"] else None
     key = key_of(item)
     report: StepReport = recorded(
-        admin, key, holder, lambda: _RUNNERS[item["job"]](admin, item, holder, ticket), ticket=ticket, facts=step_facts
+        admin.insight,
+        key,
+        holder,
+        lambda: _RUNNERS[item["job"]](admin, item, holder, ticket),
+        ticket=ticket,
+        facts=step_facts,
     )
     reason = str(getattr(report, "reason", "") or "")
     _log.info("%s ended [outcome=%s, seconds=%.1f] %s", item["label"], report.outcome.value, report.seconds, reason)

@@ -111,7 +111,12 @@ def refuse_unreadable(
 
 
 def described_entry(
-    region_id: RegionId, wal_id: int, metadata: Mapping[bytes, bytes], rows: pa.Table, size_bytes: int
+    region_id: RegionId,
+    wal_id: int,
+    metadata: Mapping[bytes, bytes],
+    rows: pa.Table,
+    size_bytes: int,
+    file_version: tuple[int, int] | None = None,
 ) -> WalEntry:
     """Make an entry from its rows and schema metadata.
 
@@ -134,4 +139,5 @@ def described_entry(
         rows=rows.replace_schema_metadata(None),
         size_bytes=size_bytes,
         is_fence=metadata.get(FENCE_KEY.encode()) == b"true",
+        file_version=file_version,
     )

@@ -6,7 +6,6 @@ import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from memwal_core.storage.layout import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, seal, verify, write_sealed
 from memwal_core.wal.entry import WalEntry, described_entry, entry_bytes, refuse_unreadable
-from memwal_core.wal.lance_file import PLAIN_VERSION, FileShape, NotPlainError, file_shape, is_plain, pack
+from memwal_core.wal.lance_file import PLAIN_VERSION, FileShape, NotPlainError, empty_file, file_shape, is_plain, pack
+from memwal_core.wal.lance_unpack import KnownSchema, known_schema, unpack
 
 _READ_BATCH_ROWS = 65_536
 _NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
@@ -85,14 +85,13 @@ class LanceCodec:
         try:
             if not verify(data, schema_range):
                 refuse_unreadable(region_id, wal_id, path, "it has no checksum")
-            with _local_file(store, path, data) as file:
-                reader = LanceFileReader(file)
-                stored = reader.metadata().schema.metadata or {}
-                rows = reader.read_all(batch_size=_READ_BATCH_ROWS).to_table()
+            try:
+                rows, stored = unpack(data, _known_schema)
+            except NotPlainError:
+                rows, stored = _read_with_lance(store, path, data)
         except (OSError, RuntimeError, ChecksumError) as error:
             refuse_unreadable(region_id, wal_id, path, str(error), error)
-        entry = described_entry(region_id, wal_id, stored, rows, len(data))
-        return replace(entry, file_version=file_version(data))
+        return described_entry(region_id, wal_id, stored, rows, len(data), file_version(data))
 
 
 def schema_range(data: bytes) -> tuple[int, int]:
@@ -125,6 +124,25 @@ def _schema_message(schema: pa.Schema) -> bytes:
         data = Path(file.name).read_bytes()
     start, end = schema_range(data)
     return data[start:end]
+
+
+@lru_cache(maxsize=64)
+def _known_schema(message: bytes, columns: int) -> KnownSchema | None:
+    """Let Lance say what a description of a schema means."""
+    with tempfile.NamedTemporaryFile(suffix=LANCE_WAL_SUFFIX) as file:
+        file.write(empty_file(message, columns))
+        file.flush()
+        try:
+            return known_schema(LanceFileReader(file.name).metadata().schema)
+        except (OSError, RuntimeError, ValueError):
+            return None  # Whatever is wrong with it, Lance says so again when it reads the entry.
+
+
+def _read_with_lance(store: ObjectStore, path: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
+    with _local_file(store, path, data) as file:
+        reader = LanceFileReader(file)
+        stored = dict(reader.metadata().schema.metadata or {})
+        return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table(), stored
 
 
 @contextmanager

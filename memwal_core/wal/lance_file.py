@@ -22,13 +22,13 @@ from memwal_core.wal.checksum import Buffer
 PLAIN_VERSION = "2.0"
 """The version of the format whose encodings are written here; any Lance since 0.17 reads it."""
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 _MAX_PAGE_BYTES = 32 * 1024 * 1024
 _FEW_CHUNKS = 4
-_FOOTER = struct.Struct("<QQQIIHH4s")
-_PLACE = struct.Struct("<QQ")
-_MAGIC = b"LANC"
-_FOOTER_VERSION = (0, 3)
+FOOTER = struct.Struct("<QQQIIHH4s")
+PLACE = struct.Struct("<QQ")
+MAGIC = b"LANC"
+FOOTER_VERSION = (0, 3)
 """How a footer spells version 2.0."""
 
 
@@ -37,7 +37,7 @@ class NotPlainError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class ColumnPlan:
     """How the values of a column are laid out.
 
     Attributes:
@@ -65,7 +65,7 @@ class FileShape:
 
     schema: pa.Schema
     message: bytes
-    columns: tuple[_Column, ...]
+    columns: tuple[ColumnPlan, ...]
 
 
 def is_plain(schema: pa.Schema) -> bool:
@@ -80,7 +80,12 @@ def file_shape(schema: pa.Schema, message: bytes) -> FileShape:
         schema: A schema for which ``is_plain`` holds.
         message: A ``FileDescriptor`` as an empty file of the same columns holds it, without metadata.
     """
-    return FileShape(schema, message, tuple(_column(field.type) for field in schema))
+    return FileShape(schema, message, column_plans(schema))
+
+
+def column_plans(schema: pa.Schema) -> tuple[ColumnPlan, ...]:
+    """Return how each column of a plain schema is laid out."""
+    return tuple(_column(field.type) for field in schema)
 
 
 def pack(rows: pa.Table, shape: FileShape, metadata: Mapping[str, str]) -> list[Buffer]:
@@ -102,7 +107,7 @@ def pack(rows: pa.Table, shape: FileShape, metadata: Mapping[str, str]) -> list[
     end = 0
     columns: list[bytes] = []
     for column, plan in zip(rows.columns, shape.columns, strict=True):
-        pages = [_COLUMN_ENCODING]
+        pages = [COLUMN_ENCODING]
         first_row = 0
         for chunk in _chunks(column):
             for count, encoding, buffers in _pages(chunk, plan):
@@ -111,16 +116,25 @@ def pack(rows: pa.Table, shape: FileShape, metadata: Mapping[str, str]) -> list[
                     size = memoryview(buffer).nbytes
                     offsets += _varint(end)
                     sizes += _varint(size)
-                    padding = -size % _ALIGNMENT
+                    padding = -size % ALIGNMENT
                     parts += (buffer, _ZEROS[:padding]) if padding else (buffer,)
                     end += size + padding
                 places = _nested(1, offsets) + _nested(2, sizes) if buffers else b""
-                priority = _number(5, first_row) if first_row else b""
-                pages.append(_nested(2, places + _number(3, count) + encoding + priority))
+                pages.append(_nested(2, places + _number(3, count) + encoding + page_priority(first_row)))
                 first_row += count
         columns.append(b"".join(pages))
     parts.append(_tail(end, columns, _descriptor(shape.message, metadata, rows.num_rows)))
     return parts
+
+
+def empty_file(message: bytes, columns: int) -> bytes:
+    """Return a file without rows, of which Lance tells the schema.
+
+    Args:
+        message: A ``FileDescriptor`` without metadata.
+        columns: How many the schema has.
+    """
+    return _tail(0, [COLUMN_ENCODING] * columns, message)
 
 
 def _tail(start: int, columns: Sequence[bytes], descriptor: bytes) -> bytes:
@@ -129,13 +143,13 @@ def _tail(start: int, columns: Sequence[bytes], descriptor: bytes) -> bytes:
     columns_start = start + len(tail)
     places = bytearray()
     for column in columns:
-        places += _PLACE.pack(start + len(tail), len(column))
+        places += PLACE.pack(start + len(tail), len(column))
         tail += column
     column_places = start + len(tail)
     tail += places
     buffer_places = start + len(tail)
-    tail += _PLACE.pack(start, len(descriptor))
-    tail += _FOOTER.pack(columns_start, column_places, buffer_places, 1, len(columns), *_FOOTER_VERSION, _MAGIC)
+    tail += PLACE.pack(start, len(descriptor))
+    tail += FOOTER.pack(columns_start, column_places, buffer_places, 1, len(columns), *FOOTER_VERSION, MAGIC)
     return bytes(tail)
 
 
@@ -178,10 +192,10 @@ def _offset_type(data_type: pa.DataType) -> type[np.int32] | type[np.int64] | No
     return None
 
 
-def _column(data_type: pa.DataType) -> _Column:
+def _column(data_type: pa.DataType) -> ColumnPlan:
     offsets = _offset_type(data_type)
     if offsets is not None:
-        return _Column(8, 0, offsets, (b"", b"", b""))
+        return ColumnPlan(8, 0, offsets, (b"", b"", b""))
     list_size = data_type.list_size if pa.types.is_fixed_size_list(data_type) else 0
     bits = data_type.value_type.bit_width if list_size else data_type.bit_width
     values, later_values = _flat(bits, 0), _flat(bits, 1)
@@ -194,7 +208,7 @@ def _column(data_type: pa.DataType) -> _Column:
         _encoding(_with_nulls(later_values)),
         _encoding(_nested(2, _nested(3, b""))),
     )
-    return _Column(bits, list_size, None, encodings)
+    return ColumnPlan(bits, list_size, None, encodings)
 
 
 # -- pages ------------------------------------------------------------------------------------
@@ -209,7 +223,7 @@ def _chunks(column: pa.ChunkedArray) -> Sequence[pa.Array]:
     return combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
 
 
-def _pages(array: pa.Array, plan: _Column) -> Iterator[tuple[int, bytes, Sequence[Buffer]]]:
+def _pages(array: pa.Array, plan: ColumnPlan) -> Iterator[tuple[int, bytes, Sequence[Buffer]]]:
     """Yield rows, encoding and buffers of pages none of which is too large.
 
     Raises:
@@ -228,7 +242,7 @@ def _pages(array: pa.Array, plan: _Column) -> Iterator[tuple[int, bytes, Sequenc
         yield from _pages(array.slice(start, step), plan)
 
 
-def _numbers_page(array: pa.Array, plan: _Column) -> tuple[bytes, Sequence[Buffer]]:
+def _numbers_page(array: pa.Array, plan: ColumnPlan) -> tuple[bytes, Sequence[Buffer]]:
     """Lay out numbers, or lists of them, as they lie in memory.
 
     Raises:
@@ -254,7 +268,7 @@ def _numbers_page(array: pa.Array, plan: _Column) -> tuple[bytes, Sequence[Buffe
     return with_nulls, (_validity(array), values)
 
 
-def _bytes_page(array: pa.Array, plan: _Column) -> tuple[bytes, Sequence[Buffer]]:
+def _bytes_page(array: pa.Array, plan: ColumnPlan) -> tuple[bytes, Sequence[Buffer]]:
     """Lay out text or binary: where each value ends, moved up by one more than all bytes where it is NULL."""
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, plan.offsets)[array.offset : array.offset + len(array) + 1]
@@ -266,7 +280,17 @@ def _bytes_page(array: pa.Array, plan: _Column) -> tuple[bytes, Sequence[Buffer]
     if array.null_count:
         ends[array.is_null().to_numpy(zero_copy_only=False)] += np.uint64(beyond)
     text: Buffer = data.slice(first, last - first) if data is not None else b""
-    return _encoding(_nested(6, _BYTES_ENCODING + _number(3, beyond))), (ends.view(np.uint8).data, text)
+    return bytes_encoding(beyond), (ends.view(np.uint8).data, text)
+
+
+def bytes_encoding(beyond: int) -> bytes:
+    """Return the encoding of a page of text or binary, by what is added to the end of a NULL."""
+    return _encoding(_nested(6, _BYTES_ENCODING + _number(3, beyond)))
+
+
+def page_priority(first_row: int) -> bytes:
+    """Return the end of the metadata of a page that starts with a row of the file."""
+    return _number(5, first_row) if first_row else b""
 
 
 def _validity(array: pa.Array) -> Buffer:
@@ -326,6 +350,6 @@ def _with_nulls(values: bytes) -> bytes:
     return _nested(2, _nested(2, _nested(1, _flat(1, 0)) + _nested(2, values)))
 
 
-_ZEROS = bytes(_ALIGNMENT)
+_ZEROS = bytes(ALIGNMENT)
 _BYTES_ENCODING = _nested(1, _without_nulls(_flat(64, 0))) + _nested(2, _flat(8, 1))
-_COLUMN_ENCODING = _nested(1, _direct(b"/lance.encodings.ColumnEncoding", _nested(1, b"")))
+COLUMN_ENCODING = _nested(1, _direct(b"/lance.encodings.ColumnEncoding", _nested(1, b"")))

@@ -119,6 +119,14 @@ class Ownership:
         self.check(stored)
         self._verified_at = now
 
+    def is_confirmed(self) -> bool:
+        """Look whether the region's epoch is still ours; nothing is ended if it is not.
+
+        Raises:
+            MemwalError: The manifest could not be read.
+        """
+        return self._manifests.load(self.region_id).writer_epoch == self.epoch
+
     def fenced_by_entry(self, wal_id: int, found_epoch: int) -> MemwalError:
         """Stop because a WAL entry has a higher epoch; return the error to raise."""
         return self.end(

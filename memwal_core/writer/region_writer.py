@@ -355,7 +355,7 @@ class RegionWriter:
             if self._state.is_closed:
                 self._upkeep.stop()
         if self._state.ownership.ended is None:
-            note_release(self._store, self.region_id, self.writer_epoch)
+            note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
 
     def __enter__(self) -> Self:
         """Return the writer."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from memwal_core.errors import ConflictError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.manifest import RegionManifest
 from memwal_core.storage.layout import WAL_SUFFIXES, manifest_path, wal_entry_path, writer_release_path
@@ -31,11 +33,54 @@ class Takeover(StrEnum):
     """Claim the region, which stops it."""
 
 
-def note_release(store: ObjectStore, region_id: RegionId, epoch: int) -> None:
-    """Note that the writer of an epoch gave its region back; a failure only delays the next writer."""
+_REMEMBERED_RANGES = 64
+"""Ranges of released epochs that a note keeps; epochs that were not released lie between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """Which epochs of a region were given back by their writers.
+
+    Attributes:
+        newest: The last one; 0 = none.
+        ranges: First and last epoch of each run of them, ascending; old ranges may be forgotten.
+    """
+
+    newest: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def with_epoch(self, epoch: int) -> Releases:
+        """Return the note with one more epoch, which is above all that it has."""
+        kept = self.ranges
+        if kept and kept[-1][1] == epoch - 1:
+            return Releases(epoch, (*kept[:-1], (kept[-1][0], epoch)))
+        return Releases(epoch, (*kept, (epoch, epoch))[-_REMEMBERED_RANGES:])
+
+    def missing(self, first: int, last: int) -> int:
+        """Count the epochs from first to last, both included, that their writers did not give back."""
+        given = sum(max(0, min(end, last) - max(begin, first) + 1) for begin, end in self.ranges)
+        return max(0, last - first + 1) - given
+
+
+def note_release(store: ObjectStore, region_id: RegionId, epoch: int, is_owner: Callable[[], bool]) -> None:
+    """Note that the writer of an epoch gave its region back; a failure only delays the next writer.
+
+    Args:
+        store: The table's store.
+        region_id: The region.
+        epoch: What the writer claimed.
+        is_owner: Whether it is still the region's epoch. A writer from which the region was taken without its
+            knowledge has nothing to give back, and notes nothing.
+    """
     try:
-        store.put(writer_release_path(region_id), json.dumps({"released_epoch": epoch}).encode())
-    except UnavailableError as error:
+        if not is_owner():
+            return
+        known = read_releases(store, region_id)
+        if known.newest < epoch:
+            after = known.with_epoch(epoch)
+            document = {"released_epoch": after.newest, "released": after.ranges}
+            store.put(writer_release_path(region_id), json.dumps(document).encode())
+    except MemwalError as error:
         _log.info("release of the region not noted [region_id=%s, error=%s]", region_id, error)
 
 
@@ -52,7 +97,7 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
         ConflictError: The region seems to have a writer. Wait, or take it over on purpose.
         UnavailableError: The store does not answer.
     """
-    if manifest.writer_epoch == 0 or _released_epoch(store, manifest.region_id) == manifest.writer_epoch:
+    if manifest.writer_epoch == 0 or read_releases(store, manifest.region_id).newest == manifest.writer_epoch:
         return
     last_sign = last_sign_of_life(store, manifest)
     if last_sign is None or (now - last_sign).total_seconds() >= quiet_s:
@@ -66,12 +111,19 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
     )
 
 
-def _released_epoch(store: ObjectStore, region_id: RegionId) -> int | None:
+def read_releases(store: ObjectStore, region_id: RegionId) -> Releases:
+    """Return which epochs of a region were given back; a note that is missing or unreadable names none.
+
+    Raises:
+        UnavailableError: The store does not answer.
+    """
     try:
-        found = json.loads(store.get(writer_release_path(region_id)))["released_epoch"]
-    except (ObjectNotFoundError, ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, int) else None
+        document = json.loads(store.get(writer_release_path(region_id)))
+        newest = int(document["released_epoch"])
+        ranges = tuple((int(first), int(last)) for first, last in document.get("released", [(newest, newest)]))
+    except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return Releases()
+    return Releases(newest, ranges)
 
 
 def last_sign_of_life(store: ObjectStore, manifest: RegionManifest) -> datetime | None:

@@ -28,6 +28,7 @@ from memwal_core.storage.layout import (
     parse_numbered_name,
     wal_entry_path,
 )
+from memwal_core.writer.takeover import read_releases
 
 _EPOCH_WINDOW = timedelta(hours=1)
 
@@ -151,22 +152,36 @@ def _looked_up(
 
 
 def _epoch_changes(parts: SignalParts, manifest: RegionManifest, now: datetime) -> int:
-    """Count the claims of a region within the window; its very first claim is none."""
-    older = []
+    """Count the claims within the window that took a region from a writer that had not given it back.
+
+    One listing, and one manifest and the note of releases if the region was claimed at all.
+    """
+    if manifest.writer_epoch <= 1:
+        return 0  # The first claim took the region from nobody.
+    versions = {}
     for info in parts.table.store.list_objects(manifest_directory(manifest.region_id)):
         try:
             version = parse_numbered_name(info.path.rpartition("/")[2], MANIFEST_SUFFIX)
         except InvalidRequestError:
             continue  # The hint.
-        if info.modified < now - _EPOCH_WINDOW and version <= manifest.version:
-            older.append(version)
-    before = 1
-    if older:
-        try:
-            before = parts.manifests.load_version(manifest.region_id, max(older)).writer_epoch
-        except ObjectNotFoundError:
-            before = manifest.writer_epoch  # Collected meanwhile: nothing is known.
-    return max(0, manifest.writer_epoch - before)
+        if version <= manifest.version:
+            versions[version] = info.modified
+    older = [version for version, modified in versions.items() if modified < now - _EPOCH_WINDOW]
+    # Of a region whose older versions are collected, only the claims since the oldest one left can be told.
+    begin = max(older) if older else min(versions, default=manifest.version)
+    before = _epoch_at(parts, manifest, begin)
+    if before == manifest.writer_epoch:
+        return 0
+    return read_releases(parts.table.store, manifest.region_id).missing(max(1, before), manifest.writer_epoch - 1)
+
+
+def _epoch_at(parts: SignalParts, manifest: RegionManifest, version: int) -> int:
+    if version == manifest.version:
+        return manifest.writer_epoch
+    try:
+        return parts.manifests.load_version(manifest.region_id, version).writer_epoch
+    except ObjectNotFoundError:
+        return manifest.writer_epoch  # Collected meanwhile: nothing is known.
 
 
 def _indexes(parts: SignalParts, state: TableState, status: TableStatus) -> Iterator[Reading]:

@@ -64,7 +64,9 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         ),
         Signal.WAL_LAG: SignalFacts(_page("wal-lag"), "s", "age of the oldest WAL entry that is not flushed"),
         Signal.EPOCH_CHANGES: SignalFacts(
-            _page("epoch-changes"), "changes", "claims of one region by writers in the last hour"
+            _page("epoch-changes"),
+            "changes",
+            "claims of a region in the last hour from a writer that had not given it back",
         ),
         Signal.GENERATION_HOLE: SignalFacts(
             _page("generation-hole"), "generations", "generations of one region that should be recorded and are not"

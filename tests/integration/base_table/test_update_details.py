@@ -30,6 +30,7 @@ from memwal_core.region_spec import RegionSpec
 from memwal_core.settings import IndexSettings, Settings
 from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from memwal_core.testing.garbage import drop_old_versions
 from memwal_core.testing.tables import make_people_table, people, reopened
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
@@ -392,3 +393,34 @@ def test_version_made_outside_of_the_history_is_reported(tmp_path: Path) -> None
         reopened(table, store).update_details(_stamped(5))
     assert table.state().version == 5
     assert table.state().require_details().snapshot_ts_millis == 0
+
+
+@pytest.mark.req("BLD-14", "BLD-15")
+def test_commit_from_a_version_that_was_removed_meanwhile_is_a_conflict(place: Any) -> None:
+    """It was ``UnavailableError``: pylance reports the missing version as a read that failed."""
+    table = make_people_table(place.uri, rows=people(1), storage_options=place.storage_options)
+    stale = table.state()
+    table.merge_upsert(people(2), {A: 1})
+    drop_old_versions(place.uri, place.storage_options)
+    before = [_files(table, directory) for directory in ("_versions", "_transactions")]
+
+    with pytest.raises(ConflictError, match="was removed meanwhile") as caught:
+        table.strict_commit(_nothing(), read=stale, change=_stamped(5), message="late")
+
+    assert caught.value.facts["read_version"] == stale.version
+    assert [_files(table, directory) for directory in ("_versions", "_transactions")] == before
+    # Who repeats it reads anew, so the rival's progress stays.
+    state = table.update_details(_stamped(5), read=stale)
+    assert (state.require_details().snapshot_ts_millis, state.require_details().merged_generations) == (5, {A: 1})
+
+
+def test_commit_keeps_its_error_if_the_version_it_read_is_still_there(tmp_path: Path) -> None:
+    """Only a version that is gone is a lost race; a store that does not answer stays what it is."""
+    table = make_people_table(str(tmp_path / "t"))
+    store = FaultyStore(table.store)
+    store.fail("head", path=_is_version, times=None)
+
+    with pytest.raises(UnavailableError):
+        reopened(table, store).strict_commit(_nothing(), read=table.state(), change=_stamped(5), message="m")
+
+    assert table.state().version == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -20,9 +21,9 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.holds import Hold, HoldStore
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.ledger import RunEnd, RunOutcome
-from memwal_core.storage.layout import manifest_path, quality_result_path
+from memwal_core.maintenance.recording import merge_facts, recorded
+from memwal_core.storage.layout import manifest_directory, manifest_path, quality_result_path
 from memwal_core.tasks.merge import plan_merge, verify_merge
-from memwal_core.tasks.recording import merge_facts, recorded
 from memwal_core.testing.garbage import drop_old_versions, write_generations
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 from memwal_core.writer.table_writer import TableWriter
@@ -89,15 +90,46 @@ def test_old_generation_and_old_wal_entry_are_measured_from_their_files(table):
     assert "WAL entry 3" in signals["wal_lag"]["subject"]
 
 
-def test_claims_of_the_last_hour_are_counted(table):
-    for _ in range(3):
+def test_claims_of_regions_that_were_given_back_are_no_fight(table):
+    """A stream of small batches claims a region once per batch, and it looked like two writers in a fight."""
+    for key in range(9):
         with TableWriter.open(table) as writer:
-            writer.put(people(9))
+            writer.put(people(key))
+
+    code, signals = check(table)
+
+    assert TableAdmin.open(table.uri).manifests.load(only_region(table)).writer_epoch > 9
+    assert (code, signals["epoch_changes"]["value"]) == (0, 0)
+
+
+def test_claims_that_took_a_region_from_its_writer_are_counted(table):
+    fenced = []
+    for key in range(4):
+        fenced.append(TableWriter.open(table, takeover="fence"))
+        fenced[-1].put(people(key))
+        with TableWriter.open(table, takeover="fence") as between:
+            between.put(people(10 + key))
+    for writer in fenced:
+        # They learn of it only now, if at all, and have nothing left to give back.
+        writer.close()
 
     _, signals = check(table)
 
-    assert signals["epoch_changes"]["value"] == 3
+    assert signals["epoch_changes"]["value"] == 4
     assert signals["epoch_changes"]["level"] == "warn"
+
+
+def test_claims_before_the_hour_are_not_counted(table):
+    writers = [TableWriter.open(table, takeover="fence") for _ in range(3)]
+    for key, writer in enumerate(writers):
+        writer.put(people(key))
+    for path in (Path(table.uri) / manifest_directory(only_region(table))).iterdir():
+        os.utime(path, (0, 0))
+
+    assert check(table)[1]["epoch_changes"]["value"] == 0
+    with TableWriter.open(table, takeover="fence") as writer:
+        writer.put(people(9))
+    assert check(table)[1]["epoch_changes"]["value"] == 1
 
 
 def test_held_generation_warns(table):
@@ -189,7 +221,7 @@ def test_waiting_bytes_are_compared_with_what_merges_take_on(table):
 
 def test_merge_task_records_what_drain_time_and_peak_memory_need(table):
     admin = TableAdmin.open(table.uri)
-    recorded(admin, JobKey("merge"), "a test", admin.merge, facts=merge_facts)
+    recorded(admin.insight, JobKey("merge"), "a test", admin.merge, facts=merge_facts)
 
     [run] = admin.insight.ledger.runs("merge")
     _, signals = check(table)

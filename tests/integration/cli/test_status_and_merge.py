@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from memwal_core.admin import TableAdmin
 from memwal_core.cli.app import app
 from memwal_core.errors import InvalidRequestError
+from memwal_core.holds import Hold, HoldStore
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import make_people_table, people
@@ -56,6 +57,45 @@ def test_dry_run_then_merge_then_nothing_to_do(uri):
     assert "0 -> 2" in done.stdout
     again = run("merge", uri)
     assert (again.exit_code, "nothing to do" in again.stdout) == (3, True)
+
+
+def test_history_shows_merges_by_hand_but_no_plan(uri):
+    """Commands that act left no trace: only cycles and Spark applications were recorded."""
+    run("merge", uri, "--dry-run")
+    run("merge", uri)
+    run("merge", uri)
+    held = TableAdmin.open(uri).insight.leases.acquire(JobKey("merge"), "the night's run")
+    run("merge", uri)
+    held.release()
+
+    done, idle, refused = json.loads(run("history", uri, "--json").stdout)["runs"]
+
+    assert [each["outcome"] for each in (done, idle, refused)] == ["done", "nothing_to_do", "conflict"]
+    assert (done["facts"]["generations"], done["facts"]["rows"]) == (2, 3)
+    assert done["facts"]["progress"] == {str(REGION): 2}
+    assert 0 < done["facts"]["peak_memory_bytes"] < done["facts"]["memory_limit_bytes"]
+    assert len({each["holder"] for each in (done, idle, refused)}) == 3
+    assert refused["error"] == "LeaseHeldError"
+
+
+def test_ledger_that_cannot_be_written_keeps_no_merge_from_working(uri, caplog):
+    (Path(uri) / "_mem_wal" / "_ledger").write_text("a file, where a directory is needed")
+
+    ended = run("merge", uri)
+
+    assert (ended.exit_code, "done: 2 generations" in ended.stdout) == (0, True)
+    assert caplog.text.count("run not recorded") == 2
+
+
+def test_release_by_hand_is_recorded_and_a_refused_one_is_no_failed_run(uri):
+    HoldStore(TableAdmin.open(uri).table.store).hold(Hold(REGION, 2, ("bad",), ""))
+
+    assert isinstance(run("quality", uri, "--release", f"{REGION}:1").exception, InvalidRequestError)
+    run("quality", uri, "--release", f"{REGION}:2")
+
+    [entry] = json.loads(run("history", uri, "--json").stdout)["runs"]
+    assert (entry["job"], entry["outcome"]) == ("quality", "done")
+    assert entry["verdict"] == f"released region {REGION} generation 2"
 
 
 @pytest.mark.req("MRG-26", "LEASE-06")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import memwal_core.base_table.version_catalog  # noqa: F401 - a commit imports it, which takes longer than some live here
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.maintenance.outcome import no_lease
 from memwal_core.settings import MergeSettings, Settings

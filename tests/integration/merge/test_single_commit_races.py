@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -165,6 +166,21 @@ def test_rival_that_merged_fewer_generations_leaves_the_rest_to_us(uri, strategy
     assert [commit.marks for commit in report.commits] == [{OURS: 2}]
     assert rows(uri) == merged_rows()
     assert unreferenced(uri) == set()
+
+
+@pytest.mark.req("BLD-14", "MRG-16", "MRG-23")
+def test_version_that_is_removed_before_the_commit_costs_an_attempt(uri):
+    """It ended the merge with ``UnavailableError``: the commit could not find the version it was made from."""
+
+    def move_on() -> None:
+        lance.dataset(uri).update({"name": "'rival'"}, where="id = 30")
+        lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+
+    report = Run(BaseTable.open(uri), once("merge.commit", move_on)).merge()
+
+    assert (report.outcome, [commit.attempts for commit in report.commits]) == (JobOutcome.DONE, [2])
+    assert rows(uri) == merged_rows() | {30: "rival"}
+    assert progress(uri) == {OURS: 2}
 
 
 def merge_one_generation(uri: str, strategy: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import memwal_core.base_table.version_catalog  # noqa: F401 - imported before it is ready, not at the first commit
 from memwal_core.admin import SnapshotRequest, TableAdmin
 
 if __name__ == "__main__":

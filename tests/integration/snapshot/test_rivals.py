@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_merge_that_commits_during_the_build_keeps_its_progress(table: BaseTable
     assert details.num_regions == 1
     assert table.state().num_rows == 3
     assert read_snapshot(table, table.state()) is not None
+
+
+def test_version_that_is_removed_during_the_build_costs_an_attempt(table: BaseTable) -> None:
+    """It ended the build with ``UnavailableError``: the commit could not find the version it was made from."""
+    made = new_region(table)
+
+    def move_on(place: str) -> None:
+        if place == "snapshot.built":
+            table.merge_upsert(people(100), {made: 1})
+            table.dataset().cleanup_old_versions(older_than=timedelta(0))
+
+    report = build(table, reach=move_on)
+
+    details = table.state().require_details()
+    assert (report.outcome, details.num_regions, details.merged_generation(made)) == (JobOutcome.DONE, 1, 1)
 
 
 @pytest.mark.req("BLD-15")

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
+from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.errors import ConflictError, InvalidRequestError
@@ -330,6 +331,8 @@ def test_command_and_job_write_a_batch_once(table: BaseTable, spark: SparkSessio
     other = CliRunner().invoke(app, ["ingest", table.uri, place, "--batch", "other"])
     assert (other.exit_code, "30 written into 4 regions" in other.stdout) == (0, True), other.output
     assert names(table) == dict.fromkeys(range(30), "a")
+    runs = TableAdmin.open(table.uri).insight.ledger.runs("ingest")
+    assert [run.outcome.value for run in runs] == ["done", *["nothing_to_do"] * 3, "done"]
 
 
 @pytest.mark.s3

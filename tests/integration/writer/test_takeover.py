@@ -10,6 +10,7 @@ from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.regions import writer_settings
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter, Takeover
+from memwal_core.writer.takeover import Releases, read_releases
 
 SETTINGS = writer_settings(takeover_quiet_s=300)
 
@@ -67,6 +68,20 @@ def test_a_note_of_an_older_epoch_does_not_hide_the_present_writer(table) -> Non
     live.put(people(2))
     with pytest.raises(ConflictError), _open(table) as writer:
         writer.put(people(3))
+
+
+def test_a_writer_that_was_fenced_unnoticed_does_not_say_that_it_gave_the_region_back(table) -> None:
+    fenced = _open(table)
+    fenced.put(people(1))
+    (region,) = fenced.writers.values()
+    live = _open(table, takeover="fence")
+    live.put(people(2))
+
+    fenced.close()
+
+    assert read_releases(table.store, region.region_id) == Releases()
+    live.close()
+    assert read_releases(table.store, region.region_id) == Releases(2, ((2, 2),))
 
 
 def test_an_unknown_takeover_is_refused(table) -> None:

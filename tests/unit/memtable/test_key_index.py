@@ -90,6 +90,25 @@ def test_an_iterator_does_not_see_what_is_added_after_it_was_made(kind) -> None:
     assert list(iterator) == [(1, 0), (3, 1)]
 
 
+@KINDS
+def test_a_refresh_looks_only_at_what_is_new(kind) -> None:
+    looked_at = []
+
+    class Counted(MemTable):
+        def fragments_from(self, first: int):
+            found = super().fragments_from(first)
+            looked_at.append(len(found))
+            return found
+
+    memtable = Counted(1, SCHEMA, 0, datetime(2026, 1, 1, tzinfo=UTC))
+    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
+    for key in range(20):
+        memtable.add(_rows(key))
+        index.refresh()
+    assert looked_at == [1] + [2] * 19
+    assert index.lookup(_keys_of(*range(20)), refresh=False).num_rows == 20
+
+
 def test_order_costs_memory() -> None:
     small, large = (_filled(kind, [list(range(1000))]) for kind in (KeyIndexKind.HASH, KeyIndexKind.ORDERED))
     assert 0 < small.mem_size() < large.mem_size()

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from memwal_core.tasks.memory import memory_limit_bytes
+from memwal_core.maintenance.memory import memory_limit_bytes
 
 PROGRAM = """
-from memwal_core.tasks.memory import peak_memory_bytes
+from memwal_core.maintenance.memory import peak_memory_bytes
 before = peak_memory_bytes()
 held = b"x" * (before + (1 << 26))
 del held

@@ -66,13 +66,11 @@ class Killed:
     Attributes:
         job: Its job.
         finished: Runs that it finished.
-        conflicts: Of these, runs that ended because somebody else was first.
         in_mid_run: Whether it was killed between the beginning and the end of a run.
     """
 
     job: str
     finished: int
-    conflicts: int
     in_mid_run: bool
 
 
@@ -118,8 +116,8 @@ class JobProcess:
             raise InternalError(
                 "a job process ended by itself", remedy="read its output", job=self._job, said=heard[-1:]
             )
-        ends = [message for message in heard if message != "begins"]
-        return Killed(self._job, len(ends), ends.count("conflict"), bool(heard) and heard[-1] == "begins")
+        finished = sum(message != "begins" for message in heard)
+        return Killed(self._job, finished, bool(heard) and heard[-1] == "begins")
 
 
 @contextmanager

@@ -69,16 +69,9 @@ class _OneConditionAtATime:
             return list(self._application(environ, start_response))
 
 
-@contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Run an S3 server with one bucket (``bucket``) in this process until the block ends.
-
-    It keeps its objects in memory and changes no environment variable. The request log of its
-    HTTP library is silenced meanwhile.
-    """
-    request_log = logging.getLogger("werkzeug")
-    level = request_log.level
-    request_log.setLevel(logging.ERROR)
+def _serve() -> None:
+    """Run the server in this process, tell on standard output where, and end with standard input."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     running = server._server  # noqa: SLF001 - moto offers no other way to its application
@@ -103,29 +96,21 @@ def s3_server() -> Iterator[S3Server]:
         )
         client.create_bucket(Bucket=BUCKET)
         client.close()
-        yield S3Server(endpoint, options)
+        print(json.dumps([endpoint, options]), flush=True)  # noqa: T201 - read by the parent
+        sys.stdin.read()
     finally:
         server.stop()
-        request_log.setLevel(level)
-
-
-_CHILD = """
-import json, sys
-from memwal_core.testing.s3_server import s3_server
-with s3_server() as running:
-    print(json.dumps([running.endpoint, dict(running.storage_options)]), flush=True)
-    sys.stdin.read()
-"""
 
 
 @contextmanager
-def s3_server_process() -> Iterator[S3Server]:
-    """Run the server in a process of its own until the block ends.
+def s3_server() -> Iterator[S3Server]:
+    """Run an S3 server with one bucket (``bucket``) until the block ends.
 
-    Needed wherever pylance talks to it: some of its calls wait for the reply without letting go of
-    the interpreter's lock, so that a server in the same process could never answer.
+    It keeps its objects in memory, and runs in a process of its own: some of pylance's calls wait
+    for the reply without letting go of the interpreter's lock, so that a server in the same
+    process could never answer.
     """
-    command = [sys.executable, "-c", _CHILD]
+    command = [sys.executable, "-c", "from memwal_core.testing.s3_server import _serve; _serve()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
         assert child.stdin is not None  # noqa: S101 - asked for above
         assert child.stdout is not None  # noqa: S101 - asked for above

@@ -20,7 +20,7 @@ from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
 from memwal_core.demo.directory import DemoDirectory, claim_directory
 from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.rng import system_rng
-from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server_process
+from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 from tests.e2e.spark_cluster import CLOCK, ask, start_spark, until
@@ -64,7 +64,7 @@ class Platform:
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     root = tmp_path_factory.mktemp("platform")
-    with s3_server_process() as s3, ExitStack() as cleanup:
+    with s3_server() as s3, ExitStack() as cleanup:
         directory = claim_directory(root / "stack")
         master, ui = free_port(), free_port()
         variables = _variables(directory, s3, master)

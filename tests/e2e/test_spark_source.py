@@ -15,7 +15,7 @@ import pytest
 from memwal_core.demo.stack import free_port
 from memwal_core.table import MemWalTable
 from memwal_core.testing.readable import as_model
-from memwal_core.testing.s3_server import BUCKET, s3_server_process
+from memwal_core.testing.s3_server import BUCKET, s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 from tests.e2e.spark_cluster import start_spark
@@ -30,7 +30,7 @@ def test_two_executors_write_stream_and_read_what_one_process_reads(tmp_path: Pa
     source.mkdir()
     pq.write_table(people(*range(100, 600), name="stream"), source / "1.parquet")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    with s3_server_process() as s3, ExitStack() as cleanup:
+    with s3_server() as s3, ExitStack() as cleanup:
         table = make_people_table(
             f"s3://{BUCKET}/people.lance", rows=people(*range(1000)), storage_options=s3.storage_options
         )

@@ -20,7 +20,7 @@ from memwal_core.storage import open_store
 from memwal_core.storage.layout import MEM_WAL_DIRECTORY, generation_path
 from memwal_core.testing.faulty_proxy import faulty_proxy
 from memwal_core.testing.faulty_store import WRITES, FaultyStore
-from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -164,7 +164,7 @@ def test_gc_plan_asks_linearly_and_about_directories_not_objects(tmp_path):
 
 @pytest.mark.s3
 def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_and_its_file(tmp_path):
-    with s3_server_process() as server, faulty_proxy(server.endpoint) as proxy:
+    with s3_server() as server, faulty_proxy(server.endpoint) as proxy:
         direct = dict(server.storage_options)
         counted = {name: proxy.endpoint if value == server.endpoint else value for name, value in direct.items()}
         seen = {}

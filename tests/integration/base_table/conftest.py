@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.s3_server import S3Server, s3_server
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Place:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    with s3_server_process() as server:
+    with s3_server() as server:
         yield server
 
 

@@ -11,13 +11,13 @@ from memwal_core.base_table import read_snapshot, vector_model_digest
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import IndexSettings, Settings
 from memwal_core.testing.articles import articles, make_articles_table
-from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.s3_server import S3Server, s3_server
 from memwal_core.writer import TableWriter
 
 
 @pytest.fixture
 def s3() -> Iterator[S3Server]:
-    with s3_server_process() as running:
+    with s3_server() as running:
         yield running
 
 

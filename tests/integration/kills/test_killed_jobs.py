@@ -25,7 +25,7 @@ from memwal_core.testing.job_processes import (
     start_job,
 )
 from memwal_core.testing.rounds import rounds
-from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.simulation.view import lsm_view
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
@@ -158,7 +158,7 @@ def test_killed_jobs_lose_double_and_resurrect_no_acknowledged_row(tmp_path: Pat
 @pytest.mark.req("MRG-06", "MRG-18", "BLD-15", "GC-20", "GC-21", "GC-29")
 def test_on_s3_killed_jobs_lose_double_and_resurrect_no_acknowledged_row() -> None:
     times = rounds(5)
-    with s3_server_process() as server:
+    with s3_server() as server:
         options = dict(server.storage_options)
         killed = kill_jobs(server.uri("bucket/killed-jobs/people.lance"), options, times, 2.0)
 

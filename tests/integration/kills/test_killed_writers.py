@@ -16,7 +16,7 @@ from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import MemWalTable
 from memwal_core.testing.readable import as_model
 from memwal_core.testing.rounds import rounds
-from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.s3_server import S3Server, s3_server
 from memwal_core.testing.simulation.view import lsm_view
 from memwal_core.testing.tables import make_people_table
 from memwal_core.testing.writer_processes import Acknowledged, WriterSite, start_writer, writer_process_server
@@ -70,7 +70,7 @@ def test_killed_writers_lose_no_acknowledged_row(codec: str, tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3Server]:
-    with s3_server_process() as server:
+    with s3_server() as server:
         yield server
 
 

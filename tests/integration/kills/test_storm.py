@@ -29,7 +29,7 @@ from memwal_core.settings import (
 from memwal_core.table import MemWalTable
 from memwal_core.testing.job_processes import JobSite, job_process_server, start_job
 from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.simulation.view import lsm_view
 from memwal_core.testing.tables import make_people_table
 from memwal_core.testing.writer_processes import Acknowledged, WriterProcess, WriterSite, start_writer
@@ -135,7 +135,7 @@ def test_reader_never_sees_a_wrong_row_in_a_maintenance_storm(codec: str, tmp_pa
 @pytest.mark.timeout(900)
 @pytest.mark.req("RD-06", "RD-13", "RD-15", "GC-29")
 def test_on_s3_reader_never_sees_a_wrong_row_in_a_maintenance_storm() -> None:
-    with s3_server_process() as server:
+    with s3_server() as server:
         options = dict(server.storage_options)
         watcher = storm(server.uri("bucket/storm/people.lance"), options, "lance", _seconds(15))
 

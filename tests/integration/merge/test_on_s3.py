@@ -7,7 +7,7 @@ import pytest
 
 from memwal_core.admin import TableAdmin
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.s3
 
 @pytest.mark.req("MRG-01", "MRG-06")
 def test_generations_on_s3_merge_and_status_sees_it():
-    with s3_server_process() as server:
+    with s3_server() as server:
         uri, options = server.uri("bucket/people.lance"), server.storage_options
         table = make_people_table(uri, rows=people(1), storage_options=options)
         with TableWriter.open(table) as writer:

@@ -17,7 +17,7 @@ from memwal_core.table import MemWalTable
 from memwal_core.testing.command_processes import run_command
 from memwal_core.testing.garbage import drop_old_versions
 from memwal_core.testing.readable import as_model
-from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.s3_server import S3Server, s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -69,7 +69,7 @@ class Commands:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    with s3_server_process() as running:
+    with s3_server() as running:
         yield running
 
 

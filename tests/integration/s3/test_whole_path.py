@@ -9,7 +9,7 @@ from memwal_core.admin import TableAdmin
 from memwal_core.errors import InvalidRequestError
 from memwal_core.storage.layout import MEM_WAL_DIRECTORY
 from memwal_core.testing.faulty_proxy import faulty_proxy
-from memwal_core.testing.s3_server import S3Server, s3_server_process
+from memwal_core.testing.s3_server import S3Server, s3_server
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.s3
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3Server]:
-    with s3_server_process() as server:
+    with s3_server() as server:
         yield server
 
 

@@ -16,7 +16,7 @@ from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Set
 from memwal_core.testing.job_processes import TAKES_OVER, JobSite, forget_versions, run_once
 from memwal_core.testing.native_regions import native_region_id, native_scan
 from memwal_core.testing.native_writer_process import NativeStream, native_writer_process
-from memwal_core.testing.s3_server import s3_server_process
+from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.tables import make_people_table, people
 
 SECONDS = 12.0
@@ -115,7 +115,7 @@ def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) ->
 @pytest.mark.req("MRG-06", "BLD-15", "GC-20", "GC-29")
 def test_on_s3_no_job_disturbs_lances_writer_or_loses_what_it_wrote() -> None:
     jobs = ("merge", "catchup", "snapshot")
-    with s3_server_process() as server:
+    with s3_server() as server:
         options = dict(server.storage_options)
         admin, site, rows, done = work(server.uri("bucket/with-native/people.lance"), options, jobs, 0.2)
         for job in jobs:

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from bench.harness import Spread, spread
+from bench.isolated import LARGEST
 from bench.loop import DELTA_ARM
+from bench.maintenance import MERGE_MIB
 
 LINEAR = 1.1
 """Exponents up to here count as linear: that much is the noise of few points."""
 
+PROCESS_MIB = 1_536
+"""What the platform allows any process of a merge, in MiB."""
+
+SMALL_MERGE_MIB = 512
+"""What a merge in small commits may take, imports included, in MiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """One aim: an arm takes at most so much of another.
+    """One aim: an arm takes at most so much of another, or at most so much.
 
     Attributes:
         text: What is wanted.
         comparison: Its name.
         arm: The arm that is judged.
-        against: The arm that it is compared with.
-        limit: Highest ratio.
+        against: The arm that it is compared with; None for a bound in the unit of the measure.
+        limit: Highest ratio, or the bound.
         obstacle: What stands in the way, shown only if it is missed.
         case: The case counts whose name contains this; all of them if empty.
+        measure: One of the further values of the comparison, instead of what its ratios are about.
     """
 
     text: str
     comparison: str
     arm: str
-    against: str
+    against: str | None
     limit: float
     obstacle: str
     case: str = ""
+    measure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,7 @@ class Judged:
     Attributes:
         aim: The aim.
         case: The case.
-        ratio: Its ratios; None if an arm has no samples.
+        ratio: Its ratios, or its values if the aim is a bound; None if an arm has no samples.
     """
 
     aim: Aim
@@ -170,6 +180,31 @@ AIMS: tuple[Aim, ...] = (
         1.0,
         "Without generations there is nothing to save, and the view's own steps come on top of Lance's lookup.",
     ),
+    *(
+        Aim(
+            f"no process of {what} holds more than {PROCESS_MIB:,} MiB",
+            comparison,
+            arm,
+            None,
+            PROCESS_MIB,
+            "",
+            measure=LARGEST,
+        )
+        for what, comparison, arm in (
+            ("the whole loop", "loop", "memwal"),
+            ("the whole loop, merged through Spark,", "loop", "memwal+spark"),
+            ("a merge in one commit", "strategies", "single_commit"),
+            ("a merge on two executor slots", "spark", "2 slots"),
+        )
+    ),
+    Aim(
+        f"a merge with {MERGE_MIB} MiB per commit peaks at no more than {SMALL_MERGE_MIB} MiB, however much is waiting",
+        "merge-memory",
+        "memwal",
+        None,
+        SMALL_MERGE_MIB,
+        "The process alone, its imports and Lance's pools, takes most of it.",
+    ),
 )
 
 
@@ -193,7 +228,14 @@ def _judged(aim: Aim, results: Mapping[str, Any]) -> Iterator[Judged]:
     if not cases:
         yield Judged(aim, aim.case, None)
     for case in cases:
-        samples = {arm["name"]: arm.get("seconds", []) for arm in case["arms"]}
-        own, other = samples.get(aim.arm, []), samples.get(aim.against, [])
-        ratios = [a / b for a, b in zip(own, other, strict=False)]
-        yield Judged(aim, case["name"], spread(ratios) if ratios else None)
+        samples = {arm["name"]: _samples(aim, arm) for arm in case["arms"]}
+        own = samples.get(aim.arm, [])
+        if aim.against is not None:
+            own = [a / b for a, b in zip(own, samples.get(aim.against, []), strict=False)]
+        yield Judged(aim, case["name"], spread(own) if own else None)
+
+
+def _samples(aim: Aim, arm: Mapping[str, Any]) -> Sequence[float]:
+    if not aim.measure:
+        return cast("Sequence[float]", arm.get("seconds", []))
+    return cast("Sequence[float]", arm.get("also", {}).get(aim.measure, []))

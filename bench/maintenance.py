@@ -202,7 +202,9 @@ def _object_cases(full: bool) -> Sequence[Case]:
 
 def _memory_cases(full: bool) -> Sequence[Case]:
     counts = (8, 16, 32, 64) if full else (4, 16)
-    return [Case(f"{count * GENERATION_MIB} MiB of generations", 1, count) for count in counts]
+    return [
+        Case(f"{count * GENERATION_MIB} MiB of generations", 1, count, size=count * GENERATION_MIB) for count in counts
+    ]
 
 
 def _snapshot_arms(*, counted: bool) -> tuple[Arm, ...]:
@@ -265,4 +267,5 @@ MERGE_MEMORY = Comparison(
     cases=_memory_cases,
     measure=Measure("peak MiB", "peak MiB"),
     rounds=1,
+    growth="MiB of generations",
 )

@@ -101,10 +101,10 @@ def _aims(results: _Values) -> Iterator[str]:
     yield "## Aims\n"
     judged = judge(results)
     rows = [
-        [each.aim.text, each.case, f"{each.aim.limit:.2f}", _spread(each.ratio and _plain(each.ratio)), each.verdict]
+        [each.aim.text, each.case, _number(each.aim.limit), _spread(each.ratio and _plain(each.ratio)), each.verdict]
         for each in judged
     ]
-    yield _table(["Aim", "Case", "Highest ratio", "Measured", "Verdict"], rows)
+    yield _table(["Aim", "Case", "At most", "Measured", "Verdict"], rows)
     missed = {each.aim.text: each.aim.obstacle for each in judged if each.verdict.startswith("missed")}
     if missed:
         yield "What stands in the way of those that were missed:\n"

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,22 @@ def test_aim_that_was_not_measured_is_said_to_be_so():
 
 def test_aims_name_comparisons_and_arms_that_exist():
     for aim in AIMS:
-        arms = {arm.name for arm in COMPARISONS[aim.comparison].arms}
-        assert {aim.arm, aim.against} <= arms, aim.text
+        comparison = COMPARISONS[aim.comparison]
+        assert {aim.arm, aim.against} - {None} <= {arm.name for arm in comparison.arms}, aim.text
+        assert {aim.measure} <= {"", *(measure.name for measure in comparison.also)}, aim.text
+
+
+@pytest.mark.parametrize(("mib", "verdict"), [(1536.0, "reached"), (3072.0, "missed by 2.00 times")])
+def test_memory_is_judged_by_its_own_bound_and_not_by_a_ratio(mib, verdict):
+    comparison = COMPARISONS["loop"]
+    arms = tuple(
+        replace(measured(arm.name, (1.0,), (1.0,)), also={"largest process MiB": (mib,)}) for arm in comparison.arms
+    )
+    results = as_document({comparison: [CaseResult("all", 1, arms)]})
+
+    judged = [each for each in judge(results) if each.aim.comparison == "loop" and each.aim.against is None]
+    assert {each.verdict for each in judged} == {verdict}
+    assert f"| {mib:,.0f} | {verdict} |" in render(results)
 
 
 def test_names_of_comparisons_and_of_their_arms_are_unique():

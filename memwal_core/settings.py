@@ -99,9 +99,10 @@ class MergeSettings(_Section):
         "commit. `auto`: native for small passes without tombstones in one process.",
     )
     native_max_bytes: int = Field(
-        default=256 * MIB,
+        default=MIB,
         ge=0,
-        description="Arrow bytes up to which `auto` merges natively, which holds all rows in memory.",
+        description="Arrow bytes up to which `auto` merges natively, which holds all rows in memory and reads the base "
+        "table's keys row by row into a join; above it `single_commit` is faster.",
     )
     executors_min_bytes: int = Field(
         default=64 * MIB,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import TypeVar, cast
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+_END: object = object()
 
 
 def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item], limit: int) -> list[_Result]:
@@ -35,6 +37,19 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
             pool.shutdown(wait=True, cancel_futures=True)
             failed.result()
         return [future.result() for future in futures]
+
+
+def read_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items of which a thread makes the next one while the caller works on the last.
+
+    Args:
+        items: Used by one thread at a time; two of its items exist at once.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-ahead") as pool:
+        coming = pool.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = pool.submit(next, items, _END)
+            yield cast("_Item", item)
 
 
 def _first_failure(futures: list[Future[_Result]], done: set[Future[_Result]]) -> Future[_Result] | None:

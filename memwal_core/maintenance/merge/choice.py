@@ -41,8 +41,9 @@ class StrategyChoice:
 def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | None) -> StrategyChoice:
     """Choose between Lance's merge-insert in this process and one commit of prepared fragments.
 
-    Lance's own is the faster one for small merges of upserts. It cannot update and delete in one
-    commit, and it holds all rows in memory of one process; the other strategy has neither limit.
+    Lance's own is as fast for the smallest merges of upserts, and has Lance settle conflicts with
+    other commits. It cannot update and delete in one commit, it holds all rows in memory of one
+    process, and beyond about a MiB it is the slower one.
     Work for which starting tasks takes longer than doing it stays in this process, even if there
     are executors.
 
@@ -61,7 +62,7 @@ def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | No
         reason = f"{size.tombstones} tombstones: upserts and deletes fit in one commit"
         return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
     if size.size_bytes > settings.native_max_bytes:
-        reason = f"{size.size_bytes} bytes are more than the {settings.native_max_bytes} that one process holds at once"
+        reason = f"{size.size_bytes} bytes are more than merge.native_max_bytes, which is {settings.native_max_bytes}"
         return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
     reason = f"{size.size_bytes} bytes without tombstones in one process"
     return StrategyChoice(NATIVE, reason, on_executors=False)

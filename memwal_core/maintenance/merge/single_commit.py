@@ -259,7 +259,9 @@ class _Pass:
         )
         unknown = [fragment for fragment in fragments if fragment.fragment_id not in known]
         workers = self._parts.workers
-        units = search_units(unknown, common, workers.executors, checks_keys=not self._keys_checked)
+        # Within a region the keys are distinct already.
+        several = sum(len(unit.shares) for unit in self._written.values()) > 1
+        units = search_units(unknown, common, workers.executors, checks_keys=several and not self._keys_checked)
         for change in workers.search(units):
             self.files.add_change(change)
             known[change.fragment_id] = documents[change.fragment_id], change

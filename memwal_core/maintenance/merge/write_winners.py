@@ -1,7 +1,7 @@
 """Writing the winners of some regions as fragments that no version names yet.
 
 Memory: the keys of one region's generations, the distinct keys of the unit, and a few batches of
-rows. Rows are never held as a whole.
+rows, since the next is read while one is written. Rows are never held as a whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from memwal_core.maintenance.merge.share import RegionShare
 from memwal_core.maintenance.merge.sources import RegionTask, Take, keyed_generations
 from memwal_core.maintenance.merge.units import KeyPart, WriteUnit, WrittenUnit
 from memwal_core.newest import last_row_per_key
+from memwal_core.storage.concurrent import read_ahead
 
 KeepKeys = Callable[[pa.Table, Sequence[str]], KeyPart]
 """Keeps the keys of a unit for the search; also told the descriptions of the fragments written."""
@@ -51,7 +52,7 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take |
     dataset = table.dataset(unit.version)
     take = take if take is not None else OpenedGenerations(table.storage_options, most=0).take
     rows = _UnitRows(unit, dataset, take, table.settings.storage.concurrency)
-    batches = rows.batches()
+    batches = read_ahead(rows.batches())
     try:
         first = next(batches, None)
         documents: tuple[str, ...] = ()

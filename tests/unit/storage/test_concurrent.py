@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.concurrent import map_concurrently, read_ahead
 
 
 def test_results_keep_the_order_of_the_items() -> None:
@@ -45,7 +46,7 @@ def test_first_error_is_raised_and_cancels_what_has_not_begun() -> None:
         if item == 0:
             failed.set()
             raise LookupError("first")
-        failed.wait(10)
+        failed.wait(60)
         never.wait(0.01)  # Calls that take time leave the caller time to cancel the rest.
         return item
 
@@ -78,3 +79,35 @@ def test_nothing_to_do_gives_nothing() -> None:
 def test_error_of_a_single_item_is_raised() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         map_concurrently(int, ["x"], limit=4)
+
+
+def test_item_is_made_while_the_caller_holds_the_one_before() -> None:
+    made = [threading.Event() for _ in range(3)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    for number in read_ahead(items()):
+        # The caller is not asked for anything, and yet the next item comes.
+        assert number + 1 == len(made) or made[number + 1].wait(60)
+
+
+def test_error_of_the_items_reaches_the_caller_after_the_items_before_it() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError("second")
+
+    ahead = read_ahead(items())
+    assert next(ahead) == 1
+    with pytest.raises(ValueError, match="second"):
+        next(ahead)
+
+
+def test_caller_that_stops_leaves_no_thread_behind() -> None:
+    ahead = read_ahead(iter(range(10)))
+    assert next(ahead) == 0
+    ahead.close()
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("memwal-ahead")]

@@ -14,7 +14,7 @@ BOUNDED = MergeSettings(native_max_bytes=1000, executors_min_bytes=0)
     ("size", "executors", "name", "reason"),
     [
         (PassSize(1000, 0), 1, "native", "without tombstones in one process"),
-        (PassSize(1001, 0), 1, "single_commit", "1001 bytes are more than the 1000"),
+        (PassSize(1001, 0), 1, "single_commit", "1001 bytes are more than merge.native_max_bytes, which is 1000"),
         (PassSize(10, 1), 1, "single_commit", "1 tombstones"),
         (PassSize(10, 0), 4, "single_commit", "4 executors"),
         (PassSize(10_000, 5), None, "native", "the only strategy at hand"),

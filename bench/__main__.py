@@ -96,6 +96,7 @@ class _Session:
         self._console.print(f"{self._elapsed_s() / 60:.1f} minutes in all")
 
     def _compare(self, comparison: Comparison, directory: Path) -> None:
+        began = self._clock.monotonic()
         try:
             cases = comparison.cases(self._full)
         except Exception as error:  # noqa: BLE001 - one comparison must not lose the others
@@ -119,6 +120,8 @@ class _Session:
             self._store()
         if comparison in self._results:
             self._console.print(result_table(comparison, self._results[comparison]))
+            took_s = self._clock.monotonic() - began
+            self._console.print(f"{comparison.name} took {took_s:.0f} s, {self._elapsed_s() / 60:.1f} minutes so far")
 
     def _rounds(self, comparison: Comparison) -> int:
         if self._full:

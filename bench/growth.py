@@ -179,7 +179,7 @@ def _growth(what: str, verb: str, axis: _Axis, act: Act, *, changes: bool = Fals
         operation=what,
         arms=(Arm("memwal", f"{verb}, opening the table included", partial(on_table, act=act, changes=changes)),),
         cases=axis.cases,
-        rounds=5,
+        rounds=3,
         growth=axis.shown,
     )
 

@@ -108,7 +108,8 @@ class MergeSettings(_Section):
         default=64 * MIB,
         ge=0,
         description="Arrow bytes from which `auto` gives a pass to the executors at hand; a smaller one is done by the "
-        "driver before they would have begun. Larger: more memory of the driver, fewer tasks.",
+        "driver before they would have begun, without a Spark session. 0 starts the session in any case, which YARN "
+        "asks of applications in cluster mode. Larger: more memory of the driver, fewer tasks.",
     )
     batch_bytes: int = Field(
         default=16 * MIB,

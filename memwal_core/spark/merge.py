@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from memwal_core.errors import InternalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.maintenance.merge import RegionTask, RegionWinners, read_region
 from memwal_core.settings import MIB
+from memwal_core.spark.session import Session, session_of
 
 CHUNK_BYTES = 32 * MIB
 """Upper bound of one binary value, as long as no single row is larger."""
@@ -34,12 +35,12 @@ class SparkReader:
     """Reads the regions of a merge in parallel on executors.
 
     Args:
-        spark: The session.
+        spark: The session; one that is given as a function starts with the first task.
         storage_options: For pylance on the executors; they go into the task closure, so prefer
             the executors' environment for secrets.
     """
 
-    def __init__(self, spark: SparkSession, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, spark: Session, storage_options: Mapping[str, str]) -> None:
         """Keep the parts."""
         self._spark = spark
         self._storage_options = dict(storage_options)
@@ -52,8 +53,9 @@ class SparkReader:
         if not tasks:
             return
         by_region = {task.region_id: task for task in tasks}
-        rows = self._spark.sparkContext.parallelize([(task.to_json(),) for task in tasks], len(tasks))
-        frame = self._spark.createDataFrame(rows, _TASK_SCHEMA)
+        spark = session_of(self._spark)
+        rows = spark.sparkContext.parallelize([(task.to_json(),) for task in tasks], len(tasks))
+        frame = spark.createDataFrame(rows, _TASK_SCHEMA)
         chunks = frame.mapInArrow(_executor(self._storage_options), _CHUNK_SCHEMA).persist(StorageLevel.DISK_ONLY)
         try:
             # A local iterator computes one partition after another; counting computes all at once.

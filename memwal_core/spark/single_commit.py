@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.rewrite import FragmentChange
@@ -21,6 +20,7 @@ from memwal_core.maintenance.merge.staged_keys import KeyStager, StagedKeys
 from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.maintenance.merge.write_winners import write_unit
 from memwal_core.spark.reach import require_reachable
+from memwal_core.spark.session import Session, session_of
 
 _SCHEMA = "document string"
 _COLUMN = "document"
@@ -32,7 +32,8 @@ class SparkWorkers:
     """Carries out units of work on the executors of a session.
 
     Args:
-        spark: The session.
+        spark: The session; one that is given as a function starts with the first unit, or when a plan asks how many
+            executors there are.
         table: The base table; executors open it anew by its address, so it must be one that they reach.
         storage_options: For executors; they go into the task closure, so prefer the executors'
             environment for secrets.
@@ -40,7 +41,7 @@ class SparkWorkers:
 
     stages = True
 
-    def __init__(self, spark: SparkSession, table: BaseTable, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, spark: Session, table: BaseTable, storage_options: Mapping[str, str]) -> None:
         """Keep the parts.
 
         Raises:
@@ -54,7 +55,7 @@ class SparkWorkers:
     @property
     def executors(self) -> int:
         """Tasks that run at once."""
-        return max(1, int(self._spark.sparkContext.defaultParallelism))
+        return max(1, int(session_of(self._spark).sparkContext.defaultParallelism))
 
     def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
         """Write winners as fragments."""
@@ -78,8 +79,9 @@ class SparkWorkers:
     def _run(self, work: _Work, documents: list[str]) -> list[str]:
         if not documents:
             return []
-        rows = self._spark.sparkContext.parallelize([(text,) for text in documents], len(documents))
-        frame = self._spark.createDataFrame(rows, _SCHEMA)
+        spark = session_of(self._spark)
+        rows = spark.sparkContext.parallelize([(text,) for text in documents], len(documents))
+        frame = spark.createDataFrame(rows, _SCHEMA)
         # One action, collected once: computing a partition again would write its files again.
         return [row.document for row in frame.mapInArrow(self._task(work), _SCHEMA).collect()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memwal_core.settings import MergeSettings
@@ -38,7 +39,7 @@ class StrategyChoice:
     on_executors: bool = True
 
 
-def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | None) -> StrategyChoice:
+def choose_strategy(size: PassSize, settings: MergeSettings, executors: Callable[[], int] | None) -> StrategyChoice:
     """Choose between Lance's merge-insert in this process and one commit of prepared fragments.
 
     Lance's own is as fast for the smallest merges of upserts, and has Lance settle conflicts with
@@ -50,14 +51,15 @@ def choose_strategy(size: PassSize, settings: MergeSettings, executors: int | No
     Args:
         size: What the pass takes on.
         settings: ``strategy``, ``native_max_bytes`` and ``executors_min_bytes``.
-        executors: Processes that can write fragments; None if only Lance's merge is at hand.
+        executors: Returns how many processes can write fragments, and is asked only about passes that are large
+            enough for several, since it may have to start them; None if only Lance's merge is at hand.
     """
     if executors is None:
         return StrategyChoice(NATIVE, "the only strategy at hand")
     if settings.strategy != "auto":
         return StrategyChoice(settings.strategy, f"the setting merge.strategy is {settings.strategy}")
-    if executors > 1 and size.size_bytes >= settings.executors_min_bytes:
-        return StrategyChoice(SINGLE_COMMIT, f"{executors} executors can write fragments at once")
+    if size.size_bytes >= settings.executors_min_bytes and (count := executors()) > 1:
+        return StrategyChoice(SINGLE_COMMIT, f"{count} executors can write fragments at once")
     if size.tombstones:
         reason = f"{size.tombstones} tombstones: upserts and deletes fit in one commit"
         return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)

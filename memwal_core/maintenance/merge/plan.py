@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -217,7 +217,7 @@ def plan_merge(
     settings: MergeSettings,
     *,
     regions: Collection[RegionId] | None = None,
-    executors: int | None = None,
+    executors: Callable[[], int] | None = None,
 ) -> MergePlan:
     """Choose the generations of the next commit.
 
@@ -230,7 +230,7 @@ def plan_merge(
         survey: The state to decide on.
         settings: ``max_bytes`` and ``max_generations`` bound the commit.
         regions: Only these regions; all by default.
-        executors: Processes that can write fragments; None if only Lance's merge is at hand.
+        executors: As in ``choose_strategy``.
 
     Raises:
         InvalidRequestError: A selected region does not exist. Correct the selection.

@@ -193,7 +193,8 @@ class _Run:
 
     def _planned(self, survey: MergeSurvey) -> MergePlan:
         parts = self._parts
-        executors = parts.single_commit.executors if parts.single_commit is not None else None
+        single_commit = parts.single_commit
+        executors = None if single_commit is None else lambda: single_commit.executors
         return plan_merge(survey, parts.settings, regions=self._regions, executors=executors)
 
     def to_the_end(self) -> JobOutcome:

@@ -15,6 +15,7 @@ from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.spark.merge import SparkReader, ipc_chunks
+from memwal_core.spark.session import LateSession
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 
@@ -67,6 +68,33 @@ def test_job_reports_to_a_file_and_ends_with_the_outcome_code(tmp_path, spark):
     assert json.loads(target.read_text())["outcome"] == "planned"
     assert job.main(["--uri", str(tmp_path / "nowhere")]) == 2
     assert job.main(["--uri", uri, "--max-bytes", "0"]) == 2
+
+
+def refuse(session):
+    raise AssertionError("a session was started")
+
+
+@pytest.mark.req("MRG-27")
+def test_small_merge_and_one_with_nothing_to_do_start_no_session(tmp_path, monkeypatch):
+    uri = str(tmp_path / "t")
+    make_table(uri)
+    job = load_job()
+    monkeypatch.setattr(LateSession, "__call__", refuse)
+
+    assert job.main(["--uri", uri]) == 0
+    assert job.main(["--uri", uri]) == 3
+    assert TableAdmin.open(uri).merge().outcome is JobOutcome.NOTHING_TO_DO
+
+
+def test_session_starts_with_a_merge_that_is_large_enough_and_ends_with_the_job(tmp_path, monkeypatch):
+    uri = str(tmp_path / "t")
+    make_table(uri)
+    job = load_job()
+    monkeypatch.setenv("MEMWAL_MERGE__EXECUTORS_MIN_BYTES", "1")
+    monkeypatch.setattr(LateSession, "__call__", refuse)
+
+    with pytest.raises(AssertionError, match="a session was started"):
+        job.main(["--uri", uri])
 
 
 def load_job():

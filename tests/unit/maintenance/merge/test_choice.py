@@ -22,7 +22,7 @@ BOUNDED = MergeSettings(native_max_bytes=1000, executors_min_bytes=0)
     ],
 )
 def test_auto_is_native_only_for_small_passes_without_tombstones_in_one_process(size, executors, name, reason):
-    choice = choose_strategy(size, BOUNDED, executors)
+    choice = choose_strategy(size, BOUNDED, None if executors is None else lambda: executors)
 
     assert choice.name == name
     assert reason in choice.reason
@@ -38,13 +38,21 @@ def test_auto_is_native_only_for_small_passes_without_tombstones_in_one_process(
     ],
 )
 def test_pass_that_is_too_small_for_executors_stays_with_the_driver(size, name, on_executors):
-    choice = choose_strategy(size, MergeSettings(executors_min_bytes=100), 4)
+    choice = choose_strategy(size, MergeSettings(executors_min_bytes=100), lambda: 4)
 
     assert (choice.name, choice.on_executors) == (name, on_executors)
 
 
 @pytest.mark.parametrize("name", ["native", "single_commit"])
 def test_setting_wins_over_size_and_says_so(name):
-    choice = choose_strategy(PassSize(10_000, 3), MergeSettings(strategy=name, native_max_bytes=1), 8)
+    choice = choose_strategy(PassSize(10_000, 3), MergeSettings(strategy=name, native_max_bytes=1), lambda: 8)
 
     assert (choice.name, choice.reason) == (name, f"the setting merge.strategy is {name}")
+
+
+@pytest.mark.parametrize("size", [PassSize(0, 0), PassSize(99, 3)])
+def test_executors_are_not_asked_about_a_pass_that_is_too_small_for_them(size):
+    def start():
+        raise AssertionError("a session was started")
+
+    assert not choose_strategy(size, MergeSettings(executors_min_bytes=100), start).on_executors

@@ -59,7 +59,7 @@ NAMES ?=
 
 .PHONY: bench bench-page
 bench: setup ## Compare speeds on this machine, in minutes; FULL=1 takes longer and writes docs/benchmarks.md anew
-	@$(RUN) python -m bench run $(NAMES) $(if $(FULL),--full --minutes 45 --json docs/benchmarks/full.json,--minutes 4.5 --json bench/results/small.json) || failed=1; \
+	@$(RUN) python -m bench run $(NAMES) $(if $(FULL),--full --minutes 45 --json docs/benchmarks/full.json $(if $(NAMES),--update),--minutes 4.5 --json bench/results/small.json) || failed=1; \
 	$(if $(FULL),python -m bench report;) exit $${failed:-0}
 bench-page: setup ## Write docs/benchmarks.md and its charts from docs/benchmarks/full.json
 	@$(RUN) python -m bench report

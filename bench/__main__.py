@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,7 +17,7 @@ from bench.catalog import COMPARISONS
 from bench.harness import CaseResult, Comparison, run_case
 from bench.machine import machine_facts
 from bench.page import CHARTS, write_page
-from bench.report import document, facts_table, result_table
+from bench.report import Circumstances, document, facts_table, result_table, updated
 from memwal_core.clock import Clock, SystemClock
 
 RESULTS = Path(__file__).parent / "results"
@@ -38,6 +40,9 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="Larger sizes, more rounds, all comparisons.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every sample here, after each case.")] = None,
     scratch: Annotated[Path, typer.Option(help="Where the tables are made and removed.")] = RESULTS,
+    update: Annotated[
+        bool, typer.Option("--update", help="Keep what the file has of comparisons not run now.")
+    ] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Begin no further case after so many minutes; what is left out is named.")
     ] = None,
@@ -48,7 +53,9 @@ def run(
         raise typer.BadParameter(f"no such comparison: {', '.join(unknown)}; there are {', '.join(COMPARISONS)}")
     logging.basicConfig(level=logging.ERROR)
     scratch.mkdir(parents=True, exist_ok=True)
-    session = _Session(full=full, json_file=json_file, scratch=scratch, minutes=minutes, clock=SystemClock())
+    before = json.loads(json_file.read_text()) if update and json_file is not None and json_file.exists() else None
+    output = _Output(json_file, before)
+    session = _Session(full=full, output=output, scratch=scratch, minutes=minutes, clock=SystemClock())
     session.run([COMPARISONS[name] for name in chosen])
     if session.failed:
         raise typer.Exit(1)
@@ -66,14 +73,28 @@ def report(
     typer.echo(f"wrote {page} and {len(written) - 1} charts")
 
 
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where results are stored, and the document that they update."""
+
+    file: Path | None
+    before: dict[str, Any] | None
+
+    def store(self, found: dict[str, Any]) -> None:
+        if self.file is None:
+            return
+        if self.before is not None:
+            found = updated(self.before, found, list(COMPARISONS))
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(found, indent=1) + "\n")
+
+
 class _Session:
     """One run: what was measured so far, shown and stored as it comes."""
 
-    def __init__(
-        self, *, full: bool, json_file: Path | None, scratch: Path, minutes: float | None, clock: Clock
-    ) -> None:
+    def __init__(self, *, full: bool, output: _Output, scratch: Path, minutes: float | None, clock: Clock) -> None:
         self._full = full
-        self._json_file = json_file
+        self._output = output
         self._scratch = scratch
         self._clock = clock
         self._began = clock.monotonic()
@@ -82,6 +103,7 @@ class _Session:
         self._facts = machine_facts(scratch)
         self._console = Console()
         self._results: dict[Comparison, list[CaseResult]] = {}
+        self._circumstances: dict[Comparison, Circumstances] = {}
         self._left_out: list[str] = []
         self.failed: list[str] = []
 
@@ -97,6 +119,8 @@ class _Session:
 
     def _compare(self, comparison: Comparison, directory: Path) -> None:
         began = self._clock.monotonic()
+        now = self._clock.now().isoformat(timespec="seconds")
+        self._circumstances[comparison] = Circumstances(now, round(os.getloadavg()[0], 2))
         try:
             cases = comparison.cases(self._full)
         except Exception as error:  # noqa: BLE001 - one comparison must not lose the others
@@ -130,13 +154,12 @@ class _Session:
         return min(comparison.rounds or _ROUNDS, _ROUNDS if comparison.warm_up else 2)
 
     def _store(self) -> None:
-        if self._json_file is None:
-            return
-        found = document(self._facts, started=self._started, full=self._full, results=self._results)
+        found = document(
+            self._facts, started=self._started, full=self._full, results=self._results, began=self._circumstances
+        )
         found["minutes"] = round(self._elapsed_s() / 60, 1)
         found["left_out"] = self._left_out
-        self._json_file.parent.mkdir(parents=True, exist_ok=True)
-        self._json_file.write_text(json.dumps(found, indent=1) + "\n")
+        self._output.store(found)
 
     def _elapsed_s(self) -> float:
         return self._clock.monotonic() - self._began

@@ -150,7 +150,9 @@ def _growth(results: _Values) -> Iterator[str]:
 def _comparison(comparison: _Values) -> Iterator[str]:
     measure, also = comparison["measure"], comparison["also"]
     yield f"### {comparison['name']}\n"
-    yield f"{_sentence(comparison['question'])}\n"
+    began = comparison.get("began")
+    when = f" Begun {began['at']} at a load of {began['load']}." if began else ""
+    yield f"{_sentence(comparison['question'])}{when}\n"
     head = ["Case", "Way", f"{measure['what']} / {comparison['reference']}"]
     head.append(f"{measure['shown']} per {comparison['operation']}, this machine")
     head += [f"{each['shown']}, this machine" for each in also]

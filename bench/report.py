@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from rich.table import Table
@@ -73,8 +75,26 @@ def growths(comparison: Comparison, results: Sequence[CaseResult]) -> dict[str, 
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """When a comparison began.
+
+    Attributes:
+        at: Time, ISO 8601.
+        load: Load of the machine, by which one can tell whether it was alone.
+    """
+
+    at: str
+    load: float
+
+
 def document(
-    facts: Mapping[str, str], *, started: str, full: bool, results: Mapping[Comparison, Sequence[CaseResult]]
+    facts: Mapping[str, str],
+    *,
+    started: str,
+    full: bool,
+    results: Mapping[Comparison, Sequence[CaseResult]],
+    began: Mapping[Comparison, Circumstances] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return everything that was measured, every sample included, as plain values."""
     return {
@@ -82,12 +102,41 @@ def document(
         "started": started,
         "full": full,
         "machine": dict(facts),
-        "comparisons": [_comparison(comparison, cases) for comparison, cases in results.items()],
+        "comparisons": [_comparison(each, cases, began.get(each)) for each, cases in results.items()],
     }
 
 
-def _comparison(comparison: Comparison, cases: Sequence[CaseResult]) -> dict[str, Any]:
+def updated(before: Mapping[str, Any], now: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    """Return results of a run, and beside them the comparisons that only an earlier run has.
+
+    Args:
+        before: The earlier document.
+        now: The later document.
+        order: Names of all comparisons, in the order of the page.
+
+    Raises:
+        ValueError: The earlier run was on another machine, with other versions, or of the other form.
+    """
+    facts = [{**each["machine"], "load before": "", "full": each["full"]} for each in (before, now)]
+    if facts[0] != facts[1]:
+        differing = sorted(
+            name for name in facts[0].keys() | facts[1].keys() if facts[0].get(name) != facts[1].get(name)
+        )
+        raise ValueError(f"the results to update differ in {', '.join(differing)}; measure everything anew")
+    found = {each["name"]: each for document in (before, now) for each in document["comparisons"]}
+    anew = {each["name"] for each in now["comparisons"]}
+    left_out = [case for case in before.get("left_out", ()) if case.partition(":")[0] not in anew]
     return {
+        **before,
+        "minutes": round(before.get("minutes", 0) + now.get("minutes", 0), 1),
+        "left_out": [*left_out, *(case for case in now.get("left_out", ()) if case not in left_out)],
+        "comparisons": [found[name] for name in order if name in found],
+    }
+
+
+def _comparison(comparison: Comparison, cases: Sequence[CaseResult], began: Circumstances | None) -> dict[str, Any]:
+    return {
+        "began": {"at": began.at, "load": began.load} if began is not None else None,
         "name": comparison.name,
         "question": comparison.question,
         "operation": comparison.operation,

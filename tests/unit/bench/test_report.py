@@ -10,7 +10,7 @@ from bench.charts import Bar, bar_chart, line_chart
 from bench.growth_fit import fit_growth
 from bench.harness import ArmResult, CaseResult
 from bench.page import CHARTS, draw, render, write_page
-from bench.report import document, result_table
+from bench.report import Circumstances, document, result_table, updated
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -116,6 +116,35 @@ def test_growth_above_linear_is_named_with_its_reason():
     assert "| 2.00 | 2.00 | above linear |" in page
     assert "Above linear, and why" in page
     assert set(draw(results)) == {"growth-base-rows.svg"}
+
+
+def test_later_run_of_some_comparisons_replaces_these_and_keeps_the_others():
+    def one(name, seconds):
+        comparison = COMPARISONS[name]
+        return {comparison: [CaseResult("some", 1, (measured("memwal", (seconds,), (seconds,)),))]}
+
+    before = as_document(one("merge-floor", 1.0) | one("puts", 2.0))
+    before |= {"minutes": 3.0, "left_out": ["puts: more", "scan: all"]}
+    now = as_document(one("puts", 5.0)) | {"minutes": 1.5, "left_out": []}
+    found = updated(before, now, list(COMPARISONS))
+
+    seconds = {each["name"]: each["cases"][0]["arms"][0]["seconds"] for each in found["comparisons"]}
+    assert seconds == {"merge-floor": [1.0], "puts": [5.0]}
+    assert (found["minutes"], found["left_out"]) == (4.5, ["scan: all"])
+
+
+def test_results_of_another_machine_are_not_updated():
+    before = as_document(merge_floor(2.0))
+    with pytest.raises(ValueError, match="differ in processor"):
+        updated(before, {**before, "machine": {"processor": "y"}}, list(COMPARISONS))
+
+
+def test_page_says_when_a_comparison_began_and_how_busy_the_machine_was():
+    results = merge_floor(2.0)
+    began = {comparison: Circumstances("2026-01-02T03:04:05", 0.5) for comparison in results}
+    page = render(document({}, started="2026-01-01", full=False, results=results, began=began))
+
+    assert "Begun 2026-01-02T03:04:05 at a load of 0.5." in page
 
 
 def test_charts_are_the_same_each_time_and_escape_names():

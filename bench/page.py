@@ -19,10 +19,11 @@ _Values = Mapping[str, Any]
 _HEAD = """# Benchmarks
 
 Generated from `docs/benchmarks/full.json` by `python -m bench report`; `make bench FULL=1` measures anew
-(`NAMES="loop puts"` only these, kept beside the others) and `make bench` runs a small version in a few minutes. What counts are the **ratios**: all ways of a comparison ran in
-turn, in the same rounds, on the same data, and each proved afterwards that its work was done. Absolute numbers are
-those of one machine on one day and are labelled so. Every cell is the median with (minimum - maximum) over the rounds;
-below 1 is less than the first way of the comparison.
+(`NAMES="loop puts"` only these, kept beside the others) and `make bench` runs a small version in a few minutes. What
+counts are the **ratios**: all ways of a comparison ran in turn, in the same rounds, on the same data, and each proved
+afterwards that its work was done. Absolute numbers are those of one machine on one day and are labelled so. Every cell
+is the median with (minimum - maximum) over the rounds; below 1 is less than the first way of the
+comparison.
 """
 
 

@@ -24,34 +24,50 @@ def last_row_per_key(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[
     rows = keys.num_rows
     if rows == 0:
         return np.empty(0, dtype=np.int64)
-    if len(key_columns) == 1 and pa.types.is_integer(keys.schema.field(key_columns[0]).type):
-        return _last_of_integers(keys.column(key_columns[0]))
+    order = key_order(keys, key_columns)
+    if order is not None:
+        # A stable sort of plain integers is several times faster than hashing them.
+        ordered = keys.column(key_columns[0]).to_numpy()[order]
+        return np.sort(order[np.append(ordered[1:] != ordered[:-1], True)])
     numbered = keys.select(list(key_columns)).append_column(_ROW, pa.array(np.arange(rows, dtype=np.int64)))
     last = numbered.group_by(list(key_columns)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
     return np.sort(last.to_numpy())
 
 
-def _last_of_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    # A stable sort of plain integers is several times faster than hashing them.
-    values = column.to_numpy()
-    if len(values) > 1 and bool(np.all(values[1:] > values[:-1])):
-        return np.arange(len(values), dtype=np.int64)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    is_last = np.append(ordered[1:] != ordered[:-1], True)
-    return np.sort(order[is_last]).astype(np.int64, copy=False)
-
-
-def superseded_rows(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Find the rows that a later row of the same key replaces.
+def key_order(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64] | None:
+    """Return the rows sorted by key, those of one key in the order of the rows.
 
     Args:
         keys: As in ``last_row_per_key``.
         key_columns: As in ``last_row_per_key``.
 
     Returns:
+        Row numbers; None unless the key is one integer, the only kind that is sorted faster than hashed.
+    """
+    if len(key_columns) != 1 or not pa.types.is_integer(keys.schema.field(key_columns[0]).type):
+        return None
+    values = keys.column(key_columns[0]).to_numpy()
+    if len(values) > 1 and bool(np.all(values[1:] > values[:-1])):
+        return np.arange(len(values), dtype=np.int64)
+    return np.argsort(values, kind="stable").astype(np.int64, copy=False)
+
+
+def superseded_rows(
+    keys: pa.Table, key_columns: Sequence[str], order: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    """Find the rows that a later row of the same key replaces.
+
+    Args:
+        keys: As in ``last_row_per_key``.
+        key_columns: As in ``last_row_per_key``.
+        order: ``key_order`` of the keys, if it is known.
+
+    Returns:
         Row numbers, ascending; empty when every key occurs once.
     """
+    if order is not None:
+        ordered = keys.column(key_columns[0]).to_numpy()[order]
+        return np.sort(order[:-1][ordered[1:] == ordered[:-1]])
     kept = np.zeros(keys.num_rows, dtype=bool)
     kept[last_row_per_key(keys, key_columns)] = True
     return np.flatnonzero(~kept)

@@ -23,7 +23,7 @@ from memwal_core.base_table.snapshots import SnapshotOvertakenError, publish_sna
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.table_manifest import MemWalEntry
-from memwal_core.base_table.text_index import IsLive, TextIndex, count_documents, read_text_index
+from memwal_core.base_table.text_index import IsLive, TextIndex, count_documents, document_lengths, read_text_index
 from memwal_core.base_table.translate import StaleMergeError, translated
 from memwal_core.base_table.vector_model import vector_model_digest
 from memwal_core.base_table.versions import (
@@ -58,6 +58,7 @@ __all__ = [
     "TextIndex",
     "compact_fragments",
     "count_documents",
+    "document_lengths",
     "explain_cleanup",
     "extend_index",
     "files_of_other_bases",

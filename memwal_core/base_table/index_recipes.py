@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from memwal_core.base_table.index_buffers import IndexFile, fields_of
 from memwal_core.base_table.reading import TableReader
+from memwal_core.base_table.text_index import TOKENIZER_OPTIONS
 from memwal_core.base_table.translate import translated
 from memwal_core.base_table.untrained import is_trained
 from memwal_core.storage.layout import INDEX_DIRECTORY
@@ -36,22 +37,7 @@ _SCALAR_KINDS = {
     "BloomFilter": "BLOOMFILTER",
     "Inverted": "INVERTED",
 }
-_TOKENIZER_PARAMETERS = frozenset(
-    {
-        "base_tokenizer",
-        "language",
-        "with_position",
-        "max_token_length",
-        "lower_case",
-        "stem",
-        "remove_stop_words",
-        "custom_stop_words",
-        "ascii_folding",
-        "min_ngram_length",
-        "max_ngram_length",
-        "prefix_only",
-    }
-)
+_TOKENIZER_PARAMETERS = frozenset({*TOKENIZER_OPTIONS, "with_position"})
 _IVF = "IVF_"
 _WITH_CODEBOOK = frozenset({"IVF_PQ", "IVF_HNSW_PQ"})
 _UNQUANTIZED = "IVF_FLAT"

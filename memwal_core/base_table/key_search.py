@@ -13,6 +13,7 @@ _ROW = "__row"
 _POSITION = "__position"
 _DENSE_FACTOR = 16
 _DENSE_FLOOR = 1 << 20
+_UINT64 = 2**64 - 1
 
 
 class KeySearch:
@@ -68,21 +69,26 @@ class _Integers:
         if len(values):
             low, high = int(self._sorted[0]), int(self._sorted[-1])
             if high - low < max(_DENSE_FACTOR * len(values), _DENSE_FLOOR):
-                self._flags = np.zeros(high - low + 1, dtype=bool)
+                # One more, never set, is for all values outside.
+                self._flags = np.zeros(high - low + 2, dtype=bool)
                 self._flags[self._sorted - self._sorted[0]] = True
 
     def found(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         values = _wide(values)
         low, high = self._sorted[0], self._sorted[-1]
+        if self._flags is not None:
+            # Below the lowest value the difference wraps around to something large.
+            places = values.view(np.uint64) - np.uint64(int(low) & _UINT64)
+            found: npt.NDArray[np.bool_] = self._flags[
+                np.minimum(places, np.uint64(len(self._flags) - 1)).view(np.int64)
+            ]
+            return found
         inside = (values >= low) & (values <= high)
         hits = np.zeros(len(values), dtype=bool)
         wanted = values[inside]
         if not len(wanted):
             return hits
-        if self._flags is not None:
-            hits[inside] = self._flags[wanted - low]
-        else:
-            hits[inside] = self._sorted[np.searchsorted(self._sorted, wanted)] == wanted
+        hits[inside] = self._sorted[np.searchsorted(self._sorted, wanted)] == wanted
         return hits
 
 

@@ -17,7 +17,7 @@ from memwal_core.base_table.translate import translated
 from memwal_core.storage.layout import INDEX_DIRECTORY
 
 _KIND = "INVERTED"
-_TOKENIZER_OPTIONS = (
+TOKENIZER_OPTIONS = (
     "base_tokenizer",
     "language",
     "max_token_length",
@@ -30,6 +30,7 @@ _TOKENIZER_OPTIONS = (
     "max_ngram_length",
     "prefix_only",
 )
+"""Of a text index, under the names that ``lance.tokenize`` takes."""
 _LENGTH_OPTION = "max_token_length"
 _DOCUMENTS_SUFFIX = "_docs.lance"
 _TOTAL_TOKENS = b"total_tokens"
@@ -86,7 +87,7 @@ def read_text_index(
         if not found:
             return None
         index = found[0]
-        details = {name: index.details.get(name) for name in _TOKENIZER_OPTIONS}
+        details = {name: index.details.get(name) for name in TOKENIZER_OPTIONS}
         # NULL stands for Lance's default, but a length of NULL for no limit.
         options = {name: value for name, value in details.items() if value is not None or name == _LENGTH_OPTION}
         documents = tokens = 0
@@ -129,6 +130,37 @@ def count_documents(index: TextIndex, storage_options: Mapping[str, str], is_liv
                 documents += int(live.sum())
                 tokens += int(batch.column(_NUM_TOKENS).to_numpy()[live].sum())
     return documents, tokens
+
+
+def document_lengths(
+    index: TextIndex, storage_options: Mapping[str, str], ids: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Return how many tokens documents of an index have.
+
+    Args:
+        index: The index.
+        storage_options: For pylance.
+        ids: Row ids, ascending.
+
+    Returns:
+        Tokens per id; 0 for an id that the index does not have.
+
+    Raises:
+        ObjectNotFoundError: A file of the index is gone.
+        UnavailableError: Storage failed.
+    """
+    lengths = np.zeros(len(ids), dtype=np.int64)
+    if not len(ids):
+        return lengths
+    for address in index.files:
+        with translated("read the documents of a full-text index", address):
+            reader = LanceFileReader(address, storage_options=dict(storage_options) or None)
+            for batch in reader.read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+                own = batch.column(_ROW_ID).to_numpy()
+                places = np.minimum(np.searchsorted(ids, own), len(ids) - 1)
+                known = ids[places] == own
+                lengths[places[known]] = batch.column(_NUM_TOKENS).to_numpy()[known]
+    return lengths
 
 
 def _covers(kind: str, fields: list[int], field_id: int) -> bool:

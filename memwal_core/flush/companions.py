@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from lance.lance import _write_pk_sidecar  # type: ignore[attr-defined]  # missing in the stubs
 
 from memwal_core.errors import UnavailableError
+from memwal_core.flush.key_index import write_key_index
+from memwal_core.flush.places import Reach, nowhere
 from memwal_core.flush.plan import FlushPlan
 from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME, KeyFilter, hashes_of, pylance_filter
 from memwal_core.storage.layout import generation_path
-from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.storage.protocol import ObjectStore
 
 
-def write_companions(
-    store: ObjectStore, plan: FlushPlan, keys: pa.Table, key_columns: Sequence[str], false_positive_rate: float
+def write_companions(  # noqa: PLR0913  (what is written, and where tests step in)
+    store: ObjectStore,
+    plan: FlushPlan,
+    keys: pa.Table,
+    key_columns: Sequence[str],
+    false_positive_rate: float,
+    order: npt.NDArray[np.int64] | None = None,
+    reach: Reach = nowhere,
 ) -> None:
     """Write the key filters and the key index of a flushed MemTable, before it is recorded.
 
@@ -31,22 +37,24 @@ def write_companions(
         keys: The key of every physical row of the flushed table, in its order.
         key_columns: The primary key in key order.
         false_positive_rate: Of our filter.
+        order: ``key_order`` of the keys, if it is known.
+        reach: See ``places``.
 
     Raises:
         UnavailableError: Storage failed. Plan again with a new directory.
     """
     path = generation_path(plan.region_id, plan.directory)
     named = keys.select(list(key_columns))
-    with ThreadPoolExecutor(1, "memwal-key-index") as beside:  # Lance sorts the keys without holding the interpreter.
-        indexed = beside.submit(_write_key_index, store, path, named, key_columns)
-        hashes = hashes_of(named, key_columns)
-        own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
-        store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
-        native = pylance_filter(named, key_columns, hashes)
-        if native is not None:
-            store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
+    hashes = hashes_of(named, key_columns)
+    own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
+    store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
+    native = pylance_filter(named, key_columns, hashes)
+    if native is not None:
+        store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
     try:
-        indexed.result()
+        reach("flush.keys")
+        write_key_index(store, path, named, key_columns, order)
+        reach("flush.keys.done")
     except (OSError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             "the key index of a flushed MemTable could not be written",
@@ -56,13 +64,3 @@ def write_companions(
             path=path,
             cause=str(error),
         ) from error
-
-
-def _write_key_index(store: ObjectStore, path: str, keys: pa.Table, key_columns: Sequence[str]) -> None:
-    if store.kind is StoreKind.LOCAL:
-        _write_pk_sidecar(store.uri_of(path), keys, list(key_columns))
-        return
-    with tempfile.TemporaryDirectory(dir=store.staging_directory(path)) as scratch:
-        _write_pk_sidecar(scratch, keys, list(key_columns))
-        for file in sorted(Path(scratch).rglob("*.lance")):
-            store.put_file_if_absent(f"{path}/{file.relative_to(scratch).as_posix()}", file)

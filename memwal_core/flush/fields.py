@@ -38,6 +38,41 @@ class LanceField(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class NotedField:
+    """A column of which only the type and the field id are known, with the fields inside numbered as Lance does."""
+
+    field: pa.Field
+    number: int
+
+    def name(self) -> str:
+        """Return the column name."""
+        return str(self.field.name)
+
+    def id(self) -> int:
+        """Return the field id."""
+        return self.number
+
+    def children(self) -> Sequence[NotedField]:
+        """Return the nested fields in order, their ids behind that of the column."""
+        found: list[NotedField] = []
+        number = self.number + 1
+        for inner in _inner_fields(self.field.type):
+            found.append(NotedField(inner, number))
+            number += len(list(_depth_first([found[-1]])))
+        return found
+
+
+def _inner_fields(data_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(data_type):
+        return [data_type.field(number) for number in range(data_type.num_fields)]
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return [data_type.value_field]
+    if pa.types.is_map(data_type):
+        return [pa.field("entries", pa.struct([data_type.key_field, data_type.item_field]))]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
 class FieldLayout:
     """How a WAL file's columns become the columns of a flushed MemTable.
 

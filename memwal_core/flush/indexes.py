@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import lance
 
 from memwal_core.base_table.index_recipes import IndexRecipe, build_index, has_values
+from memwal_core.flush.places import Reach, nowhere
 
 _log = logging.getLogger(__name__)
 
 
-def build_maintained_indexes(table: lance.LanceDataset, recipes: Sequence[IndexRecipe]) -> list[str]:
+def build_maintained_indexes(
+    table: lance.LanceDataset, recipes: Sequence[IndexRecipe], reach: Reach = nowhere
+) -> list[str]:
     """Build indexes on a flushed MemTable, before it is recorded, so that no reader finds it without them.
 
     Columns are found by field id, since the base table may have renamed them. A column without any
@@ -21,6 +24,7 @@ def build_maintained_indexes(table: lance.LanceDataset, recipes: Sequence[IndexR
     Args:
         table: The flushed MemTable; changed in place.
         recipes: What to build.
+        reach: See ``places``.
 
     Returns:
         Names of the indexes built.
@@ -32,6 +36,8 @@ def build_maintained_indexes(table: lance.LanceDataset, recipes: Sequence[IndexR
         if column is None or not has_values(table, column):
             _log.debug("index not needed in this generation [index=%s]", recipe.name)
             continue
+        reach("flush.index")
         build_index(table, recipe, column)
+        reach("flush.index.done")
         built.append(recipe.name)
     return built

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, StoredEntry
-from memwal_core.newest import last_row_per_key, superseded_rows
+from memwal_core.newest import key_order, last_row_per_key, superseded_rows
 
 ROWS_PER_FRAGMENT_BITS = 32
 """A row address is (fragment id << 32) + offset."""
@@ -27,6 +27,7 @@ class FlushPlan:
         directory: Name of the directory to create inside the region directory.
         entries: The WAL entries after the replay pointer up to the last one, ascending.
         superseded: Row addresses of rows that a later row of the same key replaces, ascending.
+        key_order: Rows by key, if the key is one integer; see ``newest.key_order``.
         in_memory_bytes: Arrow bytes of all rows.
     """
 
@@ -35,6 +36,7 @@ class FlushPlan:
     directory: str
     entries: tuple[StoredEntry, ...]
     superseded: npt.NDArray[np.int64]
+    key_order: npt.NDArray[np.int64] | None
     in_memory_bytes: int
 
     @property
@@ -63,13 +65,16 @@ def plan_flush(memtable: MemTable, region_id: RegionId, directory: str, key_colu
         key_columns: The primary key.
     """
     entries = memtable.stored_entries()
-    superseded = superseded_rows(memtable.to_table(key_columns), key_columns)
+    keys = memtable.to_table(key_columns)
+    order = key_order(keys, key_columns)
+    superseded = superseded_rows(keys, key_columns, order)
     return FlushPlan(
         region_id=region_id,
         generation=memtable.generation,
         directory=directory,
         entries=entries,
         superseded=row_addresses(superseded, [entry.rows for entry in entries]),
+        key_order=order,
         in_memory_bytes=memtable.size_bytes,
     )
 

@@ -12,6 +12,7 @@ from lance.fragment import DataFile, FragmentMetadata
 
 from memwal_core.errors import InternalError, UnavailableError
 from memwal_core.flush.fields import FieldLayout
+from memwal_core.flush.places import Reach, nowhere
 from memwal_core.flush.plan import FlushPlan
 from memwal_core.manifest.model import FlushedGeneration
 from memwal_core.storage.layout import generation_path, wal_directory, wal_entry_name
@@ -25,7 +26,12 @@ _DATA_DIRECTORY = "data"
 
 
 def write_flushed_memtable(
-    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, codec: WalCodec, complete: Complete
+    store: ObjectStore,
+    plan: FlushPlan,
+    layout: FieldLayout,
+    codec: WalCodec,
+    complete: Complete,
+    reach: Reach = nowhere,
 ) -> FlushedGeneration:
     """Create the flushed MemTable's table, durable when this returns.
 
@@ -38,6 +44,7 @@ def write_flushed_memtable(
         layout: How columns and field ids are laid out.
         codec: The codec that wrote the WAL entries.
         complete: Adds what belongs to the table (indexes, filters) before it is made durable.
+        reach: See ``places``.
 
     Returns:
         The record for the region manifest.
@@ -50,14 +57,21 @@ def write_flushed_memtable(
         store.uri_of(wal_directory(plan.region_id)), name="wal", is_dataset_root=False, id=_WAL_BASE_ID
     )
     with _writing(plan):
-        table = _commit(store, plan, layout, _wal_fragments(plan, layout, codec), [wal])
+        table = _commit(store, plan, layout, _wal_fragments(plan, layout, codec), [wal], reach)
         if len(plan.superseded):
+            reach("flush.hide")
             table.delete(f"_rowaddr IN ({','.join(map(str, plan.superseded.tolist()))})")
+            reach("flush.hide.done")
     return _finished(store, plan, layout, table, complete)
 
 
 def rewrite_memtable(
-    store: ObjectStore, plan: FlushPlan, layout: FieldLayout, rows: pa.Table, complete: Complete
+    store: ObjectStore,
+    plan: FlushPlan,
+    layout: FieldLayout,
+    rows: pa.Table,
+    complete: Complete,
+    reach: Reach = nowhere,
 ) -> FlushedGeneration:
     """Create the flushed MemTable's table with a data file of its own; otherwise as ``write_flushed_memtable``.
 
@@ -69,6 +83,7 @@ def rewrite_memtable(
         layout: How columns and field ids are laid out.
         rows: The newest row of each key, in the MemTable schema.
         complete: As for ``write_flushed_memtable``.
+        reach: See ``places``.
 
     Returns:
         The record for the region manifest.
@@ -81,6 +96,7 @@ def rewrite_memtable(
     path = f"{generation_path(plan.region_id, plan.directory)}/{_DATA_DIRECTORY}/{name}"
     options = dict(store.storage_options) or None
     with _writing(plan):
+        reach("flush.rows")
         with LanceFileWriter(
             store.uri_of(path),
             rows.schema,
@@ -89,7 +105,9 @@ def rewrite_memtable(
         ) as writer:
             for batch in rows.to_batches():
                 writer.write_batch(batch)
-        table = _commit(store, plan, layout, [_fragment(0, name, _size(store, path), rows.num_rows, layout)], [])
+        reach("flush.rows.done")
+        fragment = _fragment(0, name, _size(store, path), rows.num_rows, layout)
+        table = _commit(store, plan, layout, [fragment], [], reach)
     return _finished(store, plan, layout, table, complete)
 
 
@@ -158,15 +176,20 @@ def _commit(
     layout: FieldLayout,
     fragments: list[FragmentMetadata],
     bases: list[lance.lance.DatasetBasePath],
+    reach: Reach,
 ) -> lance.LanceDataset:
+    reach("flush.commit")
     table = lance.LanceDataset.commit(
         store.uri_of(generation_path(plan.region_id, plan.directory)),
         lance.LanceOperation.Overwrite(layout.table_schema, fragments, initial_bases=bases or None),
         storage_options=dict(store.storage_options) or None,
         enable_v2_manifest_paths=True,
     )
+    reach("flush.commit.done")
     if layout.placeholders:
+        reach("flush.drop")
         table.drop_columns(list(layout.placeholders))
+        reach("flush.drop.done")
     return table
 
 

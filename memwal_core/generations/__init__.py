@@ -5,7 +5,7 @@ readers share. May import the base table, the MemTable schema and what lies belo
 """
 
 from memwal_core.generations.columns import ColumnMapping, LanceField, MergeTarget, SchemaMismatch, map_columns
-from memwal_core.generations.keyed import KeyedGeneration, read_keys
+from memwal_core.generations.keyed import KeyedGeneration, read_keys, read_whole
 from memwal_core.generations.opening import open_generation
 from memwal_core.generations.row_filter import kept_rows
 
@@ -19,4 +19,5 @@ __all__ = [
     "map_columns",
     "open_generation",
     "read_keys",
+    "read_whole",
 ]

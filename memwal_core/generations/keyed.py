@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import lance
@@ -19,6 +19,9 @@ from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 _SPARSE = 16
 """Below one winner in this many rows, fetching rows one by one beats scanning all of them."""
+
+_SMALL_ROWS = 8192
+"""A generation with as many rows is read at once, one with more as a stream."""
 
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 """What Lance may read ahead of a bounded scan; its own default is 2 GiB."""
@@ -75,6 +78,30 @@ class KeyedGeneration:
         for batch in read:
             yield _as_base_rows(batch, target, self.uri)
 
+    def chosen(
+        self, rows: pa.Table, wanted: npt.NDArray[np.int64], target: MergeTarget, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return some of the rows that ``read_whole`` gave, in the base schema.
+
+        Args:
+            rows: All rows of the generation in write order, with at least the columns of ``target``.
+            wanted: Row numbers in write order, ascending.
+            target: Exactly the columns that are wanted.
+            batch_rows: Upper bound of rows per batch.
+
+        Raises:
+            CorruptionError: A row does not fit the base schema.
+        """
+        mask = np.zeros(rows.num_rows, dtype=bool)
+        mask[wanted] = True
+        columns = [self.mapping.sources[name] for name in target.schema.names]
+        start = 0
+        for batch in rows.select(columns).to_batches(max_chunksize=batch_rows):
+            part = mask[start : start + batch.num_rows]
+            start += batch.num_rows
+            if part.any():
+                yield _as_base_rows(batch if part.all() else kept_rows(batch, part), target, self.uri)
+
     def _taken(
         self, numbers: npt.NDArray[np.int64], columns: list[str], batch_rows: int | None
     ) -> Iterator[pa.RecordBatch]:
@@ -89,7 +116,14 @@ class KeyedGeneration:
     ) -> Iterator[pa.RecordBatch]:
         mask = np.zeros(self.keys.num_rows, dtype=bool)
         mask[numbers] = True
-        # Unbounded, Lance reads ahead as it likes, which is faster and holds many batches.
+        if batch_rows is None and len(mask) <= _SMALL_ROWS:
+            # A stream of a few batches takes Lance longer than all of it at once.
+            with translated("read the rows of a flushed MemTable", self.uri):
+                rows = self.dataset.to_table(columns=columns, scan_in_order=True).combine_chunks()
+            for batch in rows.to_batches():
+                yield batch if mask.all() else kept_rows(batch, mask)
+            return
+        # Without a bound on batches there is still one on bytes: several are decoded at a time.
         readahead = None if batch_rows is None else 1
         start = 0
         with translated("read the rows of a flushed MemTable", self.uri):
@@ -99,7 +133,7 @@ class KeyedGeneration:
                 batch_size=batch_rows,
                 batch_readahead=readahead,
                 fragment_readahead=readahead,
-                io_buffer_size=None if batch_rows is None else _READ_AHEAD_BYTES,
+                io_buffer_size=_READ_AHEAD_BYTES,
             )
             for batch in scanner.to_batches():
                 part = mask[start : start + batch.num_rows]
@@ -133,6 +167,50 @@ def read_keys(
         CorruptionError: Its schema is not what the plan found, or a key is NULL.
         UnavailableError: Storage failed.
     """
+    mapping = _require_mapping(uri, dataset, target, missing)
+    keyed, _ = _read(_Place(generation, uri, dataset, mapping), target, (), with_addresses=with_addresses)
+    return keyed
+
+
+def read_whole(
+    generation: int, uri: str, dataset: lance.LanceDataset, target: MergeTarget, columns: Sequence[str]
+) -> tuple[KeyedGeneration, pa.Table | None]:
+    """Read the keys of a generation, with row addresses, and with them further columns of all its rows.
+
+    One look at a small generation takes little longer than one at its keys alone.
+
+    Args:
+        generation: Its number.
+        uri: Where it is.
+        dataset: Opened.
+        target: The base table's side.
+        columns: Columns of the base table.
+
+    Returns:
+        The keys, and the rows for ``KeyedGeneration.chosen``; None if it lacks one of the columns.
+
+    Raises:
+        CorruptionError: A key is NULL.
+        UnavailableError: Storage failed.
+    """
+    mapping = _require_mapping(uri, dataset, target, None)
+    has_all = set(columns) <= mapping.sources.keys()
+    further = tuple(mapping.sources[name] for name in columns) if has_all else ()
+    keyed, rows = _read(_Place(generation, uri, dataset, mapping), target, further, with_addresses=True)
+    return keyed, rows if has_all else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    generation: int
+    uri: str
+    dataset: lance.LanceDataset
+    mapping: ColumnMapping
+
+
+def _require_mapping(
+    uri: str, dataset: lance.LanceDataset, target: MergeTarget, missing: tuple[str, ...] | None
+) -> ColumnMapping:
     mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
     if isinstance(mapping, SchemaMismatch) or (missing is not None and mapping.missing != missing):
         raise CorruptionError(
@@ -141,10 +219,18 @@ def read_keys(
             uri=uri,
             reason=mapping.reason if isinstance(mapping, SchemaMismatch) else f"it lacks {list(mapping.missing)}",
         )
+    return mapping
+
+
+def _read(
+    place: _Place, target: MergeTarget, further: tuple[str, ...], *, with_addresses: bool
+) -> tuple[KeyedGeneration, pa.Table]:
+    mapping, uri = place.mapping, place.uri
     columns = [mapping.sources[name] for name in target.key]
-    wanted = [*columns, TOMBSTONE_COLUMN] if mapping.has_tombstones else columns
+    marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
     with translated("read the keys of a flushed MemTable", uri):
-        rows = dataset.to_table(columns=wanted, with_row_address=True)
+        wanted = list(dict.fromkeys([*columns, *marks, *further]))
+        rows = place.dataset.to_table(columns=wanted, with_row_address=True)
     addresses = rows.column("_rowaddr").to_numpy()
     offsets: npt.NDArray[np.int64] | None = None
     if not bool(np.all(addresses[1:] >= addresses[:-1])):
@@ -156,7 +242,8 @@ def read_keys(
         deleted = rows.column(TOMBSTONE_COLUMN).fill_null(False).to_numpy()
     keys = _as_keys(rows.select(columns), target, uri)
     kept = addresses if with_addresses else None
-    return KeyedGeneration(generation, uri, dataset, mapping, keys, deleted, offsets, kept)
+    keyed = KeyedGeneration(place.generation, uri, place.dataset, mapping, keys, deleted, offsets, kept)
+    return keyed, rows
 
 
 def _as_keys(rows: pa.Table, target: MergeTarget, uri: str) -> pa.Table:

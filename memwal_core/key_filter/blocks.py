@@ -40,7 +40,7 @@ def filled_blocks(hashes: Words, count: int) -> Blocks:
         return blocks
     # A byte for each bit: several times as fast, and eight times the memory.
     bits = np.zeros(count * _BLOCK_BITS, np.bool_)
-    first = (((hashes >> _HIGH) * np.uint64(count)) >> _HIGH) * np.uint64(_BLOCK_BITS)
+    first = ((((hashes >> _HIGH) * np.uint64(count)) >> _HIGH) * np.uint64(_BLOCK_BITS)).astype(np.int64)
     low = (hashes & _LOW).astype(np.uint32)
     for word, salt in enumerate(_SALTS):
         bits[first + (((low * salt) >> _BIT_SHIFT) + np.uint32(word * _WORD_BITS))] = True

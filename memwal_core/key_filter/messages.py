@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.key_filter.siphash import Positions, Words, siphash_1_3
+from memwal_core.key_filter.siphash import Positions, Words, siphash_1_3, siphash_1_3_of_words
 from memwal_core.region_spec.byte_form import ByteStrings, Longs, byte_form
 
 _TAG_BYTES = 1
@@ -47,6 +47,8 @@ def key_hashes(keys: pa.Table, columns: Sequence[str], *, stored_width: bool) ->
     """
     parts = [_column(keys.column(name), stored_width=stored_width) for name in columns]
     rows = keys.num_rows
+    if len(parts) == 1 and isinstance(parts[0].form, Longs) and parts[0].integer_bytes == _LONG_BYTES:
+        return siphash_1_3_of_words(_words_of_long(parts[0].form.values))
     sizes = [part.sizes(rows) for part in parts]
     lengths = np.sum(sizes, axis=0) if sizes else np.zeros(rows, np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -66,6 +68,12 @@ def _column(values: pa.ChunkedArray, *, stored_width: bool) -> _Column:
     width = plain.type.bit_width // 8 if is_narrow else _LONG_BYTES
     is_text = pa.types.is_string(plain.type) or pa.types.is_large_string(plain.type)
     return _Column(byte_form(plain), width, bool(is_text))
+
+
+def _words_of_long(values: Words) -> tuple[Words, Words]:
+    """Return the two words of the messages of one integer column: tag and seven bytes, the last byte and the length."""
+    length = np.uint64((_TAG_BYTES + _LONG_BYTES) << 56)
+    return values << np.uint64(8), (values >> np.uint64(56)) | length
 
 
 def _place(data: npt.NDArray[np.uint8], begin: Positions, column: _Column) -> None:

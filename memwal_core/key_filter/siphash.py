@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -30,8 +31,17 @@ def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positio
     counts = lengths // _WORD_BYTES + 1
     for count in np.unique(counts).tolist():
         rows = np.flatnonzero(counts == count)
-        hashes[rows] = _hash_words(_words(data, starts[rows], lengths[rows], count))
+        hashes[rows] = _hash_words(_words(data, starts[rows], lengths[rows], count).T)
     return hashes
+
+
+def siphash_1_3_of_words(words: Sequence[Words]) -> Words:
+    """Return the hash of each message of a number of words, the same for all.
+
+    Args:
+        words: The first word of all messages, the second, and so on; the last one with their length.
+    """
+    return _hash_words(words)
 
 
 def _words(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, count: int) -> Words:
@@ -61,9 +71,9 @@ def _slices(data: npt.NDArray[np.uint8], starts: Positions, width: int) -> npt.N
     return taken
 
 
-def _hash_words(words: Words) -> Words:
-    v0, v1, v2, v3 = (np.full(len(words), value, np.uint64) for value in _INITIAL)
-    for word in words.T:
+def _hash_words(words: Sequence[Words] | Words) -> Words:
+    v0, v1, v2, v3 = (np.full(len(words[0]), value, np.uint64) for value in _INITIAL)
+    for word in words:
         v3 = v3 ^ word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 = v0 ^ word

@@ -17,7 +17,7 @@ class Fragment:
 
     Attributes:
         rows: In write order, the MemTable schema.
-        size_bytes: Arrow bytes of the rows.
+        size_bytes: Arrow bytes of the rows; a share by rows where they were counted together with others.
         wal_id: The WAL entry that holds them; None while they are only in memory.
         position: Place among the fragments batched in that entry, from 0.
     """
@@ -171,6 +171,26 @@ class MemTable:
         fragment = Fragment(rows, int(rows.nbytes), wal_id)
         self._fragments.insert(len(self._fragments) - len(self._pending), fragment)
         self._count(fragment)
+
+    def add_all_replayed(self, entries: Sequence[StoredEntry], rows: Sequence[pa.Table]) -> None:
+        """Take the rows of many existing WAL entries, one fragment each, before any pending ones.
+
+        Their bytes are counted together: one by one that takes as long as reading the entries.
+
+        Args:
+            entries: Ascending.
+            rows: Of each entry, the MemTable schema.
+        """
+        size_bytes = int(pa.concat_tables([self.schema.empty_table(), *rows]).nbytes)
+        count = max(1, sum(entry.rows for entry in entries))
+        fragments = []
+        for entry, held in zip(entries, rows, strict=True):
+            self._advance(entry)
+            fragments.append(Fragment(held, size_bytes * entry.rows // count, entry.wal_id))
+        at = len(self._fragments) - len(self._pending)
+        self._fragments[at:at] = fragments
+        self._rows += sum(entry.rows for entry in entries)
+        self._bytes += size_bytes
 
     def pending(self) -> list[Fragment]:
         """Return the fragments that no WAL entry holds yet, in write order."""

@@ -14,12 +14,20 @@ from pathlib import Path
 import pyarrow as pa
 
 from memwal_core.ids import RegionId
-from memwal_core.storage.layout import ARROW_WAL_SUFFIX, wal_entry_path
+from memwal_core.storage.layout import ARROW_WAL_SUFFIX
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, verify, write_sealed
-from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, WalEntry, described_entry, entry_bytes, refuse_unreadable
+from memwal_core.wal.entry import (
+    ATTEMPT_KEY,
+    FENCE_KEY,
+    FIELD_ID_KEY,
+    EntryShape,
+    WalEntry,
+    described_entry,
+    entry_bytes,
+    refuse_unreadable,
+)
 
-_FIELD_ID_KEY = b"lance:field_id"
 _MESSAGE = struct.Struct("<iI")
 _CONTINUATION = -1
 
@@ -57,23 +65,34 @@ class ArrowCodec:
 
     def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
         """Read and verify an entry; see ``WalCodec.read``."""
-        path = wal_entry_path(region_id, wal_id, self.suffix)
-        data = entry_bytes(store, region_id, wal_id, self.suffix)
+        return self.decode(store, region_id, wal_id, entry_bytes(store, region_id, wal_id, self.suffix))
+
+    def decode(
+        self,
+        store: ObjectStore,  # noqa: ARG002  (all that is needed is in the bytes)
+        region_id: RegionId,
+        wal_id: int,
+        data: bytes,
+        shape: EntryShape | None = None,
+    ) -> WalEntry:
+        """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:
             is_sealed = verify(data, metadata_range)
             rows, stored = _decoded(data)
             rows.validate(full=not is_sealed)
         except (OSError, pa.ArrowException, ChecksumError) as error:
-            refuse_unreadable(region_id, wal_id, path, str(error), error)
+            refuse_unreadable(region_id, wal_id, self.suffix, str(error), error)
         if not is_sealed and (ATTEMPT_KEY.encode() in stored or CHECKSUM_KEY.encode() in stored):
-            refuse_unreadable(region_id, wal_id, path, "it is one of ours and its checksum is damaged")
+            refuse_unreadable(region_id, wal_id, self.suffix, "it is one of ours and its checksum is damaged")
+        if shape is not None and shape.fits(rows.schema):
+            rows = pa.Table.from_arrays(rows.columns, schema=shape.schema)
         return described_entry(region_id, wal_id, stored, rows, len(data))
 
     def _with_id(self, field: pa.Field) -> pa.Field:
         field_id = self._field_ids.get(field.name)
         if field_id is None:
             return field
-        return field.with_metadata({**(field.metadata or {}), _FIELD_ID_KEY: str(field_id).encode()})
+        return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(field_id).encode()})
 
 
 def metadata_range(data: bytes | memoryview) -> tuple[int, int]:
@@ -109,4 +128,4 @@ def _decoded(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
         for batch, custom in reader.iter_batches_with_custom_metadata():
             batches.append(batch)
             stored |= dict(custom or {})
-        return pa.Table.from_batches(batches, schema=reader.schema), stored
+        return pa.Table.from_batches(batches, schema=reader.schema).replace_schema_metadata(None), stored

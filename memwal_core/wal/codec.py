@@ -22,7 +22,7 @@ def codec_for_suffix(suffix: str, field_ids: Mapping[str, int]) -> WalCodec:
         InvalidRequestError: This version has no codec for it.
     """
     if suffix == LANCE_WAL_SUFFIX:
-        return LanceCodec()
+        return LanceCodec(field_ids)
     if suffix == ARROW_WAL_SUFFIX:
         return ArrowCodec(field_ids)
     raise InvalidRequestError(

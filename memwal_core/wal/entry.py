@@ -23,6 +23,65 @@ FENCE_KEY = "fence_sentinel"
 """Schema metadata of an entry without rows that only takes a position from an older writer."""
 
 
+FIELD_IDS_KEY = "memwal:field_ids"
+"""Schema metadata: the base table's field id of each column, with commas between; nothing for the tombstone's."""
+FIELD_ID_KEY = b"lance:field_id"
+"""Field metadata: the base table's field id."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryShape:
+    """The columns of a base table version, as WAL entries have them.
+
+    Attributes:
+        schema: The MemTable schema.
+        field_ids: Top-level column of the base table -> field id.
+    """
+
+    schema: pa.Schema
+    field_ids: Mapping[str, int]
+
+    def fits(self, found: pa.Schema) -> bool:
+        """Return whether rows have these columns: by name and type, and by field id if their entry names it.
+
+        A column that was dropped and added anew has the same name and another id; its old values are gone.
+        """
+        if found.equals(self.schema, check_metadata=True):
+            return True
+        if not found.equals(self.schema):  # Metadata is not compared.
+            return False
+        noted = noted_field_ids(found)
+        return noted is None or all(noted.get(name) == number for name, number in self.field_ids.items())
+
+
+def noted_field_ids(schema: pa.Schema) -> dict[str, int] | None:
+    """Return column -> field id of rows of an entry; None if the entry did not name them."""
+    noted = {field.name: (field.metadata or {}).get(FIELD_ID_KEY, b"") for field in schema}
+    return {name: int(number) for name, number in noted.items() if number.isdigit()} or None
+
+
+def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
+    """Return whether rows of two entries have the same columns, as far as both name field ids."""
+    if found.equals(other, check_metadata=True):
+        return True
+    if not found.equals(other):  # Metadata is not compared.
+        return False
+    ids, other_ids = noted_field_ids(found), noted_field_ids(other)
+    return ids is None or other_ids is None or ids == other_ids
+
+
+def with_field_ids(schema: pa.Schema, ids: bytes | None) -> pa.Schema:
+    """Return a schema whose fields name their ids, given as in ``FIELD_IDS_KEY``; unchanged if they do not fit it."""
+    numbers = ids.split(b",") if ids else []
+    if len(numbers) != len(schema):
+        return schema
+    fields = [
+        field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: number}) if number else field
+        for field, number in zip(schema, numbers, strict=True)
+    ]
+    return pa.schema(fields, schema.metadata)
+
+
 @dataclass(frozen=True, slots=True)
 class WalEntry:
     """One entry read back.
@@ -31,7 +90,7 @@ class WalEntry:
         wal_id: Position in the WAL, from 1.
         writer_epoch: Epoch of the writer that wrote it.
         attempt: The attempt's mark; empty on foreign entries.
-        rows: Its rows in write order, the MemTable schema; without columns if it is a fence.
+        rows: Its rows in write order; without columns if it is a fence.
         size_bytes: Length of the stored object.
         is_fence: Whether it only marks a claim and has no rows.
         file_version: Major and minor version of its Lance file; None if it is none.
@@ -82,18 +141,35 @@ class WalCodec(Protocol):
         """
         ...
 
+    def decode(
+        self, store: ObjectStore, region_id: RegionId, wal_id: int, data: bytes, shape: EntryShape | None = None
+    ) -> WalEntry:
+        """Verify the bytes of an entry and read them.
+
+        Args:
+            store: Whence they came.
+            region_id: Whose entry.
+            wal_id: Which one.
+            data: All of its bytes.
+            shape: If it fits the rows, they get its schema, which is cheaper here than for each entry
+                afterwards. Otherwise their schema names the field ids as far as the entry does.
+
+        Raises:
+            CorruptionError: As for ``read``.
+        """
+        ...
+
 
 def entry_bytes(store: ObjectStore, region_id: RegionId, wal_id: int, suffix: str) -> bytes:
     """Read the bytes of an entry that is known to exist; ``CorruptionError`` if it is gone."""
-    path = wal_entry_path(region_id, wal_id, suffix)
     try:
-        return store.get(path)
+        return store.get(wal_entry_path(region_id, wal_id, suffix))
     except ObjectNotFoundError as error:
-        refuse_unreadable(region_id, wal_id, path, "the entry is gone", error)
+        refuse_unreadable(region_id, wal_id, suffix, "the entry is gone", error)
 
 
 def refuse_unreadable(
-    region_id: RegionId, wal_id: int, path: str, cause: str, error: Exception | None = None
+    region_id: RegionId, wal_id: int, suffix: str, cause: str, error: Exception | None = None
 ) -> NoReturn:
     """Refuse an entry that cannot be trusted.
 
@@ -105,7 +181,7 @@ def refuse_unreadable(
         remedy="keep the file and every later one, stop the region's writers and run `memwal doctor`",
         region_id=str(region_id),
         wal_id=wal_id,
-        path=path,
+        path=wal_entry_path(region_id, wal_id, suffix),
         cause=cause,
     ) from error
 
@@ -118,7 +194,7 @@ def described_entry(
     size_bytes: int,
     file_version: tuple[int, int] | None = None,
 ) -> WalEntry:
-    """Make an entry from its rows and schema metadata.
+    """Make an entry from its rows and what was stored as metadata of their schema.
 
     Raises:
         CorruptionError: It has no writer epoch.
@@ -136,7 +212,7 @@ def described_entry(
         wal_id=wal_id,
         writer_epoch=int(epoch),
         attempt=metadata.get(ATTEMPT_KEY.encode(), b"").decode(errors="replace"),
-        rows=rows.replace_schema_metadata(None),
+        rows=rows,
         size_bytes=size_bytes,
         is_fence=metadata.get(FENCE_KEY.encode()) == b"true",
         file_version=file_version,

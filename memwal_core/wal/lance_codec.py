@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,15 +16,22 @@ from memwal_core.ids import RegionId
 from memwal_core.storage.layout import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, seal, verify, write_sealed
-from memwal_core.wal.entry import WalEntry, described_entry, entry_bytes, refuse_unreadable
-from memwal_core.wal.lance_file import PLAIN_VERSION, FileShape, NotPlainError, empty_file, file_shape, is_plain, pack
-from memwal_core.wal.lance_unpack import KnownSchema, known_schema, unpack
+from memwal_core.wal.entry import (
+    FIELD_IDS_KEY,
+    EntryShape,
+    WalEntry,
+    described_entry,
+    entry_bytes,
+    refuse_unreadable,
+    with_field_ids,
+)
+from memwal_core.wal.lance_encodings import NotPlainError, is_plain
+from memwal_core.wal.lance_file import FOOTER, PLAIN_VERSION, FileShape, pack
+from memwal_core.wal.lance_schema import described_schema, plain_shape, schema_range
+from memwal_core.wal.lance_unpack import KnownSchema, unpack
 
 _READ_BATCH_ROWS = 65_536
 _NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
-_FOOTER = struct.Struct("<QQQIIHH4s")
-_BUFFER = struct.Struct("<QQ")
-_MAGIC = b"LANC"
 _SPELT_VERSIONS = {(0, 3): (2, 0)}
 """Footer -> table manifest, where they differ."""
 
@@ -42,19 +49,33 @@ def entry_file_version(schema: pa.Schema, table_version: str) -> str:
     return PLAIN_VERSION if is_plain(schema) else table_version
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    known: KnownSchema
+    ids: bytes | None
+    shape: EntryShape | None
+    schema: pa.Schema
+
+
 class LanceCodec:
-    """An entry is one Lance file with a checksum in its schema metadata. Safe to use from several threads."""
+    """An entry is one Lance file with a checksum in its schema metadata. Safe to use from several threads.
+
+    Args:
+        field_ids: Top-level column of the base table -> field id, noted in each entry; none if not known.
+    """
 
     suffix = LANCE_WAL_SUFFIX
     writes_fences = False
 
-    def __init__(self) -> None:
-        """Begin without knowing a schema."""
+    def __init__(self, field_ids: Mapping[str, int] | None = None) -> None:
+        """Keep the ids."""
+        self._field_ids = dict(field_ids or {})
         self._shape: FileShape | None = None
+        self._chosen: _Chosen | None = None
 
     def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:
         """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
-        sealed = {**metadata, CHECKSUM_KEY: EMPTY_SLOT}
+        sealed = {**metadata, **self._noted_ids(rows.schema), CHECKSUM_KEY: EMPTY_SLOT}
         parts = self._packed(rows, sealed) if storage_version == PLAIN_VERSION else None
         if parts is not None:
             return write_sealed(path, parts, len(parts) - 1, (0, len(parts[-1])))
@@ -70,9 +91,9 @@ class LanceCodec:
     def _packed(self, rows: pa.Table, metadata: Mapping[str, str]) -> list[Buffer] | None:
         shape = self._shape
         if shape is None or not shape.schema.equals(rows.schema, check_metadata=True):
-            if not is_plain(rows.schema):
+            self._shape = shape = plain_shape(rows.schema)
+            if shape is None:
                 return None
-            self._shape = shape = file_shape(rows.schema, _schema_message(rows.schema))
         try:
             return pack(rows, shape, metadata) if rows.num_rows else None
         except NotPlainError:
@@ -80,69 +101,57 @@ class LanceCodec:
 
     def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
         """Read and verify an entry; see ``WalCodec.read``."""
-        path = wal_entry_path(region_id, wal_id, self.suffix)
-        data = entry_bytes(store, region_id, wal_id, self.suffix)
+        return self.decode(store, region_id, wal_id, entry_bytes(store, region_id, wal_id, self.suffix))
+
+    def _noted_ids(self, schema: pa.Schema) -> dict[str, str]:
+        if not self._field_ids:
+            return {}
+        return {FIELD_IDS_KEY: ",".join(str(self._field_ids.get(name, "")) for name in schema.names)}
+
+    def _schema_of(self, shape: EntryShape | None, known: KnownSchema, stored: Mapping[bytes, bytes]) -> pa.Schema:
+        """Return the schema of an entry's rows, remembered from one entry to the next."""
+        ids, last = stored.get(FIELD_IDS_KEY.encode()), self._chosen
+        if last is not None and last.known is known and last.shape is shape and last.ids == ids:
+            return last.schema
+        found = with_field_ids(known.schema, ids)
+        schema = shape.schema if shape is not None and shape.fits(found) else found
+        self._chosen = _Chosen(known, ids, shape, schema)
+        return schema
+
+    def decode(
+        self, store: ObjectStore, region_id: RegionId, wal_id: int, data: bytes, shape: EntryShape | None = None
+    ) -> WalEntry:
+        """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:
             if not verify(data, schema_range):
-                refuse_unreadable(region_id, wal_id, path, "it has no checksum")
+                refuse_unreadable(region_id, wal_id, self.suffix, "it has no checksum")
             try:
-                rows, stored = unpack(data, _known_schema)
+                rows, stored = unpack(data, described_schema, partial(self._schema_of, shape))
             except NotPlainError:
-                rows, stored = _read_with_lance(store, path, data)
+                rows, stored = _read_with_lance(store, wal_entry_path(region_id, wal_id, self.suffix), data)
+                rows = _shaped(rows, stored, shape)
         except (OSError, RuntimeError, ChecksumError) as error:
-            refuse_unreadable(region_id, wal_id, path, str(error), error)
+            refuse_unreadable(region_id, wal_id, self.suffix, str(error), error)
         return described_entry(region_id, wal_id, stored, rows, len(data), file_version(data))
-
-
-def schema_range(data: bytes) -> tuple[int, int]:
-    """Return where a Lance file keeps its schema: its first global buffer.
-
-    Raises:
-        ChecksumError: The footer cannot be that of a Lance file.
-    """
-    try:
-        *_, buffers, count, _, _, _, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
-        start, size = _BUFFER.unpack_from(data, buffers)
-    except (struct.error, OverflowError) as error:  # A damaged position may be beyond what Python can index.
-        raise ChecksumError("the footer is damaged") from error
-    if magic != _MAGIC or not count:
-        raise ChecksumError("the footer is damaged")
-    return start, start + size
 
 
 def file_version(data: bytes) -> tuple[int, int]:
     """Return the version of a Lance file as table manifests spell it, from its footer."""
-    major, minor = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)[5:7]
+    major, minor = FOOTER.unpack_from(data, len(data) - FOOTER.size)[5:7]
     return _SPELT_VERSIONS.get((major, minor), (major, minor))
-
-
-def _schema_message(schema: pa.Schema) -> bytes:
-    """Let Lance describe a schema as its files do."""
-    with tempfile.NamedTemporaryFile(suffix=LANCE_WAL_SUFFIX) as file:
-        with LanceFileWriter(file.name, schema, version=PLAIN_VERSION):
-            pass  # No rows: the schema is all that is wanted.
-        data = Path(file.name).read_bytes()
-    start, end = schema_range(data)
-    return data[start:end]
-
-
-@lru_cache(maxsize=64)
-def _known_schema(message: bytes, columns: int) -> KnownSchema | None:
-    """Let Lance say what a description of a schema means."""
-    with tempfile.NamedTemporaryFile(suffix=LANCE_WAL_SUFFIX) as file:
-        file.write(empty_file(message, columns))
-        file.flush()
-        try:
-            return known_schema(LanceFileReader(file.name).metadata().schema)
-        except (OSError, RuntimeError, ValueError):
-            return None  # Whatever is wrong with it, Lance says so again when it reads the entry.
 
 
 def _read_with_lance(store: ObjectStore, path: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
     with _local_file(store, path, data) as file:
         reader = LanceFileReader(file)
         stored = dict(reader.metadata().schema.metadata or {})
-        return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table(), stored
+        return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table().replace_schema_metadata(None), stored
+
+
+def _shaped(rows: pa.Table, stored: Mapping[bytes, bytes], shape: EntryShape | None) -> pa.Table:
+    found = with_field_ids(rows.schema, stored.get(FIELD_IDS_KEY.encode()))
+    schema = shape.schema if shape is not None and shape.fits(found) else found
+    return pa.Table.from_arrays(rows.columns, schema=schema)
 
 
 @contextmanager

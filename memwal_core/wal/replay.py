@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import WAL_SUFFIXES, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
-from memwal_core.wal.entry import WalCodec, WalEntry
+from memwal_core.wal.entry import EntryShape, WalCodec, WalEntry
 
 _SINGLE_PROBES = 16
 """Entries looked for one by one before several are looked for at once: most tails are short."""
+_RUN_PER_THREAD = 8
+"""Entries that each thread fetches before new threads are started."""
+_LARGE_BYTES = 1024 * 1024
+"""Mean length of entries from which reading several local files at once pays."""
 _MAX_RUN = 64
 """Entries that a thread reads one after the other: handing over a small one takes longer than reading it."""
 
@@ -45,15 +49,18 @@ def find_tail(store: ObjectStore, region_id: RegionId, suffix: str, known_wal_id
         return tail
 
 
-def read_tail(
+def read_tail(  # noqa: PLR0913  (where the tail begins, and how to read it)
     store: ObjectStore,
     region_id: RegionId,
     codec: WalCodec,
     replay_after_wal_id: int,
     wal_id_last_seen: int,
     concurrency: int,
+    shape: EntryShape | None = None,
 ) -> list[WalEntry]:
     """Read every entry after the replay pointer, in order.
+
+    Entries are read without looking first whether they are there: the one that is missing is the end.
 
     Args:
         store: The table's store.
@@ -61,7 +68,8 @@ def read_tail(
         codec: The region's codec.
         replay_after_wal_id: Entries up to here are in flushed MemTables.
         wal_id_last_seen: Somebody once saw this entry, so it must be there.
-        concurrency: Entries read at once.
+        concurrency: Entries fetched at once, where fetching takes longer than reading what came.
+        shape: The columns that entries most probably have.
 
     Returns:
         The entries, ascending without a hole; empty if everything is flushed.
@@ -71,8 +79,59 @@ def read_tail(
             silently drop all later rows), an entry cannot be read, or the WAL holds entries of
             another codec.
     """
-    positions = tail_positions(store, region_id, codec, replay_after_wal_id, wal_id_last_seen, concurrency)
-    return read_entries(store, region_id, codec, positions, concurrency)
+    entries: list[WalEntry] = []
+    fetched_bytes = 0
+    while True:
+        first = replay_after_wal_id + len(entries) + 1
+        known = wal_id_last_seen - first + 1
+        width = _width(store, known, len(entries), fetched_bytes, concurrency)
+        found = _fetch_run(store, region_id, codec, range(first, first + width), concurrency)
+        for data in found:
+            entries.append(codec.decode(store, region_id, first, data, shape))
+            fetched_bytes += len(data)
+            first += 1
+        if len(found) < width:
+            break
+    tail = replay_after_wal_id + len(entries)
+    _check_tail(store, region_id, codec, replay_after_wal_id, wal_id_last_seen, tail)
+    return entries
+
+
+def _width(store: ObjectStore, known: int, read: int, read_bytes: int, concurrency: int) -> int:
+    """Return how many entries to fetch at once.
+
+    A thread costs more than fetching a small local file. Elsewhere a request takes most of the time,
+    so entries that are known to exist are fetched together, and beyond them as many as were found.
+    """
+    if store.kind is StoreKind.LOCAL and read_bytes < _LARGE_BYTES * max(1, read):
+        return 1
+    return max(1, min(_RUN_PER_THREAD * concurrency, max(known, read)))
+
+
+def _fetch_run(
+    store: ObjectStore, region_id: RegionId, codec: WalCodec, positions: range, concurrency: int
+) -> list[bytes]:
+    """Return the bytes of consecutive entries, up to the first that does not exist."""
+
+    def fetch(wal_id: int) -> bytes | None:
+        try:
+            return store.get(wal_entry_path(region_id, wal_id, codec.suffix))
+        except ObjectNotFoundError:
+            return None
+
+    if len(positions) == 1:
+        data = fetch(positions[0])
+        return [] if data is None else [data]
+    found = map_concurrently(fetch, positions, concurrency)
+    run: list[bytes] = []
+    for number, data in enumerate(found):
+        present = data
+        if present is None and any(later is not None for later in found[number:]):
+            present = fetch(positions[number])  # Written while the others were fetched, or a hole.
+        if present is None:
+            break
+        run.append(present)
+    return run
 
 
 def tail_positions(
@@ -99,6 +158,23 @@ def tail_positions(
     # Looking for a local file takes a tenth of the time that it takes to have a thread do so.
     probes = 1 if store.kind is StoreKind.LOCAL else concurrency
     tail = find_tail(store, region_id, codec.suffix, replay_after_wal_id, probes)
+    _check_tail(store, region_id, codec, replay_after_wal_id, wal_id_last_seen, tail)
+    return range(replay_after_wal_id + 1, tail + 1)
+
+
+def _check_tail(
+    store: ObjectStore,
+    region_id: RegionId,
+    codec: WalCodec,
+    replay_after_wal_id: int,
+    wal_id_last_seen: int,
+    tail: int,
+) -> None:
+    """Return if a tail can be all of it.
+
+    Raises:
+        CorruptionError: As for ``tail_positions``.
+    """
     _refuse_other_codec(store, region_id, codec, {replay_after_wal_id + 1, tail + 1})
     if tail < wal_id_last_seen:
         raise CorruptionError(
@@ -109,7 +185,6 @@ def tail_positions(
             replay_after_wal_id=replay_after_wal_id,
             wal_id_last_seen=wal_id_last_seen,
         )
-    return range(replay_after_wal_id + 1, tail + 1)
 
 
 def read_entries(

@@ -11,8 +11,10 @@ from memwal_core.base_table import BaseTable
 from memwal_core.base_table.index_recipes import IndexRecipe, index_recipes
 from memwal_core.flush import (
     FlushPlan,
+    Reach,
     build_maintained_indexes,
     newest_rows,
+    nowhere,
     plan_flush,
     rewrite_memtable,
     write_companions,
@@ -39,6 +41,7 @@ class RegionFlusher:
         layout: Shape of the rows.
         recipes: Reads how the maintained indexes are built; called at each flush.
         false_positive_rate: Of the key filter.
+        reach: Called before and after each call of Lance.
     """
 
     store: ObjectStore
@@ -47,6 +50,7 @@ class RegionFlusher:
     layout: TableLayout
     recipes: Callable[[], Sequence[IndexRecipe]]
     false_positive_rate: float
+    reach: Reach = nowhere
 
     def plan(self, memtable: MemTable, directory: str) -> FlushPlan:
         """Plan the flush of a stored MemTable into a fresh directory."""
@@ -60,12 +64,13 @@ class RegionFlusher:
         keys = memtable.to_table(layout.key) if rows is None else rows
 
         def complete(table: lance.LanceDataset) -> None:
-            build_maintained_indexes(table, self.recipes())
-            write_companions(self.store, planned, keys, layout.key, self.false_positive_rate)
+            build_maintained_indexes(table, self.recipes(), self.reach)
+            order = planned.key_order if rows is None else None
+            write_companions(self.store, planned, keys, layout.key, self.false_positive_rate, order, self.reach)
 
         if rows is None:
-            return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete)
-        return rewrite_memtable(self.store, planned, layout.fields, rows, complete)
+            return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete, self.reach)
+        return rewrite_memtable(self.store, planned, layout.fields, rows, complete, self.reach)
 
     def _can_share(self, planned: FlushPlan) -> bool:
         """Return whether the WAL entries can be the data files: a Lance table has files of one version."""

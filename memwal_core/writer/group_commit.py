@@ -211,7 +211,7 @@ class GroupCommit:
             entry.rows.num_rows,
         )
         try:
-            return rows_of_entry(entry, self._state.schema, self._state.ownership.region_id)
+            return rows_of_entry(entry, self._state.shape, self._state.ownership.region_id)
         except CorruptionError as error:
             raise ConflictError(
                 "a fenced predecessor wrote late, in a schema that the table no longer has",

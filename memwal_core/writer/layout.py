@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, TableState
-from memwal_core.flush import FieldLayout, field_layout
+from memwal_core.errors import InvalidRequestError
+from memwal_core.flush import FieldLayout, NotedField, field_layout
 from memwal_core.memtable import memtable_schema
-from memwal_core.wal import entry_file_version
+from memwal_core.wal import EntryShape, entry_file_version, noted_field_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class TableLayout:
     fields: FieldLayout
     storage_version: str
 
+    @property
+    def entry_shape(self) -> EntryShape:
+        """What WAL entries of this layout look like."""
+        return EntryShape(self.memtable_schema, dict(self.fields.field_ids[:-1]))
+
     @classmethod
     def of(cls, table: BaseTable, state: TableState) -> TableLayout:
         """Derive the layout from a version of the base table.
@@ -48,24 +54,53 @@ class TableLayout:
 
 
 def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schema) -> TableLayout:
-    """Return the newest layout whose MemTable schema some stored rows have.
+    """Return the layout of rows that a writer left in the WAL.
+
+    It is that of the newest version of the base table with these columns. If none exists any more, the field
+    ids that the entries name are enough; entries written before they named them need such a version.
 
     Args:
         table: The base table.
         current: The layout of its newest version.
         rows_schema: Schema of the rows.
 
-    Returns:
-        ``current`` if they have its schema, or if no version that still exists has theirs.
+    Raises:
+        InvalidRequestError: Nothing tells which fields of the base table the columns are.
     """
-    if _fits(current, rows_schema):
+    if current.entry_shape.fits(rows_schema):
         return current
     for entry in reversed(table.dataset().versions()):
         state = table.state(entry["version"])
-        if memtable_schema(state.schema, current.key).remove_metadata().equals(rows_schema):
+        shape = EntryShape(memtable_schema(state.schema, current.key), state.field_ids)
+        if shape.fits(rows_schema):
             return TableLayout.of(table, state)
-    return current
+    return _layout_by_ids(current, rows_schema)
 
 
-def _fits(layout: TableLayout, rows_schema: pa.Schema) -> bool:
-    return bool(layout.memtable_schema.remove_metadata().equals(rows_schema))
+def _layout_by_ids(current: TableLayout, rows_schema: pa.Schema) -> TableLayout:
+    """Return the layout of rows whose entries name field ids.
+
+    Raises:
+        InvalidRequestError: They do not, or the ids lack a key column.
+    """
+    ids = noted_field_ids(rows_schema)
+    names = {number: name for name, number in (ids or {}).items()}
+    known = {number: name for name, number in current.entry_shape.field_ids.items()}
+    wanted = [current.entry_shape.field_ids[name] for name in current.key]
+    if ids is None or not all(number in names for number in wanted):
+        raise InvalidRequestError(
+            "the WAL holds rows with columns that no version of the table has any more, and does not name their fields",
+            remedy="give the table these columns once more, by name and type in this order; open and flush the region; "
+            "then take them back",
+            found=str(rows_schema.remove_metadata()),
+            expected=str(current.memtable_schema.remove_metadata()),
+            field_ids=ids,
+        )
+    own = [field for field in rows_schema if field.name in ids]
+    metadata = {number: current.schema.field(name).metadata for number, name in known.items()}
+    schema = pa.schema([field.with_metadata(metadata.get(ids[field.name])) for field in own])
+    key = tuple(names[number] for number in wanted)
+    rows = memtable_schema(schema, key)
+    version = entry_file_version(rows, current.storage_version)
+    fields = field_layout([NotedField(field, ids[field.name]) for field in own], rows, version)
+    return TableLayout(current.version, schema, key, rows, fields, version)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.index_recipes import IndexRecipe
 from memwal_core.clock import Clock
+from memwal_core.flush import Reach, nowhere
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus, claim
 from memwal_core.memtable import MemTable, MemTableQueue
@@ -51,7 +52,9 @@ class WriterParts:
     recipes: Callable[[], Sequence[IndexRecipe]]
 
 
-def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock: Clock, ids: IdSource) -> WriterParts:
+def open_parts(
+    table: BaseTable, region_id: RegionId, settings: Settings, clock: Clock, ids: IdSource, reach: Reach = nowhere
+) -> WriterParts:
     """Claim a region and replay its unflushed rows.
 
     Raises:
@@ -77,6 +80,7 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
         manifest.replay_after_wal_id,
         manifest.wal_id_last_seen,
         settings.storage.concurrency,
+        current.entry_shape,
     )
     if entries:
         # A predecessor may have been killed between naming an entry and syncing the name. What is flushed, and
@@ -87,7 +91,7 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
     schemas = [entry.rows.schema for entry in leading if not entry.is_fence]
     layout = layout_of_rows(table, current, schemas[0]) if schemas else current
     memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, clock.now())
-    replay(leading, memtable, ownership)
+    replay(leading, memtable, layout.entry_shape, ownership)
     is_complete = len(leading) == len(entries)
     meters = WriterMeters(str(region_id))
     meters.replayed_entries = len(leading)
@@ -99,7 +103,7 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
         len(leading),
         memtable.num_rows,
     )
-    shared = RegionState(ownership, manifest, MemTableQueue(memtable), layout.memtable_schema, meters)
+    shared = RegionState(ownership, manifest, MemTableQueue(memtable), layout.entry_shape, meters)
     appender = WalAppender(
         table.store,
         region_id,
@@ -120,6 +124,7 @@ def open_parts(table: BaseTable, region_id: RegionId, settings: Settings, clock:
         layout,
         recipes,
         settings.writer.key_filter_false_positives,
+        reach,
     )
     flushes = FlushQueue(
         shared,

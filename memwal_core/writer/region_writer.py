@@ -13,6 +13,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
+from memwal_core.flush import Reach, nowhere
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration, RegionManifest
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
@@ -58,7 +59,7 @@ class RegionWriter:
     """
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  (the components of a writer, all optional)
         cls,
         table: BaseTable,
         region_id: RegionId,
@@ -67,6 +68,7 @@ class RegionWriter:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         memory: MemoryBudget | None = None,
+        reach: Reach = nowhere,
     ) -> Self:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
@@ -77,6 +79,8 @@ class RegionWriter:
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
             memory: A bound that several writers share; none if None.
+            reach: Called before and after each call of Lance in a flush, at the places that ``memwal_core.flush``
+                names; tests crash there, or let the call fail.
 
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
@@ -88,12 +92,12 @@ class RegionWriter:
         chosen = settings if settings is not None else Settings()
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
-        writer = cls(open_parts(table, region_id, chosen, time, source), chosen, time, memory)
+        writer = cls(open_parts(table, region_id, chosen, time, source, reach), chosen, time, memory)
         if not writer._layout_is_current:
             # The table's schema changed after the last writer crashed: its rows keep their schema.
             writer.flush()
             writer.close()
-            return cls.open(table, region_id, settings=chosen, clock=time, ids=source, memory=memory)
+            return cls.open(table, region_id, settings=chosen, clock=time, ids=source, memory=memory, reach=reach)
         if writer._upkeep.rotate_if_due():
             writer._upkeep.flush_soon()
         return writer

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
-from memwal_core.memtable import MemTable
-from memwal_core.wal import WalEntry
+from memwal_core.memtable import MemTable, StoredEntry
+from memwal_core.wal import EntryShape, WalEntry, noted_field_ids, same_columns
 from memwal_core.writer.ownership import Ownership
 
 
@@ -25,46 +25,60 @@ def leading_run(entries: Sequence[WalEntry]) -> Sequence[WalEntry]:
             continue
         if first is None:
             first = entry.rows.schema
-        elif not entry.rows.schema.equals(first):
+        elif not same_columns(entry.rows.schema, first):
             return entries[:number]
     return entries
 
 
-def replay(entries: Sequence[WalEntry], memtable: MemTable, ownership: Ownership) -> None:
+def replay(entries: Sequence[WalEntry], memtable: MemTable, shape: EntryShape, ownership: Ownership) -> None:
     """Put the unflushed entries of a region into its first MemTable, one fragment each.
 
     Args:
         entries: Ascending, from the MemTable's ``replay_after_wal_id`` on.
         memtable: Empty.
+        shape: The columns that the entries must have.
         ownership: The claim under which they are replayed.
 
     Raises:
         FencedError: An entry has a higher epoch than ours; give the claim up.
         CorruptionError: An entry does not fit the table. Nothing was changed but the epoch.
     """
+    replayed = []
     for entry in entries:
         if entry.writer_epoch > ownership.epoch:
             raise ownership.fenced_by_entry(entry.wal_id, entry.writer_epoch)
-        rows = rows_of_entry(entry, memtable.schema, ownership.region_id)
-        memtable.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
+        replayed.append(rows_of_entry(entry, shape, ownership.region_id))
+    memtable.add_all_replayed(
+        [
+            StoredEntry(entry.wal_id, rows.num_rows, entry.size_bytes, entry.file_version)
+            for entry, rows in zip(entries, replayed, strict=True)
+        ],
+        replayed,
+    )
 
 
-def rows_of_entry(entry: WalEntry, schema: pa.Schema, region_id: RegionId) -> pa.Table:
+def rows_of_entry(entry: WalEntry, shape: EntryShape, region_id: RegionId) -> pa.Table:
     """Return an entry's rows in the MemTable schema.
 
     Raises:
-        CorruptionError: The entry has another schema.
+        CorruptionError: The entry has other columns, or one that was dropped and made anew since.
     """
+    schema = shape.schema
     if entry.is_fence:
         return schema.empty_table()
-    if not entry.rows.schema.equals(schema):  # Metadata is not compared.
+    found = entry.rows.schema
+    if found.equals(schema, check_metadata=True):
+        return entry.rows
+    if not shape.fits(found):
         raise CorruptionError(
             "a WAL entry has another schema than the table",
             remedy="reopen the region with the table version that its last writer used, and flush it",
             region_id=str(region_id),
             wal_id=entry.wal_id,
             expected=str(schema.remove_metadata()),
-            found=str(entry.rows.schema),
+            expected_field_ids=dict(shape.field_ids),
+            found_field_ids=noted_field_ids(found),
+            found=str(found.remove_metadata()),
         )
     # Only metadata may differ, so no value needs to be cast.
     return pa.Table.from_arrays(entry.rows.columns, schema=schema)

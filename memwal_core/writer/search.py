@@ -1,9 +1,8 @@
 """Queries over the MemTables of one writer: by condition, by vector, by words.
 
-With indexed writes each batch of new rows becomes a piece: a table in memory with the indexes that a
-flushed MemTable gets, built by the same recipes, so that tokens, centroids and distances are those of
-the base table. Pieces of similar size are joined, so that there are few and each row is indexed a
-logarithmic number of times. Without indexed writes the same queries scan the rows.
+With indexed writes the rows lie in pieces with the indexes that a flushed MemTable gets, built by the
+same recipes, so that tokens, centroids and distances are those of the base table. Without indexed
+writes the same queries scan the rows.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lance.query import MatchQuery
 
 from memwal_core.base_table import translated
-from memwal_core.base_table.index_recipes import IndexRecipe, build_index, has_values
+from memwal_core.base_table.index_recipes import IndexRecipe
 from memwal_core.errors import InvalidRequestError
-from memwal_core.memtable import TOMBSTONE_COLUMN, Fragment, MemTable
+from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
 from memwal_core.newest import last_row_per_key
 from memwal_core.writer.layout import TableLayout
+from memwal_core.writer.search_pieces import ADDRESS, IndexedMemTable, Piece
 
 DISTANCE_COLUMN = "_distance"
 SCORE_COLUMN = "_score"
@@ -32,79 +31,16 @@ SCORE_COLUMN = "_score"
 Recipes = Callable[[], Sequence[IndexRecipe]]
 MemTables = Callable[[], Sequence[MemTable]]
 
-_ADDRESS = "memory://memtable"
 _ROW = "_rowaddr"
 _TEXT_KIND = "INVERTED"
-_JOINED_FROM = 2
 _GROWTH = 4
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """Consecutive rows of a MemTable as a table of Lance's.
-
-    Attributes:
-        rows: The rows.
-        dataset: The same, row i at the address i.
-        indexed: Columns with an index -> its recipe.
-    """
-
-    rows: pa.Table
-    dataset: lance.LanceDataset
-    indexed: dict[str, IndexRecipe]
-
-    @classmethod
-    def of(cls, rows: pa.Table, recipes: Sequence[IndexRecipe], names: dict[int, str]) -> _Piece:
-        plain = rows.replace_schema_metadata(None).combine_chunks()
-        dataset = lance.write_dataset(plain, _ADDRESS, max_rows_per_file=2**31)
-        indexed = {}
-        for recipe in recipes:
-            column = names.get(recipe.field_id)
-            if column is not None and has_values(dataset, column):
-                build_index(dataset, recipe, column)
-                indexed[column] = recipe
-        return cls(rows, dataset, indexed)
-
-
-class _IndexedMemTable:
-    """The pieces of one MemTable. Safe to use while its writer adds rows."""
-
-    def __init__(self, memtable: MemTable, recipes: Sequence[IndexRecipe], names: dict[int, str]) -> None:
-        self._memtable = weakref.ref(memtable)  # Gone with it: the key of a weak dictionary must not be held.
-        self._recipes = recipes
-        self._names = names
-        self._lock = threading.Lock()
-        self._covered: list[Fragment] = []
-        self._pieces: list[_Piece] = []
-
-    @property
-    def has_recipes(self) -> bool:
-        """Whether there is an index to maintain."""
-        return bool(self._recipes)
-
-    def refresh(self) -> tuple[_Piece, ...]:
-        """Cover all rows that are in the MemTable now, and return the pieces in write order."""
-        with self._lock:
-            memtable = self._memtable()
-            fragments = memtable.fragments if memtable is not None else ()
-            if list(fragments[: len(self._covered)]) != self._covered:
-                # A late entry was replayed before rows that are covered: their order has changed.
-                self._covered, self._pieces = [], []
-            fresh = fragments[len(self._covered) :]
-            if any(fragment.rows.num_rows for fragment in fresh):
-                rows = pa.concat_tables(fragment.rows for fragment in fresh)
-                while self._pieces and self._pieces[-1].rows.num_rows < _JOINED_FROM * rows.num_rows:
-                    rows = pa.concat_tables([self._pieces.pop().rows, rows])
-                self._pieces.append(_Piece.of(rows, self._recipes, self._names))
-            self._covered.extend(fresh)
-            return tuple(self._pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
     """All rows of one moment, oldest first, and which of them are the newest of their key and no tombstones."""
 
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[Piece, ...]
     live: tuple[npt.NDArray[np.bool_], ...]
 
 
@@ -130,8 +66,8 @@ class MemTableSearch:
         self._names = {field_id: name for name, field_id in layout.fields.field_ids}
         self._recipes = recipes
         self._lock = threading.Lock()
-        self._known: weakref.WeakKeyDictionary[MemTable, _IndexedMemTable] = weakref.WeakKeyDictionary()
-        self._whole: tuple[_Moment, _Piece] | None = None
+        self._known: weakref.WeakKeyDictionary[MemTable, IndexedMemTable] = weakref.WeakKeyDictionary()
+        self._whole: tuple[_Moment, Piece] | None = None
         self._moment: _Moment | None = None
 
     def refresh(self) -> None:
@@ -160,7 +96,7 @@ class MemTableSearch:
         moment = self._now()
         found = []
         for piece, live in zip(moment.pieces, moment.live, strict=True):
-            with translated("filter rows in memory", _ADDRESS):
+            with translated("filter rows in memory", ADDRESS):
                 rows = piece.dataset.scanner(columns=[], filter=filter_sql, with_row_address=True).to_table()
             places = np.sort(rows.column(_ROW).to_numpy())
             found.append(piece.rows.take(pa.array(places[live[places]])))
@@ -198,7 +134,7 @@ class MemTableSearch:
         """Return the rows whose texts contain any of some words, best first.
 
         Scores are those of one index over exactly the rows that answers can show, which is built when
-        it is first needed and kept until a row is added.
+        it is first needed, from that column alone, and kept until a row is added.
 
         Args:
             column: A text column with a maintained full-text index.
@@ -216,7 +152,7 @@ class MemTableSearch:
         whole = self._as_one(self._now(), column)
         if whole is None:
             return self._shown([], SCORE_COLUMN)
-        with translated("search texts in memory", _ADDRESS):
+        with translated("search texts in memory", ADDRESS):
             hits = whole.dataset.scanner(
                 columns=[SCORE_COLUMN], full_text_query=MatchQuery(query, column), limit=k, with_row_address=True
             ).to_table()
@@ -233,14 +169,14 @@ class MemTableSearch:
                 k=k,
             )
 
-    def _nearest(self, piece: _Piece, live: npt.NDArray[np.bool_], wanted: dict[str, object], k: int) -> pa.Table:
+    def _nearest(self, piece: Piece, live: npt.NDArray[np.bool_], wanted: dict[str, object], k: int) -> pa.Table:
         recipe = piece.indexed.get(str(wanted["column"]))
         by_index = recipe is not None and recipe.is_vector and recipe.parameters["metric"] == wanted["metric"]
         if recipe is not None and by_index:
             wanted = {**wanted, "nprobes": recipe.parameters["num_partitions"], "refine_factor": _GROWTH}
         count = min(k, piece.rows.num_rows)
         while True:
-            with translated("search vectors in memory", _ADDRESS):
+            with translated("search vectors in memory", ADDRESS):
                 hits = piece.dataset.scanner(
                     columns=[DISTANCE_COLUMN],
                     nearest={**wanted, "k": count, "use_index": by_index},
@@ -261,7 +197,7 @@ class MemTableSearch:
                 return str(recipe.parameters["metric"])
         return "l2"
 
-    def _as_one(self, moment: _Moment, column: str) -> _Piece | None:
+    def _as_one(self, moment: _Moment, column: str) -> Piece | None:
         """Return all live rows as one piece with a full-text index; None if no text can be found.
 
         Raises:
@@ -284,7 +220,7 @@ class MemTableSearch:
         ]
         if not rows:
             return None
-        piece = _Piece.of(pa.concat_tables(rows), recipes, self._names)
+        piece = Piece.of(pa.concat_tables(rows), recipes, self._names, [column])  # Nothing else needs to be copied.
         if column not in piece.indexed:
             return None
         with self._lock:
@@ -294,17 +230,17 @@ class MemTableSearch:
     def _text_recipes(self) -> list[IndexRecipe]:
         return [recipe for recipe in self._recipes() if recipe.kind == _TEXT_KIND]
 
-    def _pieces(self) -> tuple[_Piece, ...]:
+    def _pieces(self) -> tuple[Piece, ...]:
         return tuple(piece for memtable in self._memtables() for piece in self._indexed(memtable).refresh())
 
-    def _indexed(self, memtable: MemTable) -> _IndexedMemTable:
+    def _indexed(self, memtable: MemTable) -> IndexedMemTable:
         with self._lock:
             known = self._known.get(memtable)
         if known is not None:
             return known
         recipes = self._recipes() if self._is_indexed else ()
         with self._lock:
-            return self._known.setdefault(memtable, _IndexedMemTable(memtable, recipes, self._names))
+            return self._known.setdefault(memtable, IndexedMemTable(memtable, recipes, self._names))
 
     def _now(self) -> _Moment:
         pieces = self._pieces()
@@ -317,7 +253,7 @@ class MemTableSearch:
             self._moment = moment
         return moment
 
-    def _live(self, pieces: Sequence[_Piece]) -> list[npt.NDArray[np.bool_]]:
+    def _live(self, pieces: Sequence[Piece]) -> list[npt.NDArray[np.bool_]]:
         if not pieces:
             return []
         key = list(self._layout.key)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from memwal_core.manifest import RegionManifest
 from memwal_core.memtable import MemTableQueue
+from memwal_core.wal import EntryShape
 from memwal_core.writer.ownership import Ownership
 from memwal_core.writer.stats import WriterMeters
 
@@ -23,7 +24,7 @@ class RegionState:
         ownership: The claim; has a lock of its own.
         manifest: The newest manifest version that this writer wrote or adopted.
         queue: The MemTables.
-        schema: Schema of new MemTables.
+        shape: Columns of new MemTables and WAL entries.
         meters: What is counted.
         pending_since: Monotonic time of the oldest put that no WAL entry holds; None if there is none.
         is_closed: Whether the writer takes no more calls.
@@ -34,12 +35,17 @@ class RegionState:
     ownership: Ownership
     manifest: RegionManifest
     queue: MemTableQueue
-    schema: pa.Schema
+    shape: EntryShape
     meters: WriterMeters
     pending_since: float | None = None
     is_closed: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     changed: threading.Condition = field(init=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of new MemTables."""
+        return self.shape.schema
 
     def __post_init__(self) -> None:
         """Tie the condition to the lock."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.flush import Reach, nowhere
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import ManifestStore, RegionStatus
 from memwal_core.region_spec import RegionRouter, RegionSpec
@@ -60,6 +61,7 @@ class TableParts:
         clock: Time.
         ids: Source of identifiers.
         spec_id: The region spec to follow; None for the only one.
+        reach: As for ``RegionWriter.open``.
     """
 
     table: BaseTable
@@ -67,6 +69,7 @@ class TableParts:
     clock: Clock
     ids: IdSource
     spec_id: int | None
+    reach: Reach = nowhere
 
     def load(self) -> Target:
         """Look at the base table.
@@ -95,7 +98,13 @@ class TableParts:
     def open_region(self, region_id: RegionId, memory: MemoryBudget) -> RegionWriter:
         """Claim a region; errors as for ``RegionWriter.open``."""
         return RegionWriter.open(
-            self.table, region_id, settings=self.settings, clock=self.clock, ids=self.ids, memory=memory
+            self.table,
+            region_id,
+            settings=self.settings,
+            clock=self.clock,
+            ids=self.ids,
+            memory=memory,
+            reach=self.reach,
         )
 
     def require_no_live_writer(self, region_id: RegionId) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.flush import Reach, nowhere
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.manifest import FlushedGeneration
 from memwal_core.region_spec import RegionValue
@@ -78,6 +79,8 @@ class TableWriter:
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        executor: Executor | None = None,
+        reach: Reach = nowhere,
     ) -> Self:
         """Prepare to write; regions are claimed when their first row comes.
 
@@ -93,13 +96,16 @@ class TableWriter:
             settings: Values; defaults if None.
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
+            executor: Writes the regions of a batch, and ends with this writer; a thread for each of
+                ``max_open_regions`` if None.
+            reach: As for ``RegionWriter.open``.
 
         Raises:
             InvalidRequestError: The table cannot be written, or the spec does not exist.
         """
         chosen = settings if settings is not None else Settings()
-        parts = TableParts(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id)
-        return cls(parts, accept, Takeover(takeover), check)
+        parts = TableParts(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, reach)
+        return cls(parts, accept, Takeover(takeover), check, executor)
 
     def __init__(
         self,
@@ -107,6 +113,7 @@ class TableWriter:
         accept: Callable[[RegionValue], bool] | None,
         takeover: Takeover,
         check: InputCheck | None = None,
+        executor: Executor | None = None,
     ) -> None:
         """Read the table; no region is claimed yet."""
         self._check = check
@@ -116,7 +123,9 @@ class TableWriter:
         self._target = parts.load()
         self._writers: dict[RegionValue, RegionWriter] = {}
         self._memory = MemoryBudget(parts.settings.writer.max_buffered_bytes)
-        self._pool = ThreadPoolExecutor(parts.settings.writer.max_open_regions, thread_name_prefix="memwal-region")
+        self._pool = executor or ThreadPoolExecutor(
+            parts.settings.writer.max_open_regions, thread_name_prefix="memwal-region"
+        )
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._running = 0

@@ -8,16 +8,17 @@ from pathlib import Path
 import lance
 import pytest
 
+from memwal_core.errors import MemwalError
 from memwal_core.maintenance.gc import flushed, survey, wal_entries
 from memwal_core.manifest import ManifestStore
-from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
 from memwal_core.storage.layout import generation_path
 from memwal_core.storage.local import LocalStore
 from memwal_core.testing.simulation import Chances, SimulationFailedError, World, simulate
 from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
 from memwal_core.testing.simulation.run import everybody
 from memwal_core.wal import WalAppender
-from memwal_core.writer import ownership
+from memwal_core.writer import TableWriter, flush_queue, ownership
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
 # Garbage collection makes many requests: under rough chances it seldom gets to its gates.
@@ -58,6 +59,27 @@ def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: p
 def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = WalAppender.append
     monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
+    assert _found(tmp_path)
+
+
+@pytest.mark.req("MEM-22")
+def test_without_waiting_for_failed_flushes_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = flush_queue.FlushQueue._failed
+
+    def give_up(self: flush_queue.FlushQueue, memtable: MemTable, error: MemwalError) -> None:
+        failed(self, memtable, error)
+        self._state.queue._waiting.popleft()
+
+    monkeypatch.setattr(flush_queue.FlushQueue, "_failed", give_up)
+    assert _found(tmp_path)
+
+
+@pytest.mark.req("WRT-01")
+def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer_of = TableWriter._writer
+    monkeypatch.setattr(TableWriter, "_writer", lambda self, value: writer_of(self, ((value[0] + 1) % 4,)))
     assert _found(tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 from memwal_core.testing.simulation import Chances, SimulationResult, simulate
 from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_LATE_ENTRIES
 
-ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
+ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 DEFAULT_SEEDS = range(20)
 MUST_HAPPEN = (
     "put",
@@ -38,6 +38,12 @@ MUST_HAPPEN = (
     "collected directory",
     "read by scan",
     "read by lookup",
+    "table put",
+    "table write to several regions",
+    "region claimed by a table writer",
+    "takeover refused",
+    "table writer fenced",
+    *(f"failed at flush.{place}" for place in ("commit", "commit.done", "keys", "keys.done", "rows", "rows.done")),
 )
 _results: dict[int, SimulationResult] = {}
 

@@ -21,7 +21,8 @@ from memwal_core.maintenance.merge import (
     merge,
 )
 from memwal_core.manifest import ManifestStore
-from memwal_core.testing.simulation.world import LONG_SLEEP_S, RETENTION_S, World
+from memwal_core.testing.simulation.small import LONG_SLEEP_S, RETENTION_S
+from memwal_core.testing.simulation.world import World
 
 _COLUMNS_ADDED = 2
 

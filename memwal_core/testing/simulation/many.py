@@ -17,7 +17,7 @@ from memwal_core.testing.simulation.run import SimulationFailedError, simulate
 from memwal_core.testing.simulation.world import Chances
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - the tables of a seed live for seconds and need no disk
-_ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
+_ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 
 
 def run_seed(seed: int, turns: int, *, rough: bool) -> str | None:

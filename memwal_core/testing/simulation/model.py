@@ -68,6 +68,10 @@ class Model:
         self._history.extend(writes.items())
         self._pending.setdefault(writer, []).extend(writes.items())
 
+    def refused(self, writes: Mapping[int, Value]) -> None:
+        """Note a write that ended before anything of it was tried."""
+        self._ended(writes)
+
     def settled(self, writer: object) -> None:
         """Note that nothing of a writer's memory can still follow: it was written, or the writer is gone."""
         self._pending.pop(writer, None)

@@ -11,6 +11,7 @@ from memwal_core.testing.simulation.jobs import CleanupActor, ColumnActor, Job, 
 from memwal_core.testing.simulation.model import WrongRowError
 from memwal_core.testing.simulation.progress import ProgressWatch
 from memwal_core.testing.simulation.readers import ReaderActor
+from memwal_core.testing.simulation.table_writers import TableWriterActor
 from memwal_core.testing.simulation.view import DuplicateKeyError, lsm_view
 from memwal_core.testing.simulation.world import Actor, Chances, World
 from memwal_core.testing.simulation.writers import WriterActor
@@ -55,9 +56,12 @@ def everybody(world: World) -> list[Actor]:
     """Return the usual actors: two writers that share a region, one of its own, a merger, all jobs, a reader, time.
 
     In some seeds the table's schema changes, too; in others much time passes, and versions are given up, so that
-    garbage collection has something to collect.
+    garbage collection has something to collect. In two of five two table writers write to all four regions.
     """
     more: list[Actor] = []
+    routed: list[Actor] = []
+    if world.is_routed:
+        routed = [TableWriterActor(world, "table-writer-1"), TableWriterActor(world, "table-writer-2")]
     if world.seed % 4 == _DRIFTING:
         more = [ColumnActor(world, "columns")]
     elif world.seed % 2 == _PATIENT:
@@ -76,6 +80,7 @@ def everybody(world: World) -> list[Actor]:
         ReaderActor(world, "reader"),
         TimeActor(world, "time"),
         *more,
+        *routed,
     ]
 
 

@@ -9,42 +9,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
 from memwal_core.ids import IdSource
 from memwal_core.rng import Rng, seeded_rng
-from memwal_core.settings import (
-    CompactSettings,
-    GcSettings,
-    IndexSettings,
-    MergeSettings,
-    Settings,
-    StorageSettings,
-    WriterSettings,
-)
+from memwal_core.settings import Settings
 from memwal_core.storage import open_store
 from memwal_core.testing.clock import ManualClock
 from memwal_core.testing.crash import SimulatedCrash
 from memwal_core.testing.faulty_store import Call, Moment, Rule, unavailable
 from memwal_core.testing.simulation.clocked_store import ClockedStore
 from memwal_core.testing.simulation.model import Model, WrongRowError
+from memwal_core.testing.simulation.small import small_settings
 from memwal_core.testing.tables import make_people_table
 
 EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
 """What an actor may meet when rivals and faults do their worst. Anything else is a defect."""
 
 KEYS = 16
-LONG_SLEEP_S = 4 * 24 * 3600.0
-"""Longer than any retention; nothing else in the simulation takes this long."""
-RETENTION_S = LONG_SLEEP_S / 2
-"""Versions and leftovers that are older are given up."""
-
 _MAX_DEPTH = 2
-_FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable_bytes": 250})
-"""Either bound is reached after a few writes."""
-_STRATEGIES: tuple[Literal["auto", "native", "single_commit"], ...] = ("auto", "native", "single_commit")
+_ROUTED = (0, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +41,13 @@ class Chances:
         interleave: Another actor takes a turn.
         fail: The call fails, before or after its effect.
         crash: The running actor's process dies, before or after the effect.
+        lance: A call of Lance in a flush fails, before or after its effect. There are few of them.
     """
 
     interleave: float = 0.04
     fail: float = 0.004
     crash: float = 0.002
+    lance: float = 0.03
 
 
 class Actor(Protocol):
@@ -113,8 +101,11 @@ class World:
         self._defect: MemwalError | WrongRowError | None = None
         self._thread = threading.get_ident()
         self._version_seen: dict[int, datetime] = {}
+        self.is_routed = seed % 5 in _ROUTED
+        """Whether a table writer takes part, and the table has regions that only it writes."""
         uri = str(directory / "people.lance")
-        make_people_table(uri, buckets=2, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
+        buckets = 4 if self.is_routed else 2
+        make_people_table(uri, buckets=buckets, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
         self.store = ClockedStore(open_store(uri, settings=self.settings.storage), self.clock)
@@ -180,6 +171,17 @@ class World:
         """Pass a named place of a job, at which everything may happen that may happen at a store call."""
         self._strike(place, after=False)
 
+    def reach_lance(self, place: str) -> None:
+        """Pass a place before or after a call of Lance, whose own requests to storage nobody else can let fail.
+
+        Raises:
+            OSError: As Lance raises it when storage fails.
+            SimulatedCrash: The running actor's process dies here.
+        """
+        if self._strike(place, after=place.endswith(".done")) or self.rng.random() < self._chances.lance:
+            self.seen[f"failed at {place}"] += 1
+            raise OSError(f"the object store did not answer (injected) at {place}")
+
     def notice(self) -> None:
         """Date what pylance made since the last call, by the simulation's clock; called after every turn."""
         self.store.notice()
@@ -195,7 +197,7 @@ class World:
     @contextmanager
     def quietly(self) -> Iterator[None]:
         """Let nothing interfere, for work that belongs to the simulation itself."""
-        saved, self._chances = self._chances, Chances(0, 0, 0)
+        saved, self._chances = self._chances, Chances(0, 0, 0, 0)
         try:
             yield
         finally:
@@ -258,33 +260,3 @@ class World:
 
     def _derived_rng(self) -> Rng:
         return seeded_rng(self.rng.getrandbits(64))
-
-
-def small_settings(seed: int = 0) -> Settings:
-    """Return settings under which everything happens within a few turns.
-
-    Args:
-        seed: Chooses how merges commit and what makes a MemTable full.
-    """
-    chosen = seeded_rng(seed)
-    strategy = chosen.choice(_STRATEGIES)
-    full_at = chosen.choice(_FULL_AT)
-    return Settings(
-        storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
-        writer=WriterSettings(max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10).model_copy(
-            update=full_at
-        ),
-        merge=MergeSettings(max_generations=3, max_attempts=3, strategy=strategy),
-        index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
-        compact=CompactSettings(min_fragments=2),
-        gc=GcSettings(
-            grace_s=60,
-            orphan_age_s=RETENTION_S,
-            collect_wal=True,
-            wal_min_age_s=3600,
-            manifest_retention=2,
-            manifest_min_age_s=RETENTION_S,
-            concurrency=1,
-            allow_unsafe_retention=True,
-        ),
-    )

@@ -36,7 +36,7 @@ class WriterActor:
         self.name = name
         self._world = world
         self._value = value
-        self._keys = _keys_of(world, value)
+        self._keys = keys_by_region(world).get(value, [])
         self._writer: RegionWriter | None = None
         self._zombies: list[RegionWriter] = []
 
@@ -70,6 +70,7 @@ class WriterActor:
             settings=self._world.settings,
             clock=self._world.clock,
             ids=self._world.ids,
+            reach=self._world.reach_lance,
         )
         return f"opened with epoch {self._writer.writer_epoch}"
 
@@ -95,7 +96,7 @@ class WriterActor:
             return "zombie was fenced"
 
     def _use(self, writer: RegionWriter, action: str) -> str:
-        before = _facts(writer)
+        before = facts(writer)
         try:
             return self._act(writer, action)
         except FencedError:
@@ -103,7 +104,7 @@ class WriterActor:
             self._forget(writer)
             raise
         finally:
-            self._world.seen.update(_facts(writer) - before)
+            self._world.seen.update(facts(writer) - before)
 
     def _act(self, writer: RegionWriter, action: str) -> str:
         if action == "flush":
@@ -132,7 +133,7 @@ class WriterActor:
             if is_delete:
                 receipt = writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
             else:
-                receipt = writer.put(_completed(people(*keys, name=name), writer.memtable.schema))
+                receipt = writer.put(completed(people(*keys, name=name), writer.memtable.schema))
         except (MemwalError, SimulatedCrash) as error:
             # Whatever the error says, the rows may be in the WAL, or follow with the next write.
             model.in_doubt(writes, writer)
@@ -144,7 +145,7 @@ class WriterActor:
         return f"wrote {writes} as entry {receipt.wal_id} under epoch {writer.writer_epoch}"
 
 
-def _facts(writer: RegionWriter) -> Counter[str]:
+def facts(writer: RegionWriter) -> Counter[str]:
     """Return what a writer has done so far."""
     stats = writer.stats()
     facts = Counter({f"rotation by {reason}": times for reason, times in stats.rotations.items()})
@@ -153,7 +154,7 @@ def _facts(writer: RegionWriter) -> Counter[str]:
     return facts
 
 
-def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Add the columns, without values, that the table has got since."""
     for field in schema:
         if field.name not in (*rows.schema.names, TOMBSTONE_COLUMN):
@@ -161,8 +162,8 @@ def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-def _keys_of(world: World, value: RegionValue) -> list[int]:
+def keys_by_region(world: World) -> dict[RegionValue, list[int]]:
+    """Return which of the simulation's keys belong to which region value."""
     state = world.plain.state()
     router = RegionRouter(world.plain.require_writable(state).region_specs[0], state.field_ids)
-    routed = {part.value: part.rows.column("id").to_pylist() for part in router.route(people(*range(KEYS)))}
-    return list(routed.get(value, []))
+    return {part.value: part.rows.column("id").to_pylist() for part in router.route(people(*range(KEYS)))}

@@ -60,7 +60,7 @@ def test_writes_and_reads_go_on_while_a_flush_is_blocked(table, faulty, region_i
     with blocking(faulty, "put_if_absent", path=_in_manifest) as blocked:
         writer.put(people(1, 2))
         writer.put(people(3))
-        assert blocked.reached.wait(10)
+        assert blocked.reached.wait(60)
         writer.put(people(4))
         assert [_ids(memtable) for memtable in writer.view().memtables] == [[1, 2], [3, 4]]
         found = writer.stats()
@@ -87,7 +87,7 @@ def test_a_full_queue_holds_writers_until_there_is_room(table, faulty, region_id
             assert not waiting.done()
         assert writer.memtable.num_rows == 2
         blocked.release.set()
-        assert waiting.result(10).generation == 4
+        assert waiting.result(60).generation == 4
     writer.close()
 
 

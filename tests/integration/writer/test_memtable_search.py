@@ -141,7 +141,7 @@ def test_an_indexed_put_leaves_nothing_to_index_for_the_query(tmp_path: Path, mo
     def refuse(_: object, recipe, column: str) -> None:
         built.append(f"{recipe.name} on {column}")
 
-    monkeypatch.setattr("memwal_core.writer.search.build_index", refuse)
+    monkeypatch.setattr("memwal_core.writer.search_pieces.build_index", refuse)
     assert writer.search.nearest("vec", np.zeros(DIMENSION, np.float32), 3).num_rows == 3
     assert writer.search.matching("kind = 1").num_rows
     assert built == []

@@ -54,12 +54,12 @@ def test_puts_that_meet_a_write_under_way_share_the_next_entry(table, faulty, re
     writer = _open(table, region_id, WITH_THREADS, faulty)
     with ThreadPoolExecutor(8) as pool, blocking(faulty, WAL_PUT) as blocked:
         first = pool.submit(writer.put, people(0))
-        assert blocked.reached.wait(10)
+        assert blocked.reached.wait(60)
         others = [pool.submit(writer.put, people(i)) for i in range(1, 7)]
         while writer.memtable.num_rows < 7:
             wait(others, timeout=0.001)
         blocked.release.set()
-        receipts = [future.result(10) for future in [first, *others]]
+        receipts = [future.result(60) for future in [first, *others]]
     assert [receipt.wal_id for receipt in receipts] == [1, 2, 2, 2, 2, 2, 2]
     assert [sorted(entry) for entry in _entries(table, region_id)] == [[0], [1, 2, 3, 4, 5, 6]]
     writer.close()
@@ -80,19 +80,19 @@ def test_callers_whose_rows_are_written_do_not_wait_for_the_next_entry(table, fa
     with ThreadPoolExecutor(12) as pool:
         try:
             alone = put_until(pool, 0, 1)
-            assert held[0].reached.wait(10)
+            assert held[0].reached.wait(60)
             together = put_until(pool, 1, 7)
             held[0].release.set()
-            assert held[1].reached.wait(10)
+            assert held[1].reached.wait(60)
             later = put_until(pool, 7, 9)
             held[1].release.set()
-            assert held[2].reached.wait(10)
-            assert {future.result(10).wal_id for future in together} == {2}
+            assert held[2].reached.wait(60)
+            assert {future.result(60).wal_id for future in together} == {2}
             assert not any(future.done() for future in later)
         finally:
             for blocked in held:
                 blocked.release.set()
-        assert [future.result(10).wal_id for future in [*alone, *later]] == [1, 3, 3]
+        assert [future.result(60).wal_id for future in [*alone, *later]] == [1, 3, 3]
     writer.close()
 
 
@@ -110,16 +110,16 @@ def test_with_a_blocked_store_a_buffered_put_returns_and_a_durable_one_waits(tab
     writer = _open(table, region_id, buffered, faulty)
     with blocking(faulty, WAL_PUT) as blocked:
         assert not writer.put(people(1)).durable
-        assert blocked.reached.wait(10)
+        assert blocked.reached.wait(60)
         assert not writer.put(people(2)).durable
     writer.close()
     durable = _open(table, region_id, WITH_THREADS, faulty)
     with ThreadPoolExecutor(1) as pool, blocking(faulty, WAL_PUT) as blocked:
         waiting = pool.submit(durable.put, people(3))
-        assert blocked.reached.wait(10)
+        assert blocked.reached.wait(60)
         assert not waiting.done()
         blocked.release.set()
-        assert waiting.result(10).durable
+        assert waiting.result(60).durable
     durable.close()
 
 
@@ -162,7 +162,7 @@ def test_the_wal_thread_writes_buffered_rows_without_another_call(table, faulty,
     writer = _open(table, region_id, settings, faulty)
     with blocking(faulty, WAL_PUT) as blocked:
         writer.put(people(1))
-        assert blocked.reached.wait(10)
+        assert blocked.reached.wait(60)
     assert writer.sync() == 1
     writer.close()
 
@@ -180,7 +180,7 @@ def test_async_puts_are_readable_at_once_and_settle_together_when_durable(table,
 
 def test_async_puts_are_written_by_the_thread(table, region_id) -> None:
     with _open(table, region_id, WITH_THREADS) as writer:
-        assert writer.put_async(people(1)).result(10).durable
+        assert writer.put_async(people(1)).result(60).durable
 
 
 @pytest.mark.req("WRT-33", "WRT-39", "G-15", "MEM-12")
@@ -246,7 +246,7 @@ def test_closing_ends_all_threads_and_a_dropped_writer_ends_its_own(table, regio
     del dropped
     gc.collect()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert set(threading.enumerate()) - before == set()
 
 

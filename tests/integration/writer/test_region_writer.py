@@ -216,7 +216,9 @@ def test_appendix_1_fencing_example(table) -> None:
     recorder = FaultyStore(table.store)
     c = _open(reopened(table, recorder, FAST), region_id)
     assert _ids(c.memtable.to_table()) == [11, 12, 13, 14, 15, 16, 17]
-    probes = [call.path for call in recorder.calls if call.operation == "head" and call.path.endswith(".lance")]
+    probes = [
+        call.path for call in recorder.calls if call.operation in ("head", "get") and call.path.endswith(".lance")
+    ]
     assert wal_entry_path(region_id, 18, ".lance") in probes
     assert wal_entry_path(region_id, 19, ".lance") not in probes
     assert c.put(people(18)).wal_id == 18

@@ -1,5 +1,6 @@
 """The base table's schema changes while regions hold rows of the old one."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -15,6 +16,7 @@ from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
 from memwal_core.testing.native_regions import native_scan
 from memwal_core.testing.regions import create_region, writer_settings
 from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter, TableWriter
 
 SETTINGS = writer_settings(schema_check_interval_s=10)
@@ -99,3 +101,95 @@ def test_a_late_entry_of_an_older_schema_is_flushed_by_the_next_opening(table, s
         "name": ["first", "late", "p3", "p4"],
         "city": [None, None, "c3", "c4"],
     }
+
+
+def _forget_all_versions_but_the_newest(table) -> None:
+    lance.dataset(table.uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert len(lance.dataset(table.uri).versions()) == 1
+
+
+@pytest.mark.req("WRT-27", "IDX-04")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_rows_of_a_schema_that_no_version_has_any_more_are_flushed_by_their_field_ids(
+    table, status: RegionStatus
+) -> None:
+    """The region could not be opened any more, so its acknowledged rows were out of reach."""
+    region = create_region(table, status)
+    RegionWriter.open(table, region, settings=SETTINGS).put(people(1, 2))  # Crashes here.
+    lance.dataset(table.uri).add_columns(NEW)
+    lance.dataset(table.uri).drop_columns(["score"])
+    lance.dataset(table.uri).alter_columns({"path": "name", "name": "title"})
+    _forget_all_versions_but_the_newest(table)
+
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        writer.put(pa.table({"id": [2, 3], "title": ["t2", "t3"], "city": ["c2", "c3"]}))
+        writer.flush()
+
+    assert _shown(table, ["id", "title", "city"]) == {
+        "id": [1, 2, 3],
+        "title": ["p1", "t2", "t3"],
+        "city": [None, "c2", "c3"],
+    }
+
+
+@pytest.mark.req("WRT-27")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_values_of_a_dropped_column_do_not_come_back_in_a_new_one_of_its_name(
+    tmp_path: Path, status: RegionStatus
+) -> None:
+    """Rows in the WAL were matched by name and type alone, so a writer replayed old values into the new column."""
+    uri = str(tmp_path / "people.lance")
+    table = make_people_table(uri, rows=people(9), settings=SETTINGS, buckets=1)
+    region = create_region(table, status)
+    RegionWriter.open(table, region, settings=SETTINGS).put(people(1))  # Crashes here.
+    lance.dataset(uri).drop_columns(["score"])
+    lance.dataset(uri).add_columns(pa.field("score", pa.float64()))
+
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        writer.put(people(2))
+        writer.flush()
+
+    assert _shown(table, ["id", "score"]) == {"id": [1, 2, 9], "score": [None, 2.0, None]}
+
+
+@pytest.mark.req("WRT-27")
+def test_rows_without_field_ids_and_without_a_version_are_refused_with_the_way_out(
+    table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = create_region(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(LanceCodec, "_noted_ids", lambda self, schema: {})  # As entries were before they named ids.
+        RegionWriter.open(table, region, settings=SETTINGS).put(people(1, 2))
+    lance.dataset(table.uri).drop_columns(["score"])
+    _forget_all_versions_but_the_newest(table)
+    with pytest.raises(InvalidRequestError, match="once more"):
+        RegionWriter.open(table, region, settings=SETTINGS)
+
+    lance.dataset(table.uri).add_columns(pa.field("score", pa.float64()))  # What the error tells to do.
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        assert writer.flush() is not None
+    lance.dataset(table.uri).drop_columns(["score"])
+    assert _shown(table, ["id", "name"]) == {"id": [1, 2], "name": ["p1", "p2"]}
+
+
+@pytest.mark.req("WRT-42")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_a_late_entry_of_a_dropped_column_does_not_fill_the_new_one_of_its_name(
+    tmp_path: Path, status: RegionStatus
+) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"), rows=people(9), settings=SETTINGS, buckets=1)
+    region = create_region(table, status)
+    old = RegionWriter.open(table, region, settings=SETTINGS)
+    old.put(people(1))
+    old.flush()
+    lance.dataset(table.uri).drop_columns(["score"])
+    lance.dataset(table.uri).add_columns(pa.field("score", pa.float64()))
+    store = FaultyStore(open_store(table.uri, settings=SETTINGS.storage))
+    store.add(Rule(lambda _: old.put(people(2)), Moment.BEFORE, frozenset({"put_file_if_absent"})))
+    with pytest.raises(ConflictError, match="late"):
+        RegionWriter.open(reopened(table, store), region, settings=SETTINGS).put(people(3))
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        writer.put(people(3))
+        writer.flush()
+
+    assert _shown(table, ["id", "score"]) == {"id": [1, 2, 3, 9], "score": [None, None, 3.0, None]}

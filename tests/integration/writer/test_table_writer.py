@@ -156,13 +156,13 @@ def test_concurrent_callers_share_wal_entries_and_lose_nothing(table) -> None:
         before = store.count("put_file_if_absent")
         with blocking(store, "put_file_if_absent") as blocked, ThreadPoolExecutor(2) as pool:
             first = pool.submit(writer.put, people(*range(100), name="first"))
-            assert blocked.reached.wait(10)
+            assert blocked.reached.wait(60)
             second = pool.submit(writer.put, people(*range(100), name="second"))
             # The second caller gets its rows in while the first is held up in the store.
             while sum(region.memtable.num_rows for region in writer.writers.values()) < 300:
                 wait([second], timeout=0.001)
             blocked.release.set()
-            assert [future.result(20).rows for future in (first, second)] == [100, 100]
+            assert [future.result(60).rows for future in (first, second)] == [100, 100]
         assert store.count("put_file_if_absent") - before <= 8
         rows = [region.lookup(people(*range(100)).select(["id"])) for region in writer.writers.values()]
         assert sum(found.num_rows for found in rows) == 100

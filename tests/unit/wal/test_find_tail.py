@@ -50,7 +50,7 @@ def test_entries_written_while_a_window_is_probed_are_no_hole(store) -> None:
         written.set()
 
     def look_after_that(_: Call) -> None:
-        assert written.wait(10)
+        assert written.wait(60)
 
     store.add(Rule(write_behind, Moment.AFTER, frozenset({"head"}), lambda path: path == first))
     store.add(Rule(look_after_that, Moment.BEFORE, frozenset({"head"}), lambda path: path == second))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
-from memwal_core.wal import LANCE_CODEC, entry_file_version, lance_file
+from memwal_core.wal import LANCE_CODEC, entry_file_version, lance_file, lance_pages
 from memwal_core.wal.checksum import EMPTY_SLOT, verify
 from memwal_core.wal.lance_codec import file_version, schema_range
 
@@ -71,7 +71,7 @@ def _written(path: Path, rows: pa.Table, version: str) -> bytes:
 def test_lance_reads_every_plain_type_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: pa.Table, max_page_bytes: int
 ) -> None:
-    monkeypatch.setattr(lance_file, "_MAX_PAGE_BYTES", max_page_bytes)
+    monkeypatch.setattr(lance_pages, "_MAX_PAGE_BYTES", max_page_bytes)
     version = entry_file_version(rows.schema, "2.2")
     assert version == "2.0"
     data = _written(tmp_path / "packed.lance", rows, version)
@@ -91,7 +91,7 @@ def test_lance_reads_every_plain_type_back(
 def test_a_packed_file_and_one_by_lance_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = TABLE.select([name for name in TABLE.column_names if "text" not in name and "binary" not in name])
     packed = _written(tmp_path / "packed.lance", rows, "2.0")  # Lance would look for a dictionary in texts.
-    monkeypatch.setattr("memwal_core.wal.lance_codec.is_plain", lambda _: False)
+    monkeypatch.setattr("memwal_core.wal.lance_codec.plain_shape", lambda _: None)
     fresh = type(LANCE_CODEC)()
     fresh.write(tmp_path / "lance.lance", rows, METADATA, "2.0")
     ours, lances = (LanceFileReader(str(tmp_path / name)) for name in ("packed.lance", "lance.lance"))

@@ -14,9 +14,9 @@ from memwal_core.ids import IdSource, RegionId
 from memwal_core.storage import open_store
 from memwal_core.storage.layout import wal_entry_path
 from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.wal import LANCE_CODEC, lance_codec, lance_file, read_entries
+from memwal_core.wal import LANCE_CODEC, lance_codec, lance_pages, lance_schema, read_entries
 from memwal_core.wal.lance_codec import LanceCodec, schema_range
-from memwal_core.wal.lance_file import NotPlainError
+from memwal_core.wal.lance_encodings import NotPlainError
 from memwal_core.wal.lance_unpack import known_schema, unpack
 
 METADATA = {"writer_epoch": "7", "memwal:attempt": "ab"}
@@ -68,7 +68,7 @@ def _must_not_be_called(*_: object) -> None:
 
 
 def _found(message: bytes, columns: int):
-    return lance_codec._known_schema(message, columns)
+    return lance_schema.described_schema(message, columns)
 
 
 def _packed(path: Path, rows: pa.Table) -> bytes:
@@ -89,7 +89,7 @@ def test_what_was_packed_is_unpacked_as_lance_reads_it(tmp_path_factory, max_pag
     assume(rows.num_rows > 0)
     path = tmp_path_factory.getbasetemp() / "unpacked.lance"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lance_file, "_MAX_PAGE_BYTES", max_page_bytes)
+        patch.setattr(lance_pages, "_MAX_PAGE_BYTES", max_page_bytes)
         data = _packed(path, rows)
     found, metadata = unpack(data, _found)
     found.validate(full=True)
@@ -157,7 +157,7 @@ def test_other_files_are_left_to_lance(
     rows = pa.table({"v": pa.array([[1.0, None], None, [2.0, 3.0]], pa.list_(pa.float32(), 2))})
     if how == "written by Lance":
         rows = pa.table({"text": ["same"] * 300})
-        monkeypatch.setattr(lance_codec, "is_plain", lambda _: False)
+        monkeypatch.setattr(lance_codec, "plain_shape", lambda _: None)
     path = tmp_path / "a.lance"
     LanceCodec().write(path, rows, METADATA, "2.2" if how == "another version" else "2.0")
     with pytest.raises(NotPlainError):
@@ -189,7 +189,7 @@ MIXED = pa.table(
 def test_a_change_where_pages_are_described_never_gives_other_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_page_bytes: int
 ) -> None:
-    monkeypatch.setattr(lance_file, "_MAX_PAGE_BYTES", max_page_bytes)
+    monkeypatch.setattr(lance_pages, "_MAX_PAGE_BYTES", max_page_bytes)
     data = _packed(tmp_path / "a.lance", MIXED)
     known = known_schema(MIXED.schema)
     refused = 0

@@ -1,0 +1,55 @@
+"""Settings under which everything happens within a few turns."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import (
+    CompactSettings,
+    GcSettings,
+    IndexSettings,
+    MergeSettings,
+    Settings,
+    StorageSettings,
+    WriterSettings,
+)
+
+LONG_SLEEP_S = 4 * 24 * 3600.0
+"""Longer than any retention; nothing else in the simulation takes this long."""
+RETENTION_S = LONG_SLEEP_S / 2
+"""Versions and leftovers that are older are given up."""
+
+_FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable_bytes": 250})
+"""Either bound is reached after a few writes."""
+_STRATEGIES: tuple[Literal["auto", "native", "single_commit"], ...] = ("auto", "native", "single_commit")
+
+
+def small_settings(seed: int = 0) -> Settings:
+    """Return settings under which everything happens within a few turns.
+
+    Args:
+        seed: Chooses how merges commit and what makes a MemTable full.
+    """
+    chosen = seeded_rng(seed)
+    strategy = chosen.choice(_STRATEGIES)
+    full_at = chosen.choice(_FULL_AT)
+    return Settings(
+        storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
+        writer=WriterSettings(max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10).model_copy(
+            update=full_at
+        ),
+        merge=MergeSettings(max_generations=3, max_attempts=3, strategy=strategy),
+        index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
+        compact=CompactSettings(min_fragments=2),
+        gc=GcSettings(
+            grace_s=60,
+            orphan_age_s=RETENTION_S,
+            collect_wal=True,
+            wal_min_age_s=3600,
+            manifest_retention=2,
+            manifest_min_age_s=RETENTION_S,
+            concurrency=1,
+            allow_unsafe_retention=True,
+        ),
+    )

@@ -1,0 +1,88 @@
+"""A flush that fails at any call of Lance, before or after the call's effect, loses and doubles nothing."""
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import UnavailableError
+from memwal_core.ids import IdSource
+from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.storage.layout import region_directory
+from memwal_core.testing.crash import CrashPoints, SimulatedCrash
+from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
+from memwal_core.testing.tables import people
+from memwal_core.writer import RegionWriter
+
+SETTINGS = writer_settings()
+PLACES = ("commit", "commit.done", "drop", "drop.done", "index", "index.done", "keys", "keys.done")
+OF_CODEC = {RegionStatus.SEALED: ("hide", "hide.done"), RegionStatus.ACTIVE: ("rows", "rows.done")}
+EVERYWHERE = [(status, place) for status, own in OF_CODEC.items() for place in (*PLACES, *own)]
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    """A maintained index and a gap in the field ids, so that a flush has to call Lance for both."""
+    rows = people(9)
+    dataset = lance.write_dataset(
+        rows.add_column(1, pa.field("old", pa.int32()), [pa.nulls(rows.num_rows, pa.int32())]),
+        str(tmp_path / "people.lance"),
+    )
+    dataset.drop_columns(["old"])
+    dataset.create_scalar_index("score", "BTREE", name="score_idx")
+    table = BaseTable.open(dataset.uri, settings=SETTINGS)
+    table.create_mem_wal_index((), ["score_idx"])
+    return table
+
+
+@pytest.mark.req("MEM-22", "MEM-25", "WRT-01")
+@pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
+def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(table, status: RegionStatus, place: str) -> None:
+    region = create_region(table, status)
+    reached: list[str] = []
+
+    def fail_once(name: str) -> None:
+        reached.append(name)
+        if name == f"flush.{place}" and reached.count(name) == 1:
+            raise OSError("the object store did not answer")
+
+    with RegionWriter.open(table, region, settings=SETTINGS, reach=fail_once) as writer:
+        writer.put(people(1, 2, name="first"))
+        writer.put(people(2, 3, name="second"))
+        writer.delete(pa.table({"id": [3]}))
+        with pytest.raises(UnavailableError):
+            writer.flush()
+        assert writer.lookup(pa.table({"id": [1, 2]})).num_rows == 2
+        record = writer.flush()
+
+    assert reached.count(f"flush.{place}") == 2
+    assert record is not None
+    assert flushed_rows(table, region, record) == {1: "first", 2: "second", 3: None}
+    manifest = ManifestStore(table.store, IdSource()).load(region)
+    assert [(each.generation, each.path) for each in manifest.flushed_generations] == [(1, record.path)]
+    names = [name for name in table.store.list_directories(region_directory(region)) if name.endswith("_gen_1")]
+    # Whatever the first attempt left behind is a directory of its own, which nobody refers to.
+    assert record.path in names
+    assert len(names) <= 2
+
+
+@pytest.mark.req("MEM-25")
+@pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
+def test_a_writer_that_dies_in_a_flush_leaves_all_rows_to_its_successor(
+    table, status: RegionStatus, place: str
+) -> None:
+    region = create_region(table, status)
+    points = CrashPoints()
+    writer = RegionWriter.open(table, region, settings=SETTINGS, reach=points.reach)
+    writer.put(people(1, 2, name="first"))
+    writer.put(people(2, 3, name="second"))
+    points.arm(f"flush.{place}")
+    with pytest.raises(SimulatedCrash):
+        writer.flush()
+
+    with RegionWriter.open(table, region, settings=SETTINGS) as successor:
+        record = successor.flush()
+    assert record is not None
+    assert flushed_rows(table, region, record) == {1: "first", 2: "second", 3: "second"}

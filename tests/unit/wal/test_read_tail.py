@@ -1,0 +1,89 @@
+"""Reading the unflushed tail of a WAL with as few requests as it has entries."""
+
+import uuid
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import CorruptionError
+from memwal_core.ids import RegionId
+from memwal_core.storage import open_store
+from memwal_core.storage.layout import wal_entry_path
+from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from memwal_core.wal import LANCE_CODEC, EntryShape, read_tail
+from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
+from memwal_core.wal.lance_codec import LanceCodec
+
+REGION = RegionId(uuid.UUID("00000000-0000-4000-8000-000000000001"))
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+CONCURRENCY = 4
+
+
+@pytest.fixture
+def entry(tmp_path) -> bytes:
+    LANCE_CODEC.write(tmp_path / "entry", ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.0")
+    return (tmp_path / "entry").read_bytes()
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(tmp_path, request) -> FaultyStore:
+    return FaultyStore(open_store("memory://" if request.param == "memory" else str(tmp_path / "table")))
+
+
+def _path(wal_id: int) -> str:
+    return wal_entry_path(REGION, wal_id, ".lance")
+
+
+def _fill(store: FaultyStore, entry: bytes, *wal_ids: int) -> None:
+    for wal_id in wal_ids:
+        store.inner.put(_path(wal_id), entry)
+
+
+def _requests(store: FaultyStore) -> Counter[str]:
+    return Counter(call.operation for call in store.calls if call.path.endswith(".lance"))
+
+
+@pytest.mark.req("WRT-17")
+@pytest.mark.parametrize("length", [0, 1, 2, 16, 100])
+def test_a_tail_is_read_without_looking_for_its_entries_first(store, entry: bytes, length: int) -> None:
+    _fill(store, entry, *range(8, 8 + length))
+    found = read_tail(store, REGION, LANCE_CODEC, 7, 0, CONCURRENCY)
+    assert [each.wal_id for each in found] == list(range(8, 8 + length))
+    requests = _requests(store)
+    assert set(requests) == {"get"}
+    # The end is found by asking for what is not there: once, or by as many requests at once as entries were found.
+    beyond = 1 if store.kind == "local" else max(1, min(length, 8 * CONCURRENCY))
+    assert requests["get"] <= length + beyond
+
+
+def test_entries_that_somebody_has_seen_are_fetched_together(store, entry: bytes) -> None:
+    _fill(store, entry, *range(1, 21))
+    assert len(read_tail(store, REGION, LANCE_CODEC, 0, 20, CONCURRENCY)) == 20
+    assert _requests(store)["get"] <= 20 + (1 if store.kind == "local" else 20)
+
+
+def test_an_entry_written_while_later_ones_are_fetched_is_no_hole(store, entry: bytes) -> None:
+    _fill(store, entry, 1, 2, 4)
+    missed = Rule(lambda _: _fill(store, entry, 3), Moment.AFTER, frozenset({"get"}), lambda path: path == _path(2))
+    store.add(missed)
+    assert [each.wal_id for each in read_tail(store, REGION, LANCE_CODEC, 0, 0, CONCURRENCY)] == [1, 2, 3, 4]
+
+
+@pytest.mark.req("G-03")
+def test_a_hole_below_an_entry_that_was_seen_is_corruption(store, entry: bytes) -> None:
+    _fill(store, entry, 1, 2, 4)
+    with pytest.raises(CorruptionError) as caught:
+        read_tail(store, REGION, LANCE_CODEC, 0, 4, CONCURRENCY)
+    assert caught.value.facts["missing_wal_id"] == 3
+
+
+def test_rows_get_the_schema_that_fits_and_name_their_fields_otherwise(store, tmp_path) -> None:
+    codec = LanceCodec({"id": 5})
+    codec.write(tmp_path / "named", ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.0")
+    store.inner.put(_path(1), (tmp_path / "named").read_bytes())
+    wanted = pa.schema([pa.field("id", pa.int64(), metadata={"a": "b"})])
+    for number, fits in ((5, True), (6, False)):
+        (found,) = read_tail(store, REGION, codec, 0, 0, 1, EntryShape(wanted, {"id": number}))
+        assert found.rows.schema.equals(wanted, check_metadata=True) == fits
+        assert fits or found.rows.schema.field("id").metadata == {b"lance:field_id": b"5"}

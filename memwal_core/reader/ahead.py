@@ -55,6 +55,6 @@ def read_winners(generations: Sequence[WinningRows], request: RowRequest) -> Ite
 
 
 def _begun(pool: ThreadPoolExecutor, each: WinningRows, request: RowRequest) -> _Read:
-    if len(each.live) > _SMALL_ROWS:
+    if len(each.live) > _SMALL_ROWS or each.rows.is_held(request):
         return each, None
     return each, pool.submit(lambda: list(each.read(request)))

@@ -17,13 +17,19 @@ import lance
 from lance.lance import _Session
 
 from memwal_core.generations import KeyedGeneration
+from memwal_core.reader.sorted_keys import SortedKeys
+from memwal_core.reader.superseded import BaseMask
 
 _Value = TypeVar("_Value")
 
 _MIB = 1024 * 1024
+_ASKED_OFTEN = 64
+"""Keys looked up in one version of the base table by searches of its index; for more, its keys are held."""
 _MAX_DATASETS = 1024
 _MAX_KEY_BYTES = 64 * _MIB
 _MAX_BASE_VERSIONS = 2
+_MAX_BASE_KEY_BYTES = 64 * _MIB
+_MAX_MASK_BYTES = 64 * _MIB
 _METADATA_BYTES = 64 * _MIB
 _INDEX_BYTES = 256 * _MIB
 
@@ -63,7 +69,10 @@ class _Recent(Generic[_Value]):
 
 
 class ReadCache:
-    """Opened datasets, and keys of flushed MemTables up to 64 MiB. Safe to share between threads and views."""
+    """Opened datasets; keys of flushed MemTables and of the base table, and superseded rows, 64 MiB of each at most.
+
+    Safe to share between threads and views.
+    """
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -71,6 +80,9 @@ class ReadCache:
         self._generations: _Recent[lance.LanceDataset] = _Recent(_MAX_DATASETS)
         self._base: _Recent[lance.LanceDataset] = _Recent(_MAX_BASE_VERSIONS)
         self._keys: _Recent[KeyedGeneration] = _Recent(_MAX_KEY_BYTES)
+        self._base_keys: _Recent[SortedKeys] = _Recent(_MAX_BASE_KEY_BYTES)
+        self._masks: _Recent[BaseMask] = _Recent(_MAX_MASK_BYTES)
+        self._asked: tuple[Hashable, int] = (None, 0)
 
     def base(self, name: Hashable, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
         """Return a version of the base table.
@@ -80,6 +92,35 @@ class ReadCache:
             opened: Opens it.
         """
         return _known(self._base, name, opened, lambda _: 1)
+
+    def base_keys(self, name: Hashable, asked: int, read: Callable[[], SortedKeys]) -> SortedKeys | None:
+        """Return the keys of a version of the base table, once so many were asked for that reading them all pays.
+
+        Args:
+            name: As for ``base``.
+            asked: How many keys are asked for now.
+            read: Reads them.
+        """
+        known = self._base_keys.get(name)
+        if known is not None:
+            return known
+        last, before = self._asked
+        before = before if last == name else 0
+        self._asked = (name, before + asked)  # Of two threads at once one may not be counted.
+        return _known(self._base_keys, name, read, lambda keys: keys.nbytes) if before >= _ASKED_OFTEN else None
+
+    def known_mask(self, name: Hashable) -> BaseMask | None:
+        """Return a mask of superseded base rows if it was made before."""
+        return self._masks.get(name)
+
+    def mask(self, name: Hashable, make: Callable[[], BaseMask]) -> BaseMask:
+        """Return the mask of the base rows that some flushed MemTables supersede.
+
+        Args:
+            name: Version of the base table, and addresses of the flushed MemTables.
+            make: Finds the rows.
+        """
+        return _known(self._masks, name, make, lambda mask: mask.nbytes)
 
     def generation(self, path: str, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
         """Return the dataset of a flushed MemTable.

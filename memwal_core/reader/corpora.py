@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -80,7 +81,7 @@ class TextCorpora:
         if blocklist is not None or not is_untouched:
             documents, tokens = self._opened.count_documents(self._index, self._live_base(blocklist).contains)
         mask = {} if blocklist is None else {"row_addr_blocklist": blocklist}
-        return IndexedCorpus(base, self._column, self._opened.key, self._index, documents, tokens, mask)
+        return self._indexed(base, self._index, (documents, tokens), mask)
 
     def _live_base(self, blocklist: bytes | None) -> LiveRows:
         """Return the rows of indexed fragments that nothing supersedes, a bit each."""
@@ -123,7 +124,13 @@ class TextCorpora:
         addresses = np.sort(rows.addresses(live))
         documents, tokens = self._opened.count_documents(index, lambda ids: is_among(ids, addresses))
         mask = {"row_addr_allowlist": serialize_row_addrs(addresses.tolist())}
-        return IndexedCorpus(rows.keyed.dataset, self._column, self._opened.key, index, documents, tokens, mask)
+        return self._indexed(rows.keyed.dataset, index, (documents, tokens), mask)
+
+    def _indexed(
+        self, dataset: lance.LanceDataset, index: TextIndex, counted: tuple[int, int], mask: Mapping[str, bytes]
+    ) -> Corpus:
+        lengths = partial(self._opened.document_lengths, index)
+        return IndexedCorpus(dataset, self._column, self._opened.key, index, *counted, mask, lengths)
 
     def _own_index(self, source: GenerationSource) -> TextIndex | None:
         """Return a flushed MemTable's index if it is as good as the base table's for this column."""

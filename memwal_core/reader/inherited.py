@@ -64,8 +64,7 @@ def _inherited(
             break
         own = np.flatnonzero(KeySearch(pending, key).found(rows.keys))
         last = own[last_row_per_key(rows.keys.take(pa.array(own)), key)]
-        has_column = isinstance(rows, MemoryRows) or column in rows.keyed.mapping.sources
-        settled = last if has_column else last[rows.deleted[last]]
+        settled = last if rows.has(column) else last[rows.deleted[last]]
         if not len(settled):
             continue
         live = settled[~rows.deleted[settled]]

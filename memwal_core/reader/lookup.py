@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memwal_core.base_table import translated
 from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.memtable import TOMBSTONE_COLUMN
@@ -73,9 +74,12 @@ class Lookup:
         self._check_columns(names)
         needed = (*names, *(name for name in self._opened.key if name not in names))
         plan = self._opened.plan()
-        empty = self._empty(needed)
+        empty = self._opened.remembered(("no rows", *needed), lambda: self._empty(needed))
         found, pending = [], wanted
-        for region, assigned in self._assigned(plan, wanted):
+        regions = [region for region in plan.regions if region.generations]
+        # Of a single region the filters tell as much as the spec, and sooner.
+        routed = self._assigned(plan, wanted) if len(regions) > 1 else [(region, wanted) for region in regions]
+        for region, assigned in routed:
             candidates = assigned if pending is wanted else _among(assigned, pending, self._opened.key)
             for source in region.generations:
                 if not candidates.num_rows:
@@ -91,7 +95,7 @@ class Lookup:
         if rows.num_rows > 1:
             order = positions(rows, wanted, self._opened.key)
             rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
-        return rows.select(list(names)).replace_schema_metadata(dict(plan.freshness.metadata()))
+        return rows.select(list(names)).replace_schema_metadata(self._stated(plan))
 
     def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
         """Return the plan as text, regions that cannot hold any of the keys left out."""
@@ -107,8 +111,7 @@ class Lookup:
         Raises:
             InvalidRequestError: They do not fit the table.
         """
-        key = list(self._opened.key)
-        schema = pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in key])
+        key, schema = list(self._opened.key), self._opened.remembered(("keys",), self._key_schema)
         if sorted(keys.column_names) != sorted(key):
             raise InvalidRequestError(
                 "these are not the primary key's columns",
@@ -117,7 +120,8 @@ class Lookup:
                 found=keys.column_names,
             )
         try:
-            cast = keys.select(key).cast(schema)
+            fits = keys.column_names == key and keys.schema.types == schema.types
+            cast = pa.Table.from_arrays(keys.columns, schema=schema) if fits else keys.select(key).cast(schema)
         except (pa.ArrowInvalid, ValueError) as error:
             raise InvalidRequestError(
                 "the keys do not fit the primary key's types", remedy="cast them, and leave out NULLs", cause=str(error)
@@ -126,12 +130,18 @@ class Lookup:
             raise InvalidRequestError("a key is NULL", remedy="leave it out; no row has such a key", columns=key)
         return cast.take(pa.array(last_row_per_key(cast, key))) if cast.num_rows > 1 else cast
 
+    def _stated(self, plan: ReadPlan) -> dict[bytes, bytes]:
+        return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
+
     def _check_columns(self, columns: Sequence[str]) -> None:
         unknown = [name for name in columns if name not in self._opened.target.schema.names]
         if unknown or not columns:
             raise InvalidRequestError(
                 "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
             )
+
+    def _key_schema(self) -> pa.Schema:
+        return pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in self._opened.key])
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
         schema = self._opened.target.schema
@@ -191,7 +201,11 @@ class Lookup:
 
     def _in_rows(self, rows: FlushedRows | MemoryRows, keys: pa.Table, empty: pa.Table) -> _Hits | None:
         key = self._opened.key
-        matching = np.flatnonzero(KeySearch(keys, key).found(rows.keys))
+        held = self._opened.sorted_keys(rows)
+        if held is not None:
+            matching = np.sort(held.offsets(keys.column(0).to_numpy()))
+        else:
+            matching = np.flatnonzero(KeySearch(keys, key).found(rows.keys))
         if not len(matching):
             return None
         last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), key)]
@@ -225,7 +239,15 @@ class Lookup:
         return _Hits(_typed(columns, empty.schema), hits)
 
     def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:
-        rows = rows_with_keys(self._opened.base, keys, list(self._opened.key), empty.column_names)
+        base, held = self._opened.base, self._opened.base_keys(keys.num_rows)
+        if held is None:
+            rows = rows_with_keys(base, keys, list(self._opened.key), empty.column_names)
+        else:
+            offsets = held.offsets(keys.column(0).to_numpy())
+            if not len(offsets):
+                return empty
+            with translated("look rows up", base.uri):
+                rows = base.take(offsets.tolist(), columns=empty.column_names)
         return _typed({name: rows.column(name) for name in empty.column_names}, empty.schema)
 
 

@@ -115,5 +115,10 @@ def _region(region: ObservedRegion, details: MemWalIndexDetails, address_of: Add
 def _flushed(region_id: RegionId, recorded: FlushedGeneration, address_of: AddressOf) -> GenerationSource:
     directory = generation_path(region_id, recorded.path)
     return GenerationSource(
-        region_id, recorded.generation, SourceKind.FLUSHED, path=address_of(directory), directory=directory
+        region_id,
+        recorded.generation,
+        SourceKind.FLUSHED,
+        path=address_of(directory),
+        directory=directory,
+        size_bytes=recorded.in_memory_bytes,
     )

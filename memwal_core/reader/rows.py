@@ -21,11 +21,10 @@ from memwal_core.generations import (
     kept_rows,
     map_columns,
     read_keys,
+    read_whole,
 )
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.reader.in_memory import filtered
 from memwal_core.reader.sources import GenerationSource
-from memwal_core.reader.survey import check_unflushed_schema
 
 ROW_ADDRESS = "_rowaddr"
 
@@ -69,6 +68,14 @@ class GenerationRows(Protocol):
         """For each of them, whether it deletes its key."""
         ...
 
+    def has(self, column: str) -> bool:
+        """Tell whether the generation has a column of the table; what it lacks is inherited."""
+        ...
+
+    def is_held(self, request: RowRequest) -> bool:
+        """Tell whether rows can be given without a read."""
+        ...
+
     def read(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
         """Read some rows.
 
@@ -77,6 +84,31 @@ class GenerationRows(Protocol):
             request: What of them.
         """
         ...
+
+
+class HeldRows:
+    """Rows of a small flushed MemTable that were read together with its keys. Given away once.
+
+    Args:
+        columns: Which columns.
+        rows: All rows in write order; None if none were read.
+    """
+
+    def __init__(self, columns: tuple[str, ...] = (), rows: pa.Table | None = None) -> None:
+        """Hold the rows."""
+        self._columns = columns
+        self._rows = rows
+
+    def has(self, columns: tuple[str, ...]) -> bool:
+        """Tell whether they are there, for exactly these columns."""
+        return self._rows is not None and self._columns == columns
+
+    def taken(self, columns: tuple[str, ...]) -> pa.Table | None:
+        """Return them, for exactly these columns, and hold them no more."""
+        if not self.has(columns):
+            return None
+        rows, self._rows = self._rows, None
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +120,14 @@ class FlushedRows:
         keyed: Its keys and how to read it.
         target: The base table's side.
         inherit: Gives the values of columns that it lacks.
+        held: Rows that were read with the keys, for the columns of a request; given away once.
     """
 
     source: GenerationSource
     keyed: KeyedGeneration
     target: MergeTarget
     inherit: Inherit
+    held: HeldRows
 
     @property
     def keys(self) -> pa.Table:
@@ -104,6 +138,16 @@ class FlushedRows:
     def deleted(self) -> npt.NDArray[np.bool_]:
         """For each of them, whether it deletes its key."""
         return self.keyed.deleted
+
+    def has(self, column: str) -> bool:
+        """Tell whether the generation has a column of the table."""
+        return column in self.keyed.mapping.sources
+
+    def is_held(self, request: RowRequest) -> bool:
+        """Tell whether rows can be given without a read."""
+        return request.filter_sql is None and (
+            self.held.has(request.columns) or set(request.columns) <= set(self.target.key)
+        )
 
     def read(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
         """Read some rows; a condition goes into Lance's scan where the columns have the table's names."""
@@ -126,6 +170,11 @@ class FlushedRows:
     ) -> Iterator[pa.RecordBatch]:
         """Read rows; columns that the generation lacks come from older sources, some thousand rows at a time."""
         schema = _selected(self.target.schema, columns)
+        held = self.held.taken(columns)
+        if held is not None:
+            part = MergeTarget(schema, self.target.field_ids, self.target.key)
+            yield from self.keyed.chosen(held, wanted, part, batch_rows)
+            return
         sources = self.keyed.mapping.sources
         lacking = [name for name in columns if name not in sources]
         present = [name for name in columns if name in sources]
@@ -167,12 +216,33 @@ class FlushedRows:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRows:
-    """A MemTable or the tail of a WAL; see ``GenerationRows``."""
+    """A MemTable or the tail of a WAL; see ``GenerationRows``.
+
+    Attributes:
+        source: Where it is from.
+        table: The columns that it has, as the base table calls them.
+        keys: The key columns of it.
+        deleted: For each row, whether it deletes its key.
+        target: The base table's side.
+        missing: Columns of the base table that it lacks.
+        inherit: Gives their values.
+    """
 
     source: GenerationSource
     table: pa.Table
     keys: pa.Table
     deleted: npt.NDArray[np.bool_]
+    target: MergeTarget
+    missing: tuple[str, ...]
+    inherit: Inherit
+
+    def has(self, column: str) -> bool:
+        """Tell whether the generation has a column of the table."""
+        return column not in self.missing
+
+    def is_held(self, request: RowRequest) -> bool:
+        """Tell whether rows can be given without a read."""
+        return request.filter_sql is None and not any(name in self.missing for name in request.columns)
 
     def read(self, wanted: npt.NDArray[np.int64], request: RowRequest) -> Iterator[pa.RecordBatch]:
         """Read some rows."""
@@ -180,11 +250,21 @@ class MemoryRows:
             return
         everything = len(wanted) == self.table.num_rows
         rows = self.table if everything else self.table.take(pa.array(wanted))
-        for batch in rows.to_batches(max_chunksize=request.batch_rows):
+        columns = request.columns if request.filter_sql is None else tuple(self.target.schema.names)
+        for batch in self._completed(rows, columns).to_batches(max_chunksize=request.batch_rows):
             if request.filter_sql is not None:
                 yield from filtered(batch, request.filter_sql, request.columns)
             elif batch.num_rows:
                 yield batch.select(list(request.columns))
+
+    def _completed(self, rows: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+        lacking = [name for name in columns if name in self.missing]
+        if not lacking:
+            return rows
+        values = self.inherit(rows.select(list(self.target.key)), lacking)
+        for field in values.schema:
+            rows = rows.append_column(field.with_nullable(True), values.column(field.name))
+        return rows.select(list(dict.fromkeys([*columns, *self.target.key])))
 
 
 def read_flushed(source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget) -> KeyedGeneration:
@@ -205,18 +285,20 @@ def read_flushed(source: GenerationSource, dataset: lance.LanceDataset, target: 
     return read_keys(source.generation, source.path, dataset, target, None, with_addresses=True)
 
 
-def unflushed_rows(source: GenerationSource, target: MergeTarget) -> MemoryRows:
-    """Return rows that are not flushed as rows of the base table.
+def read_flushed_whole(
+    source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget, columns: tuple[str, ...]
+) -> tuple[KeyedGeneration, HeldRows]:
+    """Read the keys of a flushed MemTable and some columns of its rows at once; errors as for ``read_flushed``.
 
-    Raises:
-        InvalidRequestError: They are of another schema than the table's.
+    Args:
+        source: The generation.
+        dataset: Its dataset.
+        target: The base table's side.
+        columns: What a scan of it will ask for.
     """
-    assert source.rows is not None  # noqa: S101 - what is not flushed has its rows with it
-    check_unflushed_schema(source, target.schema)
-    deleted = source.rows.column(TOMBSTONE_COLUMN).to_numpy().astype(bool)
-    rows = source.rows.select(target.schema.names)
-    table = pa.Table.from_arrays(rows.columns, schema=_nullable_but_key(target))
-    return MemoryRows(source, table, rows.select(list(target.key)), deleted)
+    mapping_of(dataset, target)
+    keyed, rows = read_whole(source.generation, source.path, dataset, target, columns)
+    return keyed, HeldRows(columns, rows)
 
 
 def mapping_of(dataset: lance.LanceDataset, target: MergeTarget) -> ColumnMapping:
@@ -248,7 +330,3 @@ def is_among(values: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) 
 
 def _selected(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _nullable_but_key(target: MergeTarget) -> pa.Schema:
-    return pa.schema([f if f.name in target.key else f.with_nullable(True) for f in target.schema])

@@ -29,8 +29,10 @@ GENERATION_COLUMN = "_gen"
 
 OrderBy = Sequence[tuple[str, Literal["ascending", "descending"]]]
 
-_READ_AHEAD_BYTES = 256 * 1024 * 1024
-"""What Lance may read ahead of a slow caller; its own default is 2 GiB."""
+_READ_AHEAD_BYTES = 64 * 1024 * 1024
+_READ_AHEAD_BATCHES = 8
+"""What Lance may read and decode ahead of a slow caller, so that memory does not grow with the base table; its own
+default is 2 GiB. It holds whole pages: a table that was written in pieces of a million rows has pages as large."""
 
 _SORT_ROWS = 65_536
 """Rows gathered beyond a limit before the best ones are chosen among them."""
@@ -111,7 +113,9 @@ class Scan:
             UnavailableError: Storage failed.
             InvalidRequestError: Lance does not accept the filter.
         """
-        winners = self._opened.winners(self._plan.regions)
+        # With a limit, newer rows may never be asked for.
+        ahead = self._request_of(self._own_columns()) if self._request.limit is None else None
+        winners = self._opened.winners(self._plan.regions, ahead)
         rows = self._limited(self._typed(self._all(winners, self._columns)))
         return pa.RecordBatchReader.from_batches(self.schema, rows)
 
@@ -156,12 +160,18 @@ class Scan:
 
     def _all(self, winners: Sequence[RegionWinners], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield base rows that nothing supersedes, then the winners; ``_gen`` where it was asked for."""
-        own = tuple(name for name in columns if name != GENERATION_COLUMN)
+        own = self._own_columns()
         yield from (_tagged(each, columns, BASE_TABLE_GENERATION) for each in self._base(winners, own))
-        # A batch needs a column to know its length by.
-        request = RowRequest(own or self._opened.key, self._request.filter_sql, self._request.batch_rows)
         generations = [generation for region in winners for generation in region.generations]
-        yield from (_tagged(each, columns, number) for number, each in read_winners(generations, request))
+        read = read_winners(generations, self._request_of(own))
+        yield from (_tagged(each, columns, number) for number, each in read)
+
+    def _own_columns(self) -> tuple[str, ...]:
+        return tuple(name for name in self._columns if name != GENERATION_COLUMN)
+
+    def _request_of(self, columns: tuple[str, ...]) -> RowRequest:
+        # A batch needs a column to know its length by.
+        return RowRequest(columns or self._opened.key, self._request.filter_sql, self._request.batch_rows)
 
     def _base(self, winners: Sequence[RegionWinners], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         superseded = _superseded(winners, self._opened)
@@ -176,11 +186,14 @@ class Scan:
     def _mask(self) -> BaseMask | None:
         """Return the mask of superseded rows, unless finding it would cost more than the scan can save.
 
-        It takes a look at all keys of the base table. A filter that lets few rows through, and a limit,
-        read less than that: then the keys of the rows that are read are compared instead.
+        It takes a look at all keys of the base table. A filter that lets few rows through, a limit, and a
+        scan of nothing but keys read no more than that: then the keys of the rows that are read are
+        compared instead.
         """
-        reads_little = self._request.filter_sql is not None or (
-            self._request.limit is not None and not self._request.order_by
+        reads_little = (
+            self._request.filter_sql is not None
+            or (self._request.limit is not None and not self._request.order_by)
+            or set(self._own_columns()) <= set(self._opened.key)
         )
         return self._opened.known_mask() if reads_little else self._opened.mask()
 
@@ -200,6 +213,7 @@ class Scan:
             batch_size=self._request.batch_rows,
             row_addr_blocklist=None if mask is None else mask.blocklist,
             io_buffer_size=_READ_AHEAD_BYTES,
+            batch_readahead=_READ_AHEAD_BATCHES,
         )
 
     def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

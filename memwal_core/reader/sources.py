@@ -60,6 +60,7 @@ class GenerationSource:
         rows: The rows in write order, MemTable schema; None for a flushed MemTable, and for WAL
             entries that nobody has read yet.
         wal: Where unflushed rows are stored; None for others.
+        size_bytes: Arrow bytes of a flushed MemTable's rows; None if nobody knows.
     """
 
     region_id: RegionId
@@ -69,6 +70,7 @@ class GenerationSource:
     directory: str = ""
     rows: pa.Table | None = field(default=None, repr=False, compare=False)
     wal: WalSpan | None = None
+    size_bytes: int | None = field(default=None, compare=False)
 
 
 class HeldRegion(Protocol):

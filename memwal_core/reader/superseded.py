@@ -36,6 +36,11 @@ class BaseMask:
     row_ids: npt.NDArray[np.uint64]
     blocklist: bytes | None
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes."""
+        return int(self.row_ids.nbytes) + len(self.blocklist or b"")
+
     @classmethod
     def of(cls, row_ids: npt.NDArray[np.uint64]) -> BaseMask:
         """Return the mask of some rows, in any order."""

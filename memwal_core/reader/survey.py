@@ -18,7 +18,6 @@ from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFo
 from memwal_core.ids import RegionId
 from memwal_core.index.snapshot import snapshot_manifests
 from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.reader.freshness import Consistency, at_millis
 from memwal_core.reader.sources import (
     GenerationSource,
@@ -31,7 +30,7 @@ from memwal_core.reader.sources import (
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
-from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, tail_positions
+from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, same_columns, tail_positions
 
 _ATTEMPTS = 5
 
@@ -239,30 +238,10 @@ def in_one_table(rows: Sequence[pa.Table], region_id: RegionId) -> pa.Table:
         InvalidRequestError: They have two schemas.
     """
     schema = rows[-1].schema.remove_metadata()
-    if any(not part.schema.equals(schema) for part in rows):  # Metadata is not compared.
+    if any(not same_columns(part.schema, schema) for part in rows):
         raise InvalidRequestError(
-            "the WAL holds rows of two schemas",
-            remedy="flush the region, or read with consistency `latest`",
+            "the WAL holds rows of two schemas, as a writer leaves it that was replaced while the schema changed",
+            remedy="flush the region by opening a writer of it, or read with consistency `latest`",
             region_id=str(region_id),
         )
     return pa.Table.from_arrays(pa.concat_tables(rows).columns, schema=schema)
-
-
-def check_unflushed_schema(source: GenerationSource, schema: pa.Schema) -> None:
-    """Refuse rows of an older schema: without field ids nobody can tell which columns they have.
-
-    Raises:
-        InvalidRequestError: The table's schema changed after the rows were written.
-    """
-    if source.rows is None:
-        return
-    own = [(field.name, field.type) for field in source.rows.schema if field.name != TOMBSTONE_COLUMN]
-    expected = [(field.name, field.type) for field in schema]
-    if own != expected:
-        raise InvalidRequestError(
-            "unflushed rows have another schema than the table",
-            remedy="flush the region, or read with consistency `latest`",
-            region_id=str(source.region_id),
-            expected=expected,
-            found=own,
-        )

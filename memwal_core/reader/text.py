@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
-from memwal_core.reader.bm25 import CorpusStatistics, largest_gain
+from memwal_core.reader.bm25 import CorpusStatistics, LocalScores
 from memwal_core.reader.corpora import TextCorpora
-from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, Words, tokens_of, words_of
+from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, Words, scored_by_text, tokens_of, words_of
+from memwal_core.reader.every_match import GlobalScores
 from memwal_core.reader.explain import RegionNames, explain_text_search
 from memwal_core.reader.gap import IndexGap
 from memwal_core.reader.lookup import Lookup
@@ -27,11 +28,11 @@ from memwal_core.reader.plan import ReadPlan
 
 _CANDIDATES = 2
 _GROWTH = 4
-_MAX_CANDIDATES = 4096
-"""Where a search stops although a source might hold a better row: each candidate is tokenized."""
+_ROUNDS = 2
+"""How often more candidates are asked for before every row with one of the words is scored."""
 
-_SLACK = 1e-4
-"""Relative error of Lance's scores, which are 32-bit."""
+_PRECISION = 1e-5
+"""Relative error of Lance's scores, which are 32-bit: a row may be missed that is better by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,15 @@ class _Ranked:
     keys: pa.Table
     scores: npt.NDArray[np.float64]
     unseen: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A corpus that has some of the words, and what is known of it."""
+
+    corpus: Corpus
+    statistics: CorpusStatistics
+    local: LocalScores
 
 
 class TextColumn:
@@ -158,30 +168,38 @@ class TextSearch:
             statistics = corpus.statistics(self._words)
             total = total.plus(statistics)
             counted.append((corpus, statistics))
-        gains = [largest_gain(corpus.local(statistics), total) for corpus, statistics in counted]
-        corpora = [(corpus, gain) for (corpus, _), gain in zip(counted, gains, strict=True) if gain > 0]
+        scores = GlobalScores(total, self._asked)
+        corpora = [_Counted(corpus, own, corpus.local(own)) for corpus, own in counted if any(own.frequencies.values())]
         count = _CANDIDATES * self._query.k
-        ranked = [self._ranked(*each, count, total) for each in corpora]
-        while (count := count * _GROWTH) <= max(_MAX_CANDIDATES, _CANDIDATES * self._query.k * _GROWTH):
-            least = _at_rank([each.scores for each in ranked], self._query.k)
-            open_ended = [number for number, each in enumerate(ranked) if each.unseen > least]
-            if not open_ended:
-                break
-            for number in open_ended:
-                ranked[number] = self._ranked(*corpora[number], count, total)
+        ranked = [self._candidates(each, count, scores) for each in corpora]
+        for _ in range(_ROUNDS):
+            count *= _GROWTH
+            for number in self._open_ended(ranked):
+                each = corpora[number]
+                exact = replace(each, local=each.corpus.probed(each.statistics, self._words))
+                ranked[number] = self._candidates(exact, count, scores)
+        for number in self._open_ended(ranked):
+            each = corpora[number]
+            found = each.corpus.best((each.statistics, self._words), self._query.k, self._query.filter_sql, scores)
+            ranked[number] = _Ranked(self._keys(found[0]), found[1], 0.0)
         return self._best(ranked)
 
-    def _ranked(self, corpus: Corpus, gain: float, count: int, total: CorpusStatistics) -> _Ranked:
-        found = corpus.search(self._words, count, self._query.filter_sql)
-        texts = found.column(self._query.column).to_pylist()  # A few times k rows, not the table.
-        tokenizer = self._column.index.tokenizer
-        scores = np.array([total.score(tokens_of(text, tokenizer), self._asked) for text in texts], dtype=np.float64)
+    def _open_ended(self, ranked: Sequence[_Ranked]) -> list[int]:
+        """Return the corpora that may hold rows which belong into the result and were not given."""
+        least = _at_rank([each.scores for each in ranked], self._query.k) * (1 + _PRECISION)
+        return [number for number, each in enumerate(ranked) if each.unseen > least]
+
+    def _candidates(self, counted: _Counted, count: int, scores: GlobalScores) -> _Ranked:
+        found = counted.corpus.search(self._words, count, self._query.filter_sql)
+        by_text = scored_by_text(found.column(self._query.column), self._column.index.tokenizer, scores)
         unseen = 0.0
         if found.num_rows >= count:
-            unseen = float(found.column(SCORE_COLUMN)[-1].as_py()) * gain * (1 + _SLACK)
+            unseen = counted.local.highest(float(found.column(SCORE_COLUMN)[-1].as_py()), scores.total, scores.asked)
+        return _Ranked(self._keys(found), by_text, unseen)
+
+    def _keys(self, rows: pa.Table) -> pa.Table:
         schema = pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
-        keys = pa.Table.from_arrays([found.column(f.name).cast(f.type) for f in schema], schema=schema)
-        return _Ranked(keys, scores, unseen)
+        return pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema)
 
     def _best(self, ranked: Sequence[_Ranked]) -> pa.Table:
         columns = self._query.columns if self._query.columns is not None else self._opened.target.schema.names

@@ -10,6 +10,7 @@ from typing import TypeVar
 from memwal_core.errors import InvalidRequestError
 from memwal_core.reader import Consistency
 from memwal_core.settings import MIB
+from memwal_core.storage.layout import UNNAMED_STREAM
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -149,6 +150,12 @@ class WriteOptions:
                 remedy="give both `stream` and `batch`, or none",
                 stream=stream,
                 batch=batch,
+            )
+        if stream == UNNAMED_STREAM:
+            raise InvalidRequestError(
+                "this stream is that of batches without a name, whose records are not kept",
+                remedy="choose another name",
+                stream=stream,
             )
         takeover = options.get("takeover", "fail").lower()
         _check_value(options, "takeover", ("fail", "fence"))

@@ -24,7 +24,7 @@ from memwal_core.reader import GenerationSource, Survey, plan_read
 from memwal_core.reader.ahead import read_winners
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
-from memwal_core.reader.rows import ROW_ADDRESS, RowRequest, read_flushed, unflushed_rows
+from memwal_core.reader.rows import ROW_ADDRESS, RowRequest, read_flushed
 from memwal_core.reader.scan import GENERATION_COLUMN
 from memwal_core.reader.sources import ObservedRegion
 from memwal_core.reader.survey import in_one_table
@@ -171,7 +171,7 @@ class PartReader:
             rows = self._unflushed(region)
             if rows is not None:
                 (source,) = region.observed(rows).unflushed
-                yield unflushed_rows(source, self._target).keys
+                yield OpenedTable(self._table, self._survey(region.observed(rows)), self._cache).rows(source).keys
 
     def _flushed(self, region: PinnedRegion) -> tuple[GenerationSource, ...]:
         return plan_read(self._survey(region.observed(None)), self._table.store.uri_of).regions[0].generations
@@ -210,7 +210,7 @@ class PartReader:
         opened = OpenedTable(self._table, survey, self._cache)
         options = self._pinned.options
         request = RowRequest(self._own or self._key, options.filter_sql, options.batch_rows)
-        for winners in opened.winners(opened.plan().regions):
+        for winners in opened.winners(opened.plan().regions, request):
             for generation, batch in read_winners(winners.generations, request):
                 yield self._shown(batch, generation)
 

@@ -18,14 +18,11 @@ from memwal_core.spark.commit import BatchCommit, directory_of, refuse_problems
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.reach import require_reachable
 from memwal_core.spark.staging import StagedMessage, Stager
-from memwal_core.storage.layout import staged_intent_path
+from memwal_core.storage.layout import UNNAMED_STREAM, staged_intent_path
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_NUMBER = "streaming.sql.batchId"
 """What Spark tells the tasks of a streaming query. The id of a query is kept in its checkpoint."""
-
-_UNNAMED = "spark-write"
-"""Stream of batch writes that have no name; each is a batch that nobody repeats."""
 
 
 def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> RowIntake:
@@ -63,7 +60,7 @@ class MemWalWriter(DataSourceArrowWriter):
         if options.stream is not None and options.batch is not None:
             self._batch = BatchId(options.stream, options.batch)
         else:
-            self._batch = BatchId(_UNNAMED, IdSource().commit_id().hex())
+            self._batch = BatchId(UNNAMED_STREAM, IdSource().commit_id().hex())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task; errors as for ``Stager.run``."""

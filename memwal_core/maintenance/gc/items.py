@@ -24,6 +24,8 @@ class Kind(StrEnum):
     """What the processes of a merge pass that died left for each other."""
     STAGED_ROWS = "staged_rows"
     """Rows of a Spark batch that died before they were in regions."""
+    BATCH_RECORD = "batch_record"
+    """What is recorded of a Spark batch write without a name, which nobody repeats."""
     LEASE_VERSION = "lease_version"
     LEDGER_VERSION = "ledger_version"
     UNKNOWN = "unknown"

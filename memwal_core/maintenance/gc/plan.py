@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from memwal_core.maintenance.gc.batch_records import UnnamedBatchRecords
 from memwal_core.maintenance.gc.directories import UnrecordedDirectories
 from memwal_core.maintenance.gc.flushed import FlushedMemTables
 from memwal_core.maintenance.gc.frozen import Freezes
@@ -28,6 +29,7 @@ KINDS: Mapping[Kind, GarbageKind] = MappingProxyType(
         Kind.LEFTOVER: Leftovers(),
         Kind.STAGED_KEYS: StagedKeyFiles(),
         Kind.STAGED_ROWS: StagedRowFiles(),
+        Kind.BATCH_RECORD: UnnamedBatchRecords(),
         Kind.LEASE_VERSION: LeaseVersions(),
         Kind.LEDGER_VERSION: LedgerVersions(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from memwal_core.maintenance.gc.deleter import Failure
 from memwal_core.maintenance.gc.items import Kind, Tally
@@ -23,6 +24,7 @@ class GcReport:
         failures: What could not be collected.
         plan: The last plan; of a dry run, the one that a run would begin with.
         notes: What a reader should know about the run.
+        due_at: When a run may delete all directories that are in their grace period now; None if none is.
         seconds: The whole run, waits included.
     """
 
@@ -32,6 +34,7 @@ class GcReport:
     failures: tuple[Failure, ...]
     plan: GcPlan
     notes: tuple[str, ...]
+    due_at: datetime | None
     seconds: float
 
     def to_dict(self) -> dict[str, object]:
@@ -44,5 +47,6 @@ class GcReport:
             "done": {kind.value: tally.to_dict() for kind, tally in self.done.items()},
             "failures": [{"path": each.path, "error": each.error} for each in self.failures],
             "plan": self.plan.to_dict(),
+            "due_at": None if self.due_at is None else self.due_at.isoformat(),
             "seconds": round(self.seconds, 6),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from memwal_core.clock import Clock
 from memwal_core.ids import RegionId
@@ -95,6 +96,7 @@ class _Run:
         self._began = parts.clock.monotonic()
         self._done: dict[Kind, Tally] = {}
         self._deleters: list[Deleter] = []
+        self._drained = False
 
     @property
     def table_uri(self) -> str:
@@ -116,6 +118,8 @@ class _Run:
         if drained and (wait or not grace_s):
             self._parts.clock.sleep(grace_s)
             self.plan()
+        else:
+            self._drained = drained
         self._collect([kind for kind in KINDS if kind is not Kind.FLUSHED_MEMTABLE])
 
     def _collect(self, kinds: Collection[Kind]) -> bool:
@@ -148,8 +152,14 @@ class _Run:
             failures=failures,
             plan=self._plan,
             notes=tuple(self._notes(drained=Kind.FLUSHED_MEMTABLE in done)),
+            due_at=self._due_at(),
             seconds=self._parts.clock.monotonic() - self._began,
         )
+
+    def _due_at(self) -> datetime | None:
+        held = any(item.reason is Gate.GRACE for item in self._plan.items)
+        grace = timedelta(seconds=self._parts.settings.gc.grace_s)
+        return self._parts.clock.now() + grace if held or self._drained else None
 
     def _outcome(self, *, done: bool, failed: bool, dry_run: bool) -> JobOutcome:
         if failed:

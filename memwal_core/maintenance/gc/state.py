@@ -144,6 +144,7 @@ class GcState:
         ledgers: Registers of what jobs did.
         merge_staging: Everything in the staging directory of merges.
         row_staging: Everything in the staging directory of Spark batches.
+        unnamed_batches: Everything that is recorded of Spark batch writes without a name.
     """
 
     table_uri: str
@@ -154,3 +155,4 @@ class GcState:
     ledgers: tuple[Register, ...] = ()
     merge_staging: tuple[ObjectInfo, ...] = ()
     row_staging: tuple[ObjectInfo, ...] = ()
+    unnamed_batches: tuple[ObjectInfo, ...] = ()

@@ -25,7 +25,9 @@ from memwal_core.storage.layout import (
     MERGE_STAGING_DIRECTORY,
     ROWS_STAGING_DIRECTORY,
     TABLE_VERSIONS_DIRECTORY,
+    UNNAMED_STREAM,
     WAL_SUFFIXES,
+    batch_stream_directory,
     generation_path,
     parse_staged_manifest_name,
     region_directory,
@@ -84,6 +86,7 @@ class Surveyor:
             ledgers=self._registers(LEDGER_DIRECTORY),
             merge_staging=self._below(MERGE_STAGING_DIRECTORY),
             row_staging=self._below(ROWS_STAGING_DIRECTORY),
+            unnamed_batches=self._below(batch_stream_directory(UNNAMED_STREAM)),
         )
 
     def _below(self, directory: str) -> tuple[ObjectInfo, ...]:

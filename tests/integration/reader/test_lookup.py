@@ -150,3 +150,38 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path, keys: pa.Table) -> Non
 
     with pytest.raises(InvalidRequestError):
         MemWalTable.open(uri).lookup(keys)
+
+
+@pytest.mark.req("RD-42")
+@pytest.mark.parametrize("key_type", [pa.int64(), pa.uint64(), pa.int16()])
+def test_many_lookups_in_one_base_version_find_the_same_as_a_few(tmp_path: Path, key_type: pa.DataType) -> None:
+    """After some dozens, keys of the base table are held in memory and Lance's search is not asked any more."""
+    uri = str(tmp_path / "t")
+    rng = np.random.default_rng(3)
+    numbers = rng.permutation(np.arange(0 if key_type == pa.uint64() else -300, 300)).tolist()
+    key = pa.field("id", key_type, nullable=False, metadata=PRIMARY_KEY_METADATA)
+    schema = pa.schema([key, pa.field("name", pa.string())])
+    rows = pa.table([pa.array(numbers, key_type), [f"p{number}" for number in numbers]], schema=schema)
+    lance.write_dataset(rows, uri, max_rows_per_file=100)
+    lance.dataset(uri).delete("name LIKE '%7'")
+    table = MemWalTable.open(uri)
+    expected = {number: f"p{number}" for number in numbers if not str(number).endswith("7")}
+
+    def asked(*ids: int) -> dict[int, str]:
+        found = table.lookup(pa.table([pa.array(ids, key_type)], schema=pa.schema([key])))
+        assert found.schema.remove_metadata().equals(schema)
+        return dict(zip(found.column("id").to_pylist(), found.column("name").to_pylist(), strict=True))
+
+    one_by_one = [asked(number) for number in (*numbers, 5000)]
+    assert {key: name for found in one_by_one for key, name in found.items()} == expected
+    assert asked(*numbers, 5000, 6000) == expected
+    assert list(asked(*numbers)) == [number for number in numbers if number in expected]
+
+    lance.write_dataset(pa.table([pa.array([5000], key_type), ["new"]], schema=schema), uri, mode="append")
+    assert asked(5000) == {5000: "new"}
+    assert asked(numbers[0], 6000) == {key: name for key, name in expected.items() if key == numbers[0]}
+    for number in range(7000, 7100):
+        assert asked(number) == {}
+    for data in (tmp_path / "t" / "data").iterdir():
+        data.rename(data.with_suffix(".gone"))
+    assert asked(7000) == {}  # The keys tell; no file is read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -11,15 +12,21 @@ import pytest
 
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
+from memwal_core.errors import InvalidRequestError
+from memwal_core.generations import MergeTarget
+from memwal_core.reader import Consistency, GenerationSource, SourceKind
 from memwal_core.reader.scan import ScanRequest
 from memwal_core.reader.text import TextQuery
+from memwal_core.reader.unflushed import unflushed_rows
 from memwal_core.reader.vector import VectorQuery
 from memwal_core.reader.view import TableView
 from memwal_core.region_spec import bucket_spec
 from memwal_core.table import MemWalTable
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
 from memwal_core.testing.readable import keys_of
+from memwal_core.testing.regions import writer_settings
 from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.writer import RegionWriter
 from memwal_core.writer.table_writer import TableWriter
 
 EXTRA = pa.field("extra", pa.int32())
@@ -130,3 +137,78 @@ def test_search_in_a_column_that_a_generation_lacks_finds_the_inherited_values(t
     assert nearest.select(["id", "name"]).to_pylist()[0] == {"id": 3, "name": "new"}
     assert [(row["id"], row["name"]) for row in texts.to_pylist()] == [(3, "new")]
     assert view.vector_search(VectorQuery("vec", np.array([6, 7], np.float32), k=50)).num_rows == 20
+
+
+def _add(uri: str) -> None:
+    lance.dataset(uri).add_columns(EXTRA)
+    lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
+
+
+def _rename(uri: str) -> None:
+    lance.dataset(uri).alter_columns({"path": "name", "name": "called"})
+
+
+def _drop(uri: str) -> None:
+    lance.dataset(uri).drop_columns(["name"])
+
+
+def _all_at_once(uri: str) -> None:
+    _add(uri)
+    lance.dataset(uri).alter_columns({"path": "name", "name": "called"})
+    lance.dataset(uri).drop_columns(["score"])
+
+
+def _unflushed_answers(uri: str, view: TableView) -> list[object]:
+    schema = lance.dataset(uri).schema
+    last = schema.names[-1]
+    return [
+        view.scan().to_arrow().sort_by("id").to_pylist(),
+        view.lookup(keys_of(*range(1, 12))).to_pylist(),
+        sorted(map(str, view.scan(ScanRequest(columns=(last,))).to_arrow().column(0).to_pylist())),
+        view.scan(ScanRequest(columns=("id",), filter_sql=f"{last} IS NULL OR id > 3")).to_arrow().num_rows,
+        view.scan(ScanRequest(filter_sql=f"{last} IS NOT NULL")).count(),
+    ]
+
+
+@pytest.mark.req("RD-10", "RD-69")
+@pytest.mark.parametrize("codec", ["lance", "arrow"])
+@pytest.mark.parametrize("change", [_add, _rename, _drop, _all_at_once])
+def test_unflushed_rows_older_than_a_change_of_schema_read_as_a_flush_and_a_merge_leave_them(
+    tmp_path: Path, codec: str, change: Callable[[str], None]
+) -> None:
+    uri = str(tmp_path / "t")
+    settings = writer_settings(new_region_codec=codec)
+    crashed = TableWriter.open(make_people_table(uri, rows=people(*range(1, 6)), buckets=1), settings=settings)
+    crashed.put(people(1, 2, 9, name="flushed"))
+    crashed.flush()
+    crashed.put(people(2, 3, 10, name="durable"))
+    crashed.delete(keys_of(4))
+    crashed.put(people(4, name="again"))
+    crashed.delete(keys_of(5))
+    change(uri)
+    writers = list(crashed.writers.values())
+    durable = _unflushed_answers(uri, MemWalTable.open(uri).view(Consistency.DURABLE))
+    in_process = _unflushed_answers(uri, MemWalTable.open(uri, writers=writers).view(Consistency.IN_PROCESS))
+    (region,) = MemWalTable.open(uri).scan().plan.regions
+    with RegionWriter.open(BaseTable.open(uri), region.region_id, settings=settings) as successor:
+        successor.flush()
+    TableAdmin.open(uri).merge(MergeRequest())
+    merged = MemWalTable.open(uri).view()
+
+    assert [len(region.generations) for region in merged.scan().plan.regions] == [0]
+    assert durable == in_process == _unflushed_answers(uri, merged)
+    assert [row["id"] for row in durable[0]] == [1, 2, 3, 4, 9, 10]  # type: ignore[attr-defined]
+
+
+def test_unflushed_rows_that_no_version_explains_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    table = make_people_table(str(tmp_path / "t"), rows=people(1), buckets=1)
+    state = table.state()
+    target = MergeTarget(state.schema, state.field_ids, ("id",))
+    rows = pa.table({"id": [2], "weight": [1.5], "_tombstone": [False]})
+    source = GenerationSource(native_region_id(1), 1, SourceKind.WAL, rows=rows)
+
+    with pytest.raises(
+        InvalidRequestError, match="no version of the table that still exists has these columns"
+    ) as told:
+        unflushed_rows(table, state, source, target, lambda keys, _: keys)
+    assert "opening a writer" in str(told.value)

@@ -104,6 +104,27 @@ def test_rare_word_in_a_small_generation_does_not_jump_to_the_top(tmp_path: Path
     _assert_same(view, "common", 3, tmp_path / "one")
 
 
+@pytest.mark.req("RD-55", "RD-56")
+@pytest.mark.parametrize("filter_sql", [None, "id >= 9000"])
+def test_row_that_its_own_index_ranks_behind_thousands_is_found(tmp_path: Path, filter_sql: str | None) -> None:
+    """A search used to stop at 4096 candidates of a source, without saying so."""
+    uri = str(tmp_path / "t")
+    # Half the rows have "late" in the base table's index, but most of them have got another text since.
+    texts = ["late one two"] * 5000 + ["often one two"] * 4980 + ["late"] * 4 + ["late one two three four"] * 16
+    base = pa.table([pa.array(range(len(texts)), pa.int64()), pa.array(texts)], schema=SCHEMA)
+    with TableWriter.open(_table(uri, base)) as writer:
+        ids = list(range(10, 5000))
+        newer = [f"one two number{key} x{key % 7}" for key in ids]
+        writer.put(pa.table([pa.array(ids, pa.int64()), pa.array(newer)], schema=SCHEMA))
+        writer.flush()
+    view = MemWalTable.open(uri).view()
+    found = view.full_text_search(TextQuery("text", "often late", k=20, columns=("text",), filter_sql=filter_sql))
+
+    assert all(text.startswith("late") for text in found.column("text").to_pylist())
+    _assert_same(view, "often late", 20, tmp_path / "one", filter_sql)
+    _assert_same(view, "late late often", 33, tmp_path / "one", filter_sql)
+
+
 @pytest.mark.req("RD-51")
 def test_old_text_of_an_updated_row_is_not_found(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")

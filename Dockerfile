@@ -13,10 +13,10 @@ RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock -
 
 COPY pyproject.toml README.md LICENSE ./
 COPY memwal_core memwal_core
+COPY plugins plugins
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY jobs jobs
 COPY dags dags
-COPY plugins plugins
 
 ENV AIRFLOW_HOME=/opt/airflow \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/memwal/dags \

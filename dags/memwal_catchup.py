@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from memwal_spark_jobs import BASE_TABLE, DRY_RUN, INDEXES
-from memwal_steps import Step, build
+from memwal_airflow.assets import BASE_TABLE, INDEXES
+from memwal_airflow.params import dry_run_param
+from memwal_airflow.steps import Step, build
 
 DOC = """
 ### Extend the indexes of a table over what was merged
@@ -18,6 +19,7 @@ extends each index that is behind, one task per index, and records how far it is
 | `plan` | logs where every index stands. Changes nothing |
 | `hold` | takes the lease of each index for this run |
 | `work` | extends one index; nothing is trained anew |
+| `verify` | reads the table anew: no index is behind, unless somebody has changed the table meanwhile |
 | `release` | gives the leases back |
 
 **When is it safe?** Always, also beside merges and writers. With nothing to do, the run is *skipped*. An index that
@@ -35,7 +37,7 @@ dag = build(
         schedule=[BASE_TABLE],
         outlet=INDEXES,
         params={
-            "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
+            "dry_run": dry_run_param(),
             "indexes": Param(
                 [],
                 type="array",

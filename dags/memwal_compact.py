@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from memwal_spark_jobs import DRY_RUN
-from memwal_steps import Step, build
+from memwal_airflow.params import dry_run_param
+from memwal_airflow.steps import Step, build
 
 DOC = """
 ### Rewrite small and half deleted fragments of a base table
@@ -27,7 +27,7 @@ dag = build(
         description="Rewrite small and half deleted fragments of the base table.",
         doc=DOC,
         params={
-            "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
+            "dry_run": dry_run_param(),
             "force": Param(
                 False,
                 type="boolean",

@@ -6,8 +6,9 @@ import os
 
 from airflow.sdk import Param
 
-from memwal_spark_jobs import DRY_RUN, INDEXES
-from memwal_steps import Step, build
+from memwal_airflow.assets import INDEXES
+from memwal_airflow.params import dry_run_param, regions_param
+from memwal_airflow.steps import Step, build
 
 DOC = """
 ### Delete what nobody needs any more
@@ -21,6 +22,11 @@ only when **Dry run** is switched off. After each index catch-up it starts by it
 | `plan` | logs what would be freed, and what holds the rest. Changes nothing |
 | `approve` | only if `MAINTENANCE_GC_APPROVAL=true`: a person agrees or rejects |
 | `hold`, `work`, `release` | delete under a lease that is checked before every deletion |
+| `verify` | looks at everything anew: nothing is damaged, and what is due again |
+
+A flushed MemTable is first removed from the manifest of its region. Readers that planned before have the grace period
+to finish; only then its directory is deleted, by a later run or, with **Wait**, by the same one: `work` is *deferred*
+meanwhile, takes no worker, keeps its lease, and ends at once if it loses that. Runs of this DAG queue behind it.
 
 **When is it safe?** A dry run: always. Deleting: as soon as no job has reported a corruption of this table; on any
 doubt the job deletes nothing and says why. With nothing to free, the run is *skipped*.
@@ -36,16 +42,15 @@ dag = build(
         schedule=[INDEXES],
         approval=os.environ.get("MAINTENANCE_GC_APPROVAL", "").lower() == "true",
         params={
-            "dry_run": Param(True, type="boolean", title="Dry run", description=DRY_RUN),
-            "regions": Param(
-                [],
-                type="array",
-                items={"type": "string", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
-                uniqueItems=True,
-                title="Regions",
-                description="Region ids, one per line. Empty: all regions.",
-                section="Bounds",
+            "dry_run": dry_run_param(default=True),
+            "wait": Param(
+                False,
+                type="boolean",
+                title="Wait",
+                description="Wait for the grace period (MEMWAL_GC__GRACE_S, by default 10 minutes) of what this run "
+                "removes from manifests, without a worker, and delete that, too. Off: a later run does.",
             ),
+            "regions": regions_param(),
         },
     )
 )

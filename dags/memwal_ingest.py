@@ -8,18 +8,10 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TriggerRule, task
 
-from memwal_spark_jobs import (
-    DEFAULT_ARGUMENTS,
-    JOBS_FOLDER,
-    REGIONS,
-    SPARK_CONNECTION,
-    STORAGE_PARAMS,
-    MaintenanceJob,
-    as_spark_job,
-    holder_of,
-    pool_for,
-    table_param,
-)
+from memwal_airflow.assets import REGIONS
+from memwal_airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_airflow.operators.spark import SPARK_CONNECTION, MaintenanceJob, as_spark_job, job_file
+from memwal_airflow.params import STORAGE_PARAMS, table_param
 
 DOC = """
 ### Write a batch of rows into the regions of one table
@@ -199,7 +191,7 @@ with DAG(
     ingest = MaintenanceJob.partial(
         task_id="ingest",
         doc_md="Checks and writes the batch; repeating it is harmless.",
-        application=str(JOBS_FOLDER / "ingest.py"),
+        application=job_file("ingest.py", __file__),
         conn_id=SPARK_CONNECTION,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",

@@ -8,14 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
-from memwal_spark_jobs import (
-    DEFAULT_ARGUMENTS,
-    JOBS_FOLDER,
-    SPARK_CONNECTION,
-    MaintenanceJob,
-    holder_of,
-    pool_for,
-)
+from memwal_airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_airflow.operators.spark import SPARK_CONNECTION, MaintenanceJob, job_file
 
 DOC = """
 ### Maintain all registered tables: merge, catch-up, compact, catch-up, snapshot, garbage
@@ -166,7 +160,7 @@ with DAG(
         merge = MaintenanceJob(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",
-            application=str(JOBS_FOLDER / "merge.py"),
+            application=job_file("merge.py", __file__),
             conn_id=SPARK_CONNECTION,
             name=prepared["name"],
             application_args=prepared["application_args"],

@@ -7,20 +7,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task
 
-from memwal_leases import hold_for, release
-from memwal_spark_jobs import (
-    BASE_TABLE,
-    DEFAULT_ARGUMENTS,
-    DRY_RUN,
-    JOBS_FOLDER,
-    SPARK_CONNECTION,
-    STORAGE_PARAMS,
-    MaintenanceJob,
-    as_spark_job,
-    holder_of,
-    pool_for,
-    table_param,
-)
+from memwal_airflow.assets import BASE_TABLE
+from memwal_airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_airflow.operators.leases import hold_for, release
+from memwal_airflow.operators.spark import SPARK_CONNECTION, MaintenanceJob, as_spark_job, job_file
+from memwal_airflow.params import STORAGE_PARAMS, dry_run_param, regions_param, table_param
 
 DOC = """
 ### Merge the flushed MemTables of one table into its base table
@@ -61,16 +52,8 @@ MIB = 1024 * 1024
 
 PARAMS = {
     "table": table_param(optional=False),
-    "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
-    "regions": Param(
-        [],
-        type="array",
-        items={"type": "string", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
-        uniqueItems=True,
-        title="Regions",
-        description="Region ids, one per line. Empty: all regions.",
-        section="Bounds",
-    ),
+    "dry_run": dry_run_param(),
+    "regions": regions_param(),
     "max_bytes": Param(
         None,
         type=["null", "integer"],
@@ -132,7 +115,7 @@ with DAG(
     merge = MaintenanceJob.partial(
         task_id="merge",
         doc_md="Merges the regions of one entry of the plan; repeating it is harmless.",
-        application=str(JOBS_FOLDER / "merge.py"),
+        application=job_file("merge.py", __file__),
         conn_id=SPARK_CONNECTION,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",

@@ -7,19 +7,10 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task
 
-from memwal_spark_jobs import (
-    BASE_TABLE,
-    DEFAULT_ARGUMENTS,
-    DRY_RUN,
-    JOBS_FOLDER,
-    SPARK_CONNECTION,
-    STORAGE_PARAMS,
-    MaintenanceJob,
-    as_spark_job,
-    pool_for,
-    table_param,
-)
-from memwal_steps import triggering_events
+from memwal_airflow.assets import BASE_TABLE, triggering_events
+from memwal_airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_airflow.operators.spark import SPARK_CONNECTION, MaintenanceJob, as_spark_job, job_file
+from memwal_airflow.params import STORAGE_PARAMS, dry_run_param, table_param
 
 DOC = """
 ### Check the data of a table before and after merges
@@ -52,7 +43,7 @@ PARAMS = {
         title="Stage",
         description="Before: audit the flushed MemTables that wait. After: check the base table.",
     ),
-    "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
+    "dry_run": dry_run_param(),
     "suites": Param(
         [],
         type="array",
@@ -93,7 +84,7 @@ with DAG(
         """Return one entry per Spark job."""
         from memwal_core.tasks.quality import plan_quality
 
-        return plan_quality(params, triggering_events([BASE_TABLE], context))
+        return plan_quality(params, triggering_events([BASE_TABLE], context), holder_of(context))
 
     @task(
         trigger_rule=TriggerRule.NONE_FAILED,
@@ -117,7 +108,7 @@ with DAG(
     check = MaintenanceJob.partial(
         task_id="check",
         doc_md="Runs one stage of the checks of one table; repeating it is harmless.",
-        application=str(JOBS_FOLDER / "quality.py"),
+        application=job_file("quality.py", __file__),
         conn_id=SPARK_CONNECTION,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.name }}",

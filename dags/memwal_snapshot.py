@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from memwal_spark_jobs import DRY_RUN, INDEXES
-from memwal_steps import Step, build
+from memwal_airflow.assets import INDEXES
+from memwal_airflow.params import dry_run_param
+from memwal_airflow.steps import Step, build
 
 DOC = """
 ### Publish a snapshot of a table's regions
@@ -27,7 +28,7 @@ dag = build(
         doc=DOC,
         schedule=[INDEXES],
         params={
-            "dry_run": Param(False, type="boolean", title="Dry run", description=DRY_RUN),
+            "dry_run": dry_run_param(),
             "force": Param(False, type="boolean", title="Force", description="Publish even if nothing has changed."),
         },
     )

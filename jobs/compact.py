@@ -10,38 +10,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import CompactRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.job import add_holder_option, add_job_options, run_step
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
     options = _parser().parse_args(arguments)
-    return run_job(options, lambda admin: _work(admin, options))
+    return run_step(options, JobKey("compact"), lambda: _request(options), TableAdmin.compact)
 
 
-def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
-    request = CompactRequest(
-        force=options.force,
-        remove_versions=options.remove_versions,
-        dry_run=options.dry_run,
-        holder=options.holder,
-    )
-    return recorded_step(
-        admin.insight,
-        JobKey("compact"),
-        options.holder,
-        lambda holder: admin.compact(replace(request, holder=holder)),
-        dry_run=options.dry_run,
-    )
+def _request(options: argparse.Namespace) -> CompactRequest:
+    return CompactRequest(force=options.force, remove_versions=options.remove_versions, dry_run=options.dry_run)
 
 
 def _parser() -> argparse.ArgumentParser:

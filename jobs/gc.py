@@ -10,35 +10,26 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import replace
 
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.admin import GcRequest, TableAdmin
-from memwal_core.cli.job import JobReport, add_holder_option, add_job_options, run_job
+from memwal_core.cli.job import add_holder_option, add_job_options, run_step
 from memwal_core.cli.telemetry import telemetry
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.recording import recorded_step
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
     options = _parser().parse_args(arguments)
-    return run_job(options, lambda admin: _work(admin, options))
+    return run_step(options, JobKey("gc"), lambda: _request(options), TableAdmin.collect_garbage)
 
 
-def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
+def _request(options: argparse.Namespace) -> GcRequest:
     regions = {parse_region_id(text) for text in options.regions} if options.regions else None
-    request = GcRequest(regions=regions, dry_run=options.dry_run, wait=options.wait, holder=options.holder)
-    return recorded_step(
-        admin.insight,
-        JobKey("gc"),
-        options.holder,
-        lambda holder: admin.collect_garbage(replace(request, holder=holder)),
-        dry_run=options.dry_run,
-    )
+    return GcRequest(regions=regions, dry_run=options.dry_run, wait=options.wait)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,7 +1,8 @@
 """Merge one table on Spark: ``spark-submit jobs/merge.py --uri s3://bucket/table``.
 
 Executors read and de-duplicate the flushed MemTables, write the winning rows and find what they
-supersede; the driver commits. A dry run needs no session and plans for one process.
+supersede; the driver commits. The session starts when a pass is large enough for executors
+(`merge.executors_min_bytes`): a dry run, a small merge and one with nothing to do go without.
 Exit codes: 0 done, 2 bad input, 3 nothing to do, 4 conflict or storage failure (try again), 5 a
 region needs somebody to look at it.
 """
@@ -16,8 +17,6 @@ import sys
 # Lance reads its log filter when it is loaded.
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
-from pyspark.sql import SparkSession
-
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.cli.job import add_holder_option, add_job_options, run_job
 from memwal_core.cli.options import parse_storage_options
@@ -25,9 +24,10 @@ from memwal_core.cli.telemetry import telemetry
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import LeaseTicket, parse_ticket
-from memwal_core.maintenance.merge import MergeReport
+from memwal_core.maintenance.merge import MergeReport, explain_stuck
 from memwal_core.maintenance.recording import merge_facts, recorded
 from memwal_core.spark.merge import SparkReader
+from memwal_core.spark.session import LateSession
 from memwal_core.spark.single_commit import SparkWorkers
 
 _log = logging.getLogger("memwal.jobs.merge")
@@ -63,6 +63,9 @@ def _work(admin: TableAdmin, options: argparse.Namespace) -> MergeReport:
         report.version_after,
         report.seconds,
     )
+    stuck = explain_stuck(report.table_uri, report.plan)
+    if stuck is not None:
+        sys.stderr.write(f"error: {stuck}\n")
     return report
 
 
@@ -83,7 +86,7 @@ def _merge(admin: TableAdmin, options: argparse.Namespace, ticket: LeaseTicket |
     regions = {parse_region_id(text) for text in options.regions} if options.regions else None
     if options.dry_run:
         return admin.merge(MergeRequest(regions=regions, max_bytes=options.max_bytes, dry_run=True))
-    spark = SparkSession.builder.appName(f"memwal merge {options.uri}").getOrCreate()
+    spark = LateSession(f"memwal merge {options.uri}")
     try:
         storage_options = parse_storage_options(options.storage_option) or admin.table.storage_options
         request = MergeRequest(

@@ -16,11 +16,14 @@ os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from pyspark.sql import SparkSession
 
+from memwal_core.admin import TableAdmin
 from memwal_core.cli.job import JobReport, add_job_options, run_job
 from memwal_core.cli.quality import open_quality
 from memwal_core.cli.telemetry import telemetry
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.quality import QualityPlan, QualityTable, Stage
+from memwal_core.maintenance.recording import recorded
+from memwal_core.quality import QualityPlan, QualityReport, QualityTable, Stage, quality_facts
 from memwal_core.quality.run import QualityRequest, check_quality
 
 
@@ -41,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the job and return its exit code."""
     options = _parser().parse_args(arguments)
     accepted = {JobOutcome.BLOCKED} if options.ok_when_failed else set[JobOutcome]()
-    return run_job(options, lambda admin: _check(open_quality(admin), options), accepted=accepted)
+    return run_job(options, lambda admin: _work(admin, options), accepted=accepted)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,14 +58,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ok-when-failed", action="store_true", help="exit with 0, not 5, if a check failed: the report tells"
     )
+    parser.add_argument("--holder", help="who runs the job, for the ledger; it takes no lease")
     add_job_options(parser)
     return parser
 
 
-def _check(quality: QualityTable, options: argparse.Namespace) -> JobReport:
-    plan = quality.plan(Stage(options.stage), since=options.since)
+def _work(admin: TableAdmin, options: argparse.Namespace) -> JobReport:
+    quality, stage = open_quality(admin), Stage(options.stage)
     if options.dry_run:
-        return _Planned(plan)
+        return _Planned(quality.plan(stage, since=options.since))
+    # Each stage has a history of its own: a stage that passes says nothing about failures of the other.
+    key, holder = JobKey("quality", stage.value), options.holder or admin.insight.new_holder()
+    return recorded(admin.insight, key, holder, lambda: _check(quality, stage, options), facts=quality_facts)
+
+
+def _check(quality: QualityTable, stage: Stage, options: argparse.Namespace) -> QualityReport:
+    plan = quality.plan(stage, since=options.since)
     spark = SparkSession.builder.appName(f"memwal quality {options.uri}").getOrCreate()
     try:
         return check_quality(quality, plan, spark, QualityRequest(tuple(options.suite or ()), options.docs))

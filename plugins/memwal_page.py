@@ -43,7 +43,8 @@ class MemwalPage(AirflowPlugin):
     external_views = [  # noqa: RUF012
         {
             "name": "MemWAL",
-            "href": "/memwal/",
+            # Without a slash in front: the browser resolves it from where Airflow is served, which may be below a path.
+            "href": "memwal/",
             "destination": "nav",
             "url_route": "memwal",
             "nav_top_level": True,

@@ -11,7 +11,7 @@ from memwal_core.cli.options import show_bytes
 from memwal_core.errors import CorruptionError
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.merge import MergeBatch, RegionReport
+from memwal_core.maintenance.merge import MergeBatch, RegionReport, explain_stuck
 from memwal_core.maintenance.signals import DUPLICATES_FACT, VERIFY
 from memwal_core.tasks.leases import give_back, take
 from memwal_core.tasks.targets import Target, choose_target, open_target
@@ -101,14 +101,9 @@ def plan_merge(params: MergeParams) -> list[WorkItem]:
     for region in work.report.regions:
         trigger = work.report.triggers.get(region.region_id)
         _log.info("%s; %s", _verdict(region), "" if trigger is None else trigger.reason)
-    stuck = work.report.plan.stuck
-    if stuck and (params["dry_run"] or not work.batches):
-        raise CorruptionError(
-            "some regions cannot be merged before somebody has looked at them",
-            remedy="read the verdicts above and follow docs/runbooks",
-            table=work.report.table_uri,
-            regions={str(region.region_id): f"{region.verdict.value}: {region.evidence}" for region in stuck},
-        )
+    stuck = explain_stuck(work.report.table_uri, work.report.plan)
+    if stuck is not None and (params["dry_run"] or not work.batches):
+        raise stuck
     labels = [_label(number, len(work.batches), batch) for number, batch in enumerate(work.batches, start=1)]
     for label in labels or ["nothing to do: every flushed MemTable is merged"]:
         _log.info("%s", label)

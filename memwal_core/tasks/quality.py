@@ -50,12 +50,15 @@ class QualityVerdict(TypedDict):
     docs: str
 
 
-def plan_quality(params: Mapping[str, object], events: Iterable[Mapping[str, object]] = ()) -> list[QualityItem]:
+def plan_quality(
+    params: Mapping[str, object], events: Iterable[Mapping[str, object]] = (), holder: str = ""
+) -> list[QualityItem]:
     """Plan the checks of a run's tables and log what they will look at.
 
     Args:
         params: Of the run: ``table``, ``stage``, ``suites``, ``docs``, ``dry_run`` and the storage's.
         events: What merges said about tables that they changed.
+        holder: The run's id, for the ledger; the jobs make one up if it is empty.
 
     Returns:
         The jobs; empty on a dry run or if there is nothing to check.
@@ -77,7 +80,9 @@ def plan_quality(params: Mapping[str, object], events: Iterable[Mapping[str, obj
                 continue
             _log.info("%s: %s", label, plan.to_dict())
             items.append(
-                QualityItem(label=label, arguments=_arguments(params, target, stage), stage=stage, target=target)
+                QualityItem(
+                    label=label, arguments=_arguments(params, target, stage, holder), stage=stage, target=target
+                )
             )
     if params.get("dry_run"):
         _log.info("dry run: nothing is checked")
@@ -127,8 +132,10 @@ def judge_quality(items: Collection[QualityItem]) -> list[QualityVerdict]:
     return verdicts
 
 
-def _arguments(params: Mapping[str, object], target: Target, stage: Stage) -> list[str]:
+def _arguments(params: Mapping[str, object], target: Target, stage: Stage, holder: str) -> list[str]:
     arguments = ["--uri", target["uri"], "--stage", stage.value, "--ok-when-nothing", "--ok-when-failed"]
+    if holder:
+        arguments += ["--holder", holder]
     if params.get("docs"):
         arguments += ["--docs", f"{str(params['docs']).rstrip('/')}/{target['name'].replace('/', '_')}-{stage.value}"]
     suites = params.get("suites") or ()

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, SnapshotRequest, TableAdmin
 from memwal_core.cli.options import show_bytes
-from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError
+from memwal_core.errors import ConflictError, CorruptionError, InternalError, InvalidRequestError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.maintenance.catchup import CatchupReport
 from memwal_core.maintenance.gc import GcReport
@@ -22,6 +22,16 @@ from memwal_core.tasks.leases import give_back, take
 from memwal_core.tasks.targets import Target, choose_targets, open_target
 
 _log = logging.getLogger(__name__)
+
+_RUNBOOKS: Mapping[str, str] = MappingProxyType(
+    {
+        "catchup": "docs/runbooks/index-lag.md",
+        "compact": "docs/runbooks/base-fragments.md",
+        "gc": "docs/runbooks/progress-lost.md",
+        "snapshot": "docs/runbooks/snapshot-age.md",
+    }
+)
+"""Where to go on when a job says that it needs a person."""
 
 
 class WorkItem(TypedDict):
@@ -55,6 +65,8 @@ class StepResult(TypedDict):
         outcome: How it ended.
         version: Newest table version seen; 0 = unknown.
         facts: What is remembered of it.
+        due_at: When the rest may be done, ISO 8601 with timezone; empty if nothing waits. Only garbage collection
+            waits, for the grace period of what it drained.
     """
 
     table: str
@@ -64,6 +76,7 @@ class StepResult(TypedDict):
     outcome: str
     version: int
     facts: dict[str, object]
+    due_at: str
 
 
 def plan_step(job: str, params: Mapping[str, object], events: Iterable[Mapping[str, object]] = ()) -> list[WorkItem]:
@@ -159,6 +172,7 @@ def run_step(item: WorkItem, holder: str) -> StepResult:
     _require_success(item, report, reason)
     facts = step_facts(report)
     version = facts.get("version")
+    due_at = report.due_at if isinstance(report, GcReport) else None
     return StepResult(
         table=item["target"]["name"],
         uri=item["target"]["uri"],
@@ -167,7 +181,63 @@ def run_step(item: WorkItem, holder: str) -> StepResult:
         outcome=report.outcome.value,
         version=version if isinstance(version, int) else 0,
         facts=facts,
+        due_at=due_at.isoformat() if due_at is not None else "",
     )
+
+
+def finish_step(item: WorkItem, holder: str, begun: StepResult) -> StepResult:
+    """Do the rest of a piece of work that had to wait, under the same lease.
+
+    Args:
+        item: The work.
+        holder: The run's id.
+        begun: What was done before.
+
+    Returns:
+        Both together. What the second half drained itself is left to a later run.
+
+    Raises:
+        MemwalError: As ``run_step``.
+    """
+    rest = run_step(item, holder)
+    if rest["outcome"] == JobOutcome.NOTHING_TO_DO.value:
+        return {**begun, "due_at": ""}
+    return {**rest, "facts": {**rest["facts"], "before_waiting": begun["facts"]}, "due_at": ""}
+
+
+def verify_steps(items: Sequence[WorkItem], results: Iterable[StepResult]) -> str:
+    """Read the tables of a run anew: nothing stands in the way of its job, and what was caught up is.
+
+    Args:
+        items: The work.
+        results: Of the pieces that changed something.
+
+    Returns:
+        For people: what is due again, because somebody changed the table meanwhile or a bound ended the work.
+
+    Raises:
+        CorruptionError: Something needs a person now. Start no further job of this table.
+        InternalError: An index is behind, and nobody has changed the table since it was extended.
+        UnavailableError: Storage failed; try again.
+    """
+    versions: dict[str, int] = {}
+    for result in results:
+        versions[result["uri"]] = max(versions.get(result["uri"], 0), result["version"])
+    found = []
+    for item in {each["target"]["uri"]: each for each in items}.values():
+        target, admin = item["target"], open_target(item["target"])
+        due = _PLANNERS[item["job"]](admin, target, item["params"])
+        if due and item["job"] == "catchup" and admin.table.state().version == versions.get(target["uri"]):
+            raise InternalError(
+                "indexes are behind although nobody has changed the table since they were extended",
+                remedy=f"report this, and follow {_RUNBOOKS['catchup']}",
+                table=target["name"],
+                indexes=[index for _, index in due],
+                version=versions[target["uri"]],
+            )
+        found.append(f"{target['name']}: {f'{len(due)} due again' if due else 'nothing is due'}")
+    _log.info("%s", "; ".join(found))
+    return "; ".join(found)
 
 
 def key_of(item: WorkItem) -> JobKey:
@@ -186,7 +256,7 @@ def _require_success(item: WorkItem, report: StepReport, reason: str) -> None:
     if report.outcome is JobOutcome.BLOCKED:
         raise CorruptionError(
             f"{item['label']} needs a person",
-            remedy="read the log above, and follow docs/runbooks",
+            remedy=f"read the log above, and follow {_RUNBOOKS[item['job']]}",
             table=item["target"]["name"],
             reason=reason or _blocked_by(report),
         )
@@ -211,7 +281,7 @@ def _plan_catchup(admin: TableAdmin, target: Target, params: Mapping[str, object
     if missing and not due:
         raise CorruptionError(
             "an index that MemTables maintain does not exist",
-            remedy="build it, or take it out of the maintained indexes",
+            remedy=f"build it, or take it out of the maintained indexes; {_RUNBOOKS['catchup']} has the steps",
             table=target["name"],
             indexes=missing,
         )
@@ -242,11 +312,12 @@ def _plan_gc(admin: TableAdmin, target: Target, params: Mapping[str, object]) ->
     if report.outcome is JobOutcome.BLOCKED and not report.plan.free:
         raise CorruptionError(
             "nothing is deleted before somebody has looked at this table",
-            remedy="follow docs/runbooks",
+            remedy=f"follow {_RUNBOOKS['gc']}",
             table=target["name"],
             reason=_blocked_by(report),
         )
-    return [(target["name"], "")] if report.plan.free else []
+    waits = _flag(params, "wait") and report.due_at is not None
+    return [(target["name"], "")] if report.plan.free or waits else []
 
 
 def _run_catchup(admin: TableAdmin, item: WorkItem, holder: str, ticket: LeaseTicket | None) -> StepReport:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
 from memwal_core.admin import TableAdmin
-from memwal_core.airflow.hook import LanceHook
 from memwal_core.cli.options import open_admin
 from memwal_core.errors import InvalidRequestError
+from memwal_core.tasks.connections import read_connection
 from memwal_core.tasks.registry import RegisteredTable, Registry, load_registry, unregistered
 
 
@@ -102,5 +102,5 @@ def storage_options(target: Target) -> dict[str, str]:
     Raises:
         InvalidRequestError: The connection is of another type, or an option is no plain value.
     """
-    from_connection = LanceHook(target["connection"]).storage_options() if target["connection"] else {}
+    from_connection = read_connection(target["connection"]).options if target["connection"] else {}
     return {**from_connection, **target["storage_options"]}

@@ -15,7 +15,7 @@ import memwal_core
 from memwal_core.demo.airflow import airflow_environment, configure_spark, find_checkout, find_java
 from memwal_core.demo.directory import claim_directory
 
-TIMEOUT_S = 240
+TIMEOUT_S = 900
 
 RunDag = Callable[..., subprocess.CompletedProcess[str]]
 

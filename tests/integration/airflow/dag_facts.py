@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -32,6 +33,10 @@ class OurError(Exception):
     facts = {"table": "orders", "region_id": "1c0c1b90"}  # noqa: RUF012
 
 
+class FencedError(OurError):
+    pass
+
+
 class Alerts(logging.Handler):
     """Keeps what would reach whoever is on call."""
 
@@ -43,11 +48,20 @@ class Alerts(logging.Handler):
         self.lines.append(f"{record.levelname} {record.getMessage()}")
 
 
-def alert_for(exception, **params):
+TAIL = """
+Last spark-submit output:
+INFO memwal.jobs.merge: merge ended [outcome=blocked]
+error: some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] next: \
+follow docs/runbooks/generation-hole.md
+INFO ShutdownHookManager: Shutdown hook called"""
+SPARK_TASK = type("Task", (), {"application_args": ["--lease", "1", "--uri", "s3://lake/orders.lance"]})()
+
+
+def alert_for(exception, task=None, **params):
     alerts = Alerts()
     logging.getLogger("memwal.alerts").addHandler(alerts)
     instance = type("Instance", (), {"dag_id": "memwal_merge", "task_id": "merge"})()
-    shared.tell_failure({"exception": exception, "params": params, "ti": instance})
+    failures.tell_failure({"exception": exception, "params": params, "ti": instance, "task": task})
     return alerts.lines
 
 
@@ -69,6 +83,7 @@ def task_facts(task):
     return {
         "owner": task.owner,
         "retries": task.retries,
+        "backoff": task.retry_exponential_backoff,
         "policy": type(task.retry_policy).__name__,
         "doc": task.doc_md,
         "trigger_rule": task.trigger_rule.value,
@@ -91,26 +106,39 @@ bag = DagBag(folder)
 seconds = time.process_time() - began
 configurations = json.load(sys.stdin)
 
-import memwal_spark_jobs as shared  # noqa: E402
+from airflow import plugins_manager  # noqa: E402
 
-policy = shared.RetryByExitCode()
+from memwal_airflow import failures  # noqa: E402
+
+policy = failures.RetryByExitCode()
 message = "Cannot execute: spark-submit ['jobs/merge.py']. Error code is: {}."
 decisions = {
     str(code): policy.evaluate(AirflowException(message.format(code)), 1, 4).action.value for code in (1, 2, 3, 4, 5)
 }
 decisions["error of ours"] = policy.evaluate(OurError(), 1, 4).action.value
+decisions["fenced"] = policy.evaluate(FencedError(), 1, 4).reason
 decisions["anything else"] = policy.evaluate(OSError("connection reset"), 1, 4).action.value
 
 facts = {
     "alerts": [
         *alert_for(OurError("a generation is missing; next: follow docs/runbooks/generation-hole.md")),
         *alert_for(AirflowException(message.format(4)), table="people"),
+        *alert_for(AirflowException(message.format(5) + TAIL), task=SPARK_TASK),
+        *alert_for(None, table="people"),
     ],
     "seconds": seconds,
     "import_errors": bag.import_errors,
     "decisions": decisions,
-    "jobs": str(shared.JOBS_FOLDER),
-    "exit_codes": [shared.WRONG_INPUT, shared.NEEDS_A_HUMAN],
+    "jobs": bag.dags["memwal_merge"].task_dict["merge"].partial_kwargs["application"],
+    "exit_codes": [failures.WRONG_INPUT, failures.NEEDS_A_HUMAN],
+    "fenced": failures.FENCED,
+    "plugins": {
+        "names": sorted(plugin.name for plugin in plugins_manager._get_plugins()[0]),
+        "errors": plugins_manager._get_plugins()[1],
+        "folder": os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"],
+        "package": failures.__file__,
+        "loose": sorted({"hook", "triggers", "steps", "failures", "params"} & set(sys.modules)),
+    },
     "wrong": [wrong_with(bag.dags["memwal_merge"], configuration) for configuration in configurations],
     "dags": {
         dag.dag_id: {

@@ -76,6 +76,7 @@ def test_every_dag_and_task_is_documented_owned_and_retried(facts: dict[str, Any
             assert task["doc"], task_name
             assert task["owner"] not in ("", "airflow")
             assert task["retries"] >= 1
+            assert task["backoff"] > 1
             assert task["policy"] == "RetryByExitCode"
             assert task["tells"] == ["tell_failure"]
             assert task["map_index"], (name, task_name)
@@ -123,7 +124,9 @@ def test_lease_is_taken_before_the_work_and_given_back_after_it(facts: dict[str,
     assert tasks["hold"]["is_setup"]
     assert tasks["release"]["is_teardown"]
     assert tasks[work]["upstream"] == ["hold"]
-    assert {"hold", work} <= set(tasks["release"]["upstream"])
+    assert {"hold", work, "verify"} <= set(tasks["release"]["upstream"])
+    assert tasks["verify"]["trigger_rule"].startswith("none_failed")
+    assert tasks["verify"]["upstream"] == sorted([work, "plan"])
 
 
 def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> None:
@@ -180,7 +183,16 @@ def test_pools_and_approval_come_when_they_are_configured(airflow_variables: Map
 
 
 def test_jobs_are_found_beside_the_dag_folder(facts: dict[str, Any]) -> None:
-    assert (Path(facts["jobs"]) / "merge.py").is_file()
+    assert Path(facts["jobs"]).is_file()
+    assert facts["jobs"].endswith("/jobs/merge.py")
+
+
+def test_operators_are_a_package_of_the_plugin_folder_and_no_plugins(facts: dict[str, Any]) -> None:
+    plugins = facts["plugins"]
+
+    assert Path(plugins["package"]).parent.parent == Path(plugins["folder"])
+    assert (plugins["names"], plugins["errors"]) == (["memwal_page"], {})
+    assert plugins["loose"] == []  # Airflow would load each file as a module of its own name
 
 
 def test_right_parameters_are_accepted(facts: dict[str, Any]) -> None:
@@ -205,12 +217,13 @@ def test_only_failures_that_pass_by_themselves_are_tried_again(facts: dict[str, 
         "4": "default",
         "5": "fail",
         "error of ours": "fail",
+        "fenced": "fenced: somebody else has the lease, and does the work",
         "anything else": "default",
     }
 
 
 def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> None:
-    ours, of_spark = facts["alerts"]
+    ours, of_spark, of_stuck_merge, of_killed = facts["alerts"]
 
     assert ours == (
         "ERROR maintenance failed [table=orders, region=1c0c1b90, "
@@ -219,9 +232,18 @@ def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> 
     )
     assert "table=people" in of_spark
     assert "Error code is: 4" in of_spark
+    assert "runbook=https://wiki.example/runbooks/job-failures.md" in of_spark
+    assert "verdict=Airflow ended the task, which said nothing itself" in of_killed
+    assert of_stuck_merge == (
+        "ERROR maintenance failed [table=s3://lake/orders.lance, region=1c0c1b90-0fbc-49c1-99ed-67223e52e103, "
+        "verdict=some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] "
+        "next: follow docs/runbooks/generation-hole.md, "
+        "runbook=https://wiki.example/runbooks/generation-hole.md, dag=memwal_merge, task=merge]"
+    )
 
 
 def test_exit_codes_in_the_dags_are_those_of_the_errors(facts: dict[str, Any]) -> None:
     needs_a_human = {error.exit_code for error in (CorruptionError, FencedError, InternalError)}
 
     assert facts["exit_codes"] == [InvalidRequestError.exit_code, *needs_a_human]
+    assert facts["fenced"] == FencedError.__name__

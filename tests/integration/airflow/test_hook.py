@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk._shared.secrets_masker import redact
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-from memwal_core.airflow import get_provider_info
-from memwal_core.airflow.hook import LanceHook
+from memwal_airflow import get_provider_info
+from memwal_airflow.hook import LanceHook
 from memwal_core.cli.options import environment_storage_options
 from memwal_core.errors import InvalidRequestError
 from memwal_core.testing.tables import make_people_table
@@ -30,7 +33,27 @@ def test_options_come_from_extra_fields_and_the_key_from_login_and_password(monk
         "aws_access_key_id": "key",
         "aws_secret_access_key": "hidden",
     }
-    assert hook.get_conn() == hook.storage_options()
+    assert (hook.get_conn().address, hook.get_conn().options) == ("s3://bucket", hook.storage_options())
+    assert "hidden" not in repr(hook.get_conn())
+
+
+def test_fields_that_the_form_leaves_empty_are_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"aws_region": None, "aws_endpoint": "", "allow_http": False}
+
+    assert _connection(monkeypatch, extra=extra).storage_options() == {"allow_http": "false"}
+
+
+def test_values_that_may_be_secret_are_masked_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {
+        "azure_storage_account_key": "azure-secret",
+        "azure_storage_sas_key": "sas-secret",
+        "aws_region": "us-east",
+    }
+    _connection(monkeypatch, login="the-login", password="the-password", extra=extra).storage_options()
+
+    masked = redact("azure-secret sas-secret the-login the-password us-east")
+
+    assert masked == "*** *** *** *** us-east"
 
 
 def test_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +89,29 @@ def test_button_says_what_is_wrong_and_raises_nothing(monkeypatch: pytest.Monkey
 def test_provider_names_the_hook_under_its_type() -> None:
     [declared] = get_provider_info()["connection-types"]  # type: ignore[misc]
 
-    assert declared == {
-        "connection-type": LanceHook.conn_type,
-        "hook-class-name": f"{LanceHook.__module__}.{LanceHook.__name__}",
+    assert declared["connection-type"] == LanceHook.conn_type
+    assert declared["hook-class-name"] == f"{LanceHook.__module__}.{LanceHook.__name__}"
+
+
+def test_airflow_knows_the_type_and_its_form() -> None:
+    hook = ProvidersManagerTaskRuntime().hooks["lance"]
+    assert hook is not None
+    assert hook.hook_class_name == "memwal_airflow.hook.LanceHook"
+    assert hook.connection_testable
+    known = ProvidersManager()
+    behaviour = known.field_behaviours["lance"]
+    assert behaviour["hidden_fields"] == ["port", "schema"]
+    assert behaviour["relabeling"]["host"] == "Address"
+    fields = {
+        name.removeprefix("extra__lance__"): widget.is_sensitive
+        for name, widget in known.connection_form_widgets.items()
+        if name.startswith("extra__lance__")
+    }
+    assert fields == {
+        "aws_endpoint": False,
+        "aws_region": False,
+        "aws_session_token": True,
+        "allow_http": False,
     }
 
 

@@ -96,4 +96,8 @@ def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: B
     assert "Error code is: 5" in ran.stdout
     assert ran.stdout.count("starting task_id=merge") == 1
     assert "starting task_id=verify" not in ran.stdout
+    [alert] = [line for line in ran.stdout.splitlines() if "maintenance failed [" in line]
+    assert f"[table={table.uri}, region={region.name}, verdict=some regions cannot be merged before" in alert
+    assert "blocked: missing generation" in alert
+    assert "runbook=docs/runbooks/generation-hole.md, dag=memwal_merge, task=merge]" in alert
     assert set(_names(table)) == set(range(100))

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
 ]
 
 RunDag = Callable[..., subprocess.CompletedProcess[str]]
@@ -46,4 +45,8 @@ def test_failed_check_fails_the_run_with_its_runbook_and_keeps_the_results(
     newest = open_quality(admin).newest(Stage.AFTER)
     assert newest is not None
     assert newest["failed"] == 2
+    [run] = admin.insight.ledger.runs("quality")
+    assert (str(run.key), run.outcome.value) == ("quality/after", "blocked")
+    assert run.verdict == "failed: merged_keys_present, row_arithmetic"
+    assert run.holder.startswith("memwal_quality/")
     assert list((tmp_path / "docs").rglob("index.html"))

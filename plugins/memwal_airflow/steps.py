@@ -1,17 +1,20 @@
-"""How the DAGs of catch-up, snapshot, compaction and garbage collection are built: plan, lease, work, give back."""
+"""How the DAGs of catch-up, snapshot, compaction and garbage collection are built: plan, lease, work, verify."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset, Param, task
+from airflow.sdk import DAG, Asset, Param, TriggerRule, task
 
-from memwal_leases import hold_for, release
-from memwal_spark_jobs import DEFAULT_ARGUMENTS, STORAGE_PARAMS, holder_of, pool_for, table_param
+from memwal_airflow.assets import triggering_events
+from memwal_airflow.defaults import DEFAULT_ARGUMENTS, pool_for
+from memwal_airflow.operators.leases import hold_for, release
+from memwal_airflow.operators.work import LeasedWork
+from memwal_airflow.params import STORAGE_PARAMS, table_param
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,11 @@ class Step:
     schedule: Sequence[Asset] = ()
     outlet: Asset | None = None
     approval: bool = False
-    tags: Sequence[str] = field(default=())
 
 
 def build(step: Step) -> DAG:
     """Build the DAG of a kind of job."""
-    pool = pool_for(step.job)
+    pool: dict[str, Any] = dict(pool_for(step.job))
     with DAG(
         f"memwal_{step.job}",
         description=step.description,
@@ -49,13 +51,13 @@ def build(step: Step) -> DAG:
         start_date=datetime(2026, 1, 1, tzinfo=UTC),
         catchup=False,
         max_active_runs=1,
-        tags=["memwal", step.job, *step.tags],
+        tags=["memwal", step.job],
         default_args=DEFAULT_ARGUMENTS,
         params={"table": table_param(optional=bool(step.schedule)), **step.params, **STORAGE_PARAMS},
     ) as dag:
 
         @task(doc_md="Reads the table, logs what is due and what holds the rest, and divides the work.", **pool)
-        def plan(params: dict[str, Any] | None = None, **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+        def plan(params: Any = None, **context: Any) -> Any:  # noqa: ANN401
             """Return the pieces of work.
 
             Raises:
@@ -71,45 +73,41 @@ def build(step: Step) -> DAG:
             return items
 
         @task(
-            doc_md="Does one piece of work under its lease. Doing it again is harmless.",
-            map_index_template="{{ label }}",
-            outlets=[step.outlet] if step.outlet is not None else [],
-            max_active_tis_per_dagrun=2,
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            doc_md="Reads the tables anew: nothing stands in the way of the job. Says what is due again.",
             **pool,
         )
-        def work(item: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
-            """Return what was done.
+        def verify(items: Any, done: Any) -> str:  # noqa: ANN401
+            """Return what was found.
 
             Raises:
-                AirflowSkipException: There was nothing left to do.
+                AirflowSkipException: Nothing was changed.
             """
-            from airflow.sdk import get_current_context
             from airflow.sdk.exceptions import AirflowSkipException
 
-            from memwal_core.tasks.steps import run_step
+            from memwal_core.tasks.steps import verify_steps
 
-            get_current_context()["label"] = item["label"]
-            result = run_step(item, holder_of(context))
-            if result["outcome"] == "nothing_to_do":
-                raise AirflowSkipException("somebody else did it before, or there was nothing left")
-            if step.outlet is not None:
-                context["outlet_events"][step.outlet].extra = result
-            return result
+            results = list(done or ())
+            if not results:
+                raise AirflowSkipException("nothing was changed, so there is nothing to verify")
+            return verify_steps(items, results)
 
         planned = plan()
         hold = hold_for(planned)
-        hold.as_setup()
+        hold.as_setup()  # type: ignore[no-untyped-call]
         if step.approval:
             planned >> approval(step.job) >> hold
-        worked = work.expand(item=hold.output)
-        worked >> release(hold.output).as_teardown(setups=hold)
+        work = LeasedWork.partial(
+            task_id="work",
+            doc_md="Does one piece of work under its lease. Doing it again is harmless.",
+            map_index_template="{{ task.item.label }}",
+            outlets=[step.outlet] if step.outlet is not None else [],
+            max_active_tis_per_dagrun=2,
+            **pool,
+        ).expand(item=hold.output)
+        verified = verify(planned, work.output)
+        [work, verified] >> release(hold.output).as_teardown(setups=hold)
     return dag
-
-
-def triggering_events(assets: Sequence[Asset], context: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what earlier runs said about the tables that they changed; nothing in a run by hand."""
-    triggering = context.get("triggering_asset_events") or {}
-    return [event.extra for asset in assets if asset in triggering for event in triggering[asset]]
 
 
 def approval(job: str) -> ApprovalOperator:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, task
 from airflow.sdk.exceptions import TaskDeferred
 
-from memwal_spark_jobs import holder_of
+from memwal_airflow.defaults import holder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk.definitions.context import Context
 
 LEASE_WAIT_S = float(os.environ.get("MAINTENANCE_LEASE_WAIT_S") or 1800)
@@ -48,28 +47,26 @@ class HoldLeases(BaseOperator):
         """
         return self._take(context, (datetime.now(UTC) + timedelta(seconds=self.wait_s)).isoformat())  # noqa: TID251
 
-    def resume(self, context: Context, event: dict[str, Any], until: str) -> list[dict[str, Any]]:
+    def resume(self, context: Context, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Take the leases after waiting; somebody may have been faster, then wait for the rest of the time."""
         self.log.info("waited for leases [free=%s, rival=%s]", event["free"], event["holder"])
-        return self._take(context, until)
+        return self._take(context, event["until"])
 
     def _take(self, context: Context, until: str) -> list[dict[str, Any]]:
         from memwal_core.maintenance.lease import LeaseHeldError
-        from memwal_core.tasks.merge import hold_lease
-        from memwal_core.tasks.steps import hold_leases
+        from memwal_core.tasks.holding import hold, wanted_leases
 
         holder = holder_of(context)
-        hold = hold_leases if self.items and "job" in self.items[0] else hold_lease
         try:
             return hold(self.items, holder)
         except LeaseHeldError as error:
             if datetime.now(UTC) >= datetime.fromisoformat(until):  # noqa: TID251
                 raise
             self.log.info("%s", error)
-            from memwal_core.tasks.waiting import LeaseFreeTrigger, wanted_leases
+            from memwal_airflow.triggers import LeaseFreeTrigger
 
             trigger = LeaseFreeTrigger(wanted_leases(self.items), holder, until)
-            raise TaskDeferred(trigger=trigger, method_name="resume", kwargs={"until": until}) from None
+            raise TaskDeferred(trigger=trigger, method_name="resume") from None
 
 
 def hold_for(items: Any) -> HoldLeases:  # noqa: ANN401 - the result of a task
@@ -83,9 +80,8 @@ def hold_for(items: Any) -> HoldLeases:  # noqa: ANN401 - the result of a task
 
 
 @task(task_id="release", doc_md="Gives the leases back, whatever happened.")
-def release(items: list[dict[str, Any]]) -> list[str]:
+def release(items: Any) -> list[str]:  # noqa: ANN401
     """Return the tickets that were given back."""
-    from memwal_core.tasks.merge import release_lease
-    from memwal_core.tasks.steps import release_leases
+    from memwal_core.tasks.holding import give_up
 
-    return release_leases(items) if items and "job" in items[0] else release_lease(items)
+    return give_up(items)

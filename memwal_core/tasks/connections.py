@@ -1,0 +1,72 @@
+"""What Airflow's connections of type ``lance`` say: the address of an object store and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
+
+from memwal_core.errors import InvalidRequestError
+
+CONNECTION_TYPE = "lance"
+
+_ACCESS_KEY = "aws_access_key_id"
+_SECRET_KEY = "aws_secret_access_key"  # noqa: S105 - the option's name
+# Airflow masks extra fields by its own list of names, which lacks the keys of Azure.
+_SECRET_NAMES = ("key", "secret", "token", "password", "credential", "sas", "bearer")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConnection:
+    """An object store.
+
+    Attributes:
+        address: What the form's test button looks at; may be empty.
+        options: For pylance and for our stores, secrets among them.
+    """
+
+    address: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+def read_connection(name: str) -> StorageConnection:
+    """Read a connection and let Airflow mask its secrets in logs from now on.
+
+    Args:
+        name: The connection. Login and password are the access key of S3 and its secret; empty extra fields, which
+            Airflow's form sends, are left out.
+
+    Raises:
+        InvalidRequestError: The connection is of another type, or an option is no plain value.
+    """
+    connection = BaseHook.get_connection(name)
+    if connection.conn_type != CONNECTION_TYPE:
+        raise InvalidRequestError(
+            "this connection is not of type lance",
+            remedy="name a connection of type lance",
+            connection=name,
+            found=connection.conn_type,
+        )
+    options = {option: _plain(name, option, value) for option, value in connection.extra_dejson.items()}
+    named = {_ACCESS_KEY: connection.login, _SECRET_KEY: connection.password}
+    options |= {option: value for option, value in named.items() if value}
+    given = {option: value for option, value in options.items() if value}
+    for option, value in given.items():
+        if any(part in option.lower() for part in _SECRET_NAMES):
+            mask_secret(value)
+    return StorageConnection(connection.host or "", given)
+
+
+def _plain(name: str, option: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise InvalidRequestError(
+            "an option of the object store must be a text or a number",
+            remedy="correct the extra fields of the connection",
+            connection=name,
+            option=option,
+        )
+    return str(value).lower() if isinstance(value, bool) else str(value)

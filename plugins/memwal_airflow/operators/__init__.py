@@ -1,0 +1,1 @@
+"""Operators: Spark jobs with the secrets of their storage, leases that are waited for, and work under a lease."""

@@ -19,10 +19,10 @@ from memwal_core.cli.options import show_bytes
 from memwal_core.clock import SystemClock
 from memwal_core.demo.airflow import find_checkout
 from memwal_core.demo.directory import claim_directory
-from memwal_core.demo.processes import own_peak_bytes
 from memwal_core.demo.run import BUCKETS, YEAR_DAYS, DemoPlan, DemoReport, run_demo
 from memwal_core.demo.writing import WritingProgress
 from memwal_core.maintenance.lifecycle import GenerationState
+from memwal_core.maintenance.memory import peak_memory_bytes
 from memwal_core.maintenance.status import TableStatus, count_states
 from memwal_core.settings import load_settings
 
@@ -125,7 +125,7 @@ def _summarise(console: Console, plan: DemoPlan, report: DemoReport) -> None:
     processes.add_column("peak memory", justify="right")
     for each in report.processes:
         processes.add_row(each.name, f"{each.seconds:.1f}", show_bytes(each.peak_bytes))
-    processes.add_row("this one", "", show_bytes(own_peak_bytes()))
+    processes.add_row("this one", "", show_bytes(peak_memory_bytes()))
     console.print()
     console.print(processes)
     verdict = report.difference

@@ -7,13 +7,18 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from memwal_core.admin import TableAdmin
+from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, SnapshotRequest, TableAdmin
 from memwal_core.cli.options import open_admin
 from memwal_core.errors import MemwalError
+from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.maintenance.recording import Stepped, recorded_step
+
+_Request = TypeVar("_Request", CatchupRequest, CompactRequest, GcRequest, SnapshotRequest)
 
 
 class JobReport(Protocol):
@@ -66,6 +71,34 @@ def run_job(
     _deliver(report.to_dict(), options.json)
     nothing = options.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     return 0 if nothing or report.outcome in accepted else report.outcome.exit_code
+
+
+def run_step(
+    options: argparse.Namespace,
+    key: JobKey,
+    request: Callable[[], _Request],
+    work: Callable[[TableAdmin, _Request], Stepped],
+) -> int:
+    """Run a job that takes its own lease and is recorded, as ``run_job`` runs any.
+
+    Args:
+        options: Parsed options, those of ``add_job_options`` and ``add_holder_option`` among them.
+        key: The job and what it works on.
+        request: Makes the request from the options; what it refuses is no run.
+        work: The job.
+    """
+
+    def recorded_work(admin: TableAdmin) -> Stepped:
+        asked = request()
+        return recorded_step(
+            admin.insight,
+            key,
+            options.holder,
+            lambda holder: work(admin, replace(asked, holder=holder)),
+            dry_run=options.dry_run,
+        )
+
+    return run_job(options, recorded_work)
 
 
 def _deliver(report: dict[str, object], target: str | None) -> None:

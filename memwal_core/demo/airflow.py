@@ -122,8 +122,11 @@ def airflow_environment(
         "PATH": os.pathsep.join([scripts, inherited.get("PATH", os.defpath)]),
         "AIRFLOW_HOME": str(directory.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(checkout.dags),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(directory.airflow_home / "plugins"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(checkout.root / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        # On a busy machine a DAG file may need longer than the usual half minute.
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
             {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
         ),

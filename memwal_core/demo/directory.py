@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +91,32 @@ def claim_directory(path: Path, *, keep: bool = False) -> DemoDirectory:
     for made in (claimed.airflow_home, claimed.spark, claimed.logs):
         made.mkdir()
     return claimed
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """Keep others from starting or stopping something here at the same time.
+
+    Args:
+        path: Of the directory, which may be missing; the lock is on the one around it and ends with this process.
+
+    Raises:
+        InvalidRequestError: Somebody else is at it.
+    """
+    around = path.absolute().parent
+    around.mkdir(parents=True, exist_ok=True)
+    locked = os.open(around, os.O_RDONLY)
+    try:
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(locked)
+        raise InvalidRequestError(
+            "something is being started or stopped here right now", remedy="wait for its end", directory=str(path)
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(locked)
 
 
 def _entries(root: Path) -> set[str]:

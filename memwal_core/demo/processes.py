@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -106,11 +105,6 @@ def run_all(
                     selector.unregister(key.fileobj)
                     key.data.finished = _reap(key.data, clock)
         return [each.finished for each in running if each.finished is not None]
-
-
-def own_peak_bytes() -> int:
-    """Return the largest resident size that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT_BYTES
 
 
 def _start(command: Command, logs: Path, clock: Clock) -> _Running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,8 +18,9 @@ from urllib.request import urlopen
 from memwal_core.clock import Clock
 from memwal_core.demo.airflow import Checkout, airflow_environment
 from memwal_core.demo.directory import DemoDirectory
+from memwal_core.demo.marked import descendants, end_processes, marked
 from memwal_core.errors import InvalidRequestError, UnavailableError
-from memwal_core.rng import Rng
+from memwal_core.rng import Rng, system_rng
 
 STATE = "stack.json"
 """File that remembers the processes, so that another command can stop them."""
@@ -36,7 +38,11 @@ _HEALTH_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _AIRFLOW = "airflow"
 _POLL_S = 0.5
 _KILL_AFTER_S = 20.0
-_HEALTHY_AFTER_S = 300.0
+_HEALTHY_AFTER_S = 600.0
+_LASTING_PORTS = (15_000, 32_768)
+"""Below the ports that systems give to clients: such a port may be taken between its choice and its use."""
+_PORT_TRIES = 100
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +60,34 @@ class Stack:
     servers: Mapping[int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What was ended.
+
+    Attributes:
+        address: Of the stack's page; empty if its state was lost.
+        servers: Servers that still ran.
+        others: Other processes of the stack: its tasks, their Spark drivers, what servers that died left behind.
+    """
+
+    address: str
+    servers: int
+    others: int
+
+
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of this machine that nobody listens on now, and that the system lends to no client meanwhile.
+
+    Raises:
+        UnavailableError: None was found.
+    """
+    rng = system_rng()
+    for _ in range(_PORT_TRIES):
+        port = rng.randrange(*_LASTING_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise UnavailableError("no free port was found", remedy="end programs that listen on many", tried=_PORT_TRIES)
 
 
 def stack_environment(
@@ -106,10 +134,25 @@ def stack_environment(
     }
 
 
+def served_under(environment: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the variables of servers that answer under a path, as behind a reverse proxy.
+
+    Args:
+        environment: As ``stack_environment`` returns it.
+        path: For example ``/airflow``; empty for none.
+
+    Raises:
+        InvalidRequestError: It is not a plain path.
+    """
+    if path and not _PLAIN_PATH.fullmatch(path):
+        raise InvalidRequestError("this is not a plain path", remedy="write it as in /airflow", path=path)
+    return {**environment, "AIRFLOW__API__BASE_URL": environment["AIRFLOW__API__BASE_URL"] + path}
+
+
 def start_stack(
     directory: DemoDirectory, environment: Mapping[str, str], tables: Mapping[str, str], clock: Clock, rng: Rng
 ) -> Stack:
-    """Make the database, the users and pools, and start the servers.
+    """Make the database, the users and pools, and start the servers; all carry the mark of the directory.
 
     Args:
         directory: An empty one.
@@ -125,6 +168,7 @@ def start_stack(
         UnavailableError: A server did not come up; its log is in the directory, and all are stopped again.
     """
     password = rng.randbytes(9).hex()
+    environment = marked(environment, _mark(directory))
     directory.airflow_home.mkdir(parents=True, exist_ok=True)
     passwords = directory.airflow_home / "passwords.json"
     passwords.write_text(json.dumps({ADMIN: password, "viewer": rng.randbytes(9).hex()}))
@@ -158,20 +202,31 @@ def load_stack(directory: DemoDirectory) -> Stack | None:
     return Stack(found["address"], found["password"], {int(pid): start for pid, start in found["servers"].items()})
 
 
-def stop_stack(directory: DemoDirectory, clock: Clock) -> bool:
-    """End the servers of a stack: ask each, then kill what is left.
+def stop_stack(directory: DemoDirectory, clock: Clock) -> Stopped | None:
+    """End all processes of a stack: ask each server, kill what is left of them, then end everything that they started.
+
+    Repeating it does nothing. It also works if servers were killed, or if the file that remembers them is gone.
 
     Args:
         directory: Of the stack.
         clock: Measures and waits.
 
     Returns:
-        Whether there was one.
+        What was ended; None if there was neither a stack nor a process of one.
     """
     stack = load_stack(directory)
+    alive = _alive(stack) if stack is not None else []
+    started = descendants(alive)
+    if stack is not None:
+        _end_servers(stack, alive, clock)
+    others = end_processes(_mark(directory), clock, started)
     if stack is None:
-        return False
-    alive = _alive(stack)
+        return Stopped("", 0, others) if others else None
+    (directory.root / STATE).unlink()
+    return Stopped(stack.address, len(alive), others)
+
+
+def _end_servers(stack: Stack, alive: Sequence[int], clock: Clock) -> None:
     # Only the leaders: a signal to the whole group makes the scheduler wait for its workers for ever.
     for pid in alive:
         with suppress(ProcessLookupError):
@@ -182,8 +237,11 @@ def stop_stack(directory: DemoDirectory, clock: Clock) -> bool:
     for pid in alive:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-    (directory.root / STATE).unlink()
-    return True
+    _alive(stack)  # whoever was this process's child is taken note of
+
+
+def _mark(directory: DemoDirectory) -> str:
+    return str(directory.root.resolve())
 
 
 def _run(arguments: Sequence[str], name: str, directory: DemoDirectory, environment: Mapping[str, str]) -> None:
@@ -254,12 +312,20 @@ def _started(pid: int) -> str:
     return "" if state.startswith("Z") else start.strip()
 
 
-def require_stopped(directory: DemoDirectory) -> None:
-    """Require that no stack runs in a directory.
+def running_stack(directory: DemoDirectory) -> Stack | None:
+    """Return the stack that runs in a directory; None if there is none or all its servers have ended.
 
     Raises:
-        InvalidRequestError: One does.
+        InvalidRequestError: Some of its servers have ended. Read their logs, and stop the others.
     """
     stack = load_stack(directory)
-    if stack is not None and _alive(stack):
-        raise InvalidRequestError("the stack is running already", remedy="run 'make down' first", address=stack.address)
+    alive = _alive(stack) if stack is not None else []
+    if stack is None or not alive:
+        return None
+    ended = [name for (name, _), pid in zip(_SERVERS, stack.servers, strict=True) if pid not in alive]
+    if ended:
+        raise InvalidRequestError(
+            "only a part of the stack runs", remedy="read the logs, run 'make down', then 'make up'", ended=ended,
+            logs=str(directory.logs),
+        )  # fmt: skip
+    return stack

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from memwal_core.errors import MemwalError
 from memwal_core.ids import parse_region_id
+from memwal_core.maintenance.signals import SIGNALS
 from memwal_core.page.checks import words
 from memwal_core.page.reading import TableView, read_table, unreadable
 from memwal_core.page.source import PageSource
@@ -44,7 +45,17 @@ RUNNABLE = MappingProxyType(
 )
 """DAG -> what its button says. Its form is built from the parameters of the DAG."""
 
-_SHOWN_FACTS = ("generations", "rows", "regions", "fragments_before", "fragments_after", "failures", "version")
+_SHOWN_FACTS = (
+    "generations",
+    "rows",
+    "regions",
+    "fragments_before",
+    "fragments_after",
+    "failures",
+    "checks",
+    "held",
+    "version",
+)
 """Of a run's facts those that tell people what it did."""
 
 TAKES_REGIONS = frozenset({"memwal_merge", "memwal_gc"})
@@ -86,7 +97,7 @@ class _Pages:
             loader=PackageLoader("memwal_core.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         self._templates.filters.update(query=urlencode, size=_size, age=_age, words=words, facts=_facts)
-        self._templates.globals.update(runnable=RUNNABLE, takes_regions=TAKES_REGIONS)
+        self._templates.globals.update(runnable=RUNNABLE, takes_regions=TAKES_REGIONS, signal_facts=SIGNALS)
 
     def page(self, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         text = self._templates.get_template(template).render(values)
@@ -102,9 +113,11 @@ class _Pages:
         return self.page("table.html", view=self._view(self._entry(name), with_garbage=True))
 
     def region(self, table: Annotated[str, Query()], region: Annotated[str, Query()]) -> HTMLResponse:
-        entry = self._entry(table)
-        answer = self._source.open(entry).insight.why(parse_region_id(region))
-        return self.page("region.html", table=entry, answer=answer)
+        entry, region_id = self._entry(table), parse_region_id(region)
+        answer = self._source.open(entry).insight.why(region_id)
+        regions = self._view(entry, with_garbage=False).regions
+        shown = next((each for each in regions if each.standing.region_id == region_id), None)
+        return self.page("region.html", table=entry, answer=answer, region=shown)
 
     def run(
         self, dag: Annotated[str, Query()], table: Annotated[str, Query()], region: Annotated[str, Query()] = ""

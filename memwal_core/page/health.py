@@ -51,6 +51,12 @@ class Health:
         """Return ``good``, ``fair`` or ``bad``."""
         return "good" if self.score >= 80 else "fair" if self.score >= 50 else "bad"
 
+    @property
+    def summary(self) -> str:
+        """What costs something, the most first; empty if nothing does."""
+        lost = sorted((part for part in self.parts if part.lost), key=lambda part: -part.lost)
+        return ", ".join(f"{part.name} -{part.lost}" for part in lost)
+
 
 @dataclass(frozen=True, slots=True)
 class HealthInput:

@@ -13,6 +13,7 @@ from memwal_core.ids import RegionId
 from memwal_core.maintenance.catchup import CatchupPlan
 from memwal_core.maintenance.gc import GcPlan
 from memwal_core.maintenance.ledger import RunRecord, RunVerdict
+from memwal_core.maintenance.signals import JudgedSignal, Level, SignalParts, judge_signals, measure_signals
 from memwal_core.maintenance.status import RegionStanding, TableStatus
 from memwal_core.page.checks import QualityView, show_stage
 from memwal_core.page.health import Health, HealthInput, judge_health
@@ -64,6 +65,7 @@ class TableView:
         quality: Newest results of the checks, and what they hold back; None if the table cannot be read.
         garbage: What a collection would do; None on the overview.
         garbage_error: Why that is not known.
+        signals: Those that warn or page, the worst first; None on the overview.
     """
 
     table: RegisteredTable
@@ -79,6 +81,7 @@ class TableView:
     quality: QualityView | None = None
     garbage: GcPlan | None = None
     garbage_error: str = ""
+    signals: tuple[JudgedSignal, ...] | None = None
 
 
 def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool) -> TableView:
@@ -140,6 +143,7 @@ def read_table(admin: TableAdmin, table: RegisteredTable, *, with_garbage: bool)
         quality=quality,
         garbage=garbage,
         garbage_error=garbage_error,
+        signals=_signals(admin, garbage) if with_garbage else None,
     )
 
 
@@ -161,7 +165,8 @@ def _region(
         wal_lag=standing.wal_lag,
         danger=danger,
     )
-    return RegionView(standing, age_s, index_lag, judge_health(facts, triggers), draw_timeline(standing.generations))
+    timeline = draw_timeline(standing.generations, standing.held_generations)
+    return RegionView(standing, age_s, index_lag, judge_health(facts, triggers), timeline)
 
 
 def _quality(admin: TableAdmin, now: datetime) -> QualityView:
@@ -199,3 +204,18 @@ def _garbage(admin: TableAdmin) -> tuple[GcPlan | None, str]:
         return admin.collect_garbage(GcRequest(dry_run=True)).plan, ""
     except MemwalError as error:
         return None, str(error)
+
+
+def _signals(admin: TableAdmin, garbage: GcPlan | None) -> tuple[JudgedSignal, ...]:
+    table, insight = admin.table, admin.insight
+    parts = SignalParts(
+        table=table,
+        manifests=admin.manifests,
+        ledger=insight.ledger,
+        leases=insight.leases,
+        clock=table.clock,
+        concurrency=table.settings.storage.concurrency,
+        plan_garbage=(lambda: garbage) if garbage is not None else None,
+    )
+    report = judge_signals(table.uri, measure_signals(parts).readings, table.settings.status)
+    return tuple(each for each in report.signals if each.level is not Level.OK)

@@ -5,7 +5,7 @@ stage, below ``_mem_wal/_quality``. ``run`` and what it imports need Spark and G
 so this package does not re-export it: only the job imports it. May import maintenance.
 """
 
-from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
+from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage, quality_facts
 from memwal_core.quality.plan import QualityPlan, plan_after, plan_before
 from memwal_core.quality.table import QualityTable
 
@@ -19,4 +19,5 @@ __all__ = [
     "Stage",
     "plan_after",
     "plan_before",
+    "quality_facts",
 ]

@@ -103,6 +103,13 @@ class QualityReport:
         """The checks that failed."""
         return tuple(result for result in self.results if result.result is Result.FAILED)
 
+    @property
+    def reason(self) -> str:
+        """Why the run ended as it did, in one sentence for the ledger."""
+        if self.failed:
+            return f"failed: {', '.join(sorted({result.check.value for result in self.failed}))}"
+        return "" if self.results else "there was nothing to check"
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
@@ -118,6 +125,18 @@ class QualityReport:
             "seconds": round(self.seconds, 6),
             "docs": self.docs,
         }
+
+
+def quality_facts(report: QualityReport) -> dict[str, object]:
+    """Return what the ledger remembers of a run."""
+    return {
+        "stage": report.stage.value,
+        "version": report.version,
+        "checks": len(report.results),
+        "failed": [result.check.value for result in report.failed],
+        "held": len(report.held),
+        "docs": report.docs,
+    }
 
 
 def outcome_of(results: tuple[CheckResult, ...]) -> JobOutcome:

@@ -23,11 +23,11 @@ def ask(address: str, body: Any = None, token: str = "") -> Any:
     """Return the JSON answer of a server."""
     data = json.dumps(body).encode() if body is not None else None
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-    with urlopen(Request(address, data=data, headers=headers), timeout=60) as answer:
+    with urlopen(Request(address, data=data, headers=headers), timeout=300) as answer:
         return json.loads(answer.read())
 
 
-def until(question: Any, seconds: float = 120) -> None:
+def until(question: Any, seconds: float = 600) -> None:
     """Wait for something to become true."""
     end = CLOCK.monotonic() + seconds
     while not question():
@@ -76,7 +76,7 @@ def _start(
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

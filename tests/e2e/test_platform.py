@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
 import memwal_core
 from memwal_core.admin import CatchupRequest, TableAdmin
 from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
 from memwal_core.demo.directory import DemoDirectory, claim_directory
+from memwal_core.demo.marked import marked_processes
 from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.rng import system_rng
 from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server
@@ -29,7 +31,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
     # The servers outlive the objects that started them, and are stopped by their numbers.
     pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
 ]
@@ -41,9 +43,16 @@ TABLE = f"s3://{BUCKET}/people.lance"
 class Platform:
     """Everything that runs."""
 
-    def __init__(self, stack: Stack, workers: list[subprocess.Popen[bytes]], master: str, storage: Mapping[str, str]):
+    def __init__(
+        self,
+        directory: DemoDirectory,
+        stack: Stack,
+        workers: list[subprocess.Popen[bytes]],
+        master: str,
+        storage: Mapping[str, str],
+    ):
         self.workers, self.master, self.storage = workers, master, storage
-        self.stack = stack
+        self.directory, self.stack = directory, stack
         body = {"username": "admin", "password": stack.password}
         self.token: str = ask(f"{stack.address}/auth/token", body)["access_token"]
 
@@ -54,11 +63,24 @@ class Platform:
     def wait(self, dag: str, run: str) -> str:
         path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}/wait?interval=1"
         request = Request(path.replace("+", "%2B"), headers={"Authorization": f"Bearer {self.token}"})
-        with urlopen(request, timeout=400) as answer:
+        with urlopen(request, timeout=1200) as answer:
             return str(json.loads(answer.read().splitlines()[-1])["state"])
+
+    def processes(self) -> list[psutil.Process]:
+        return marked_processes(str(self.directory.root.resolve()))
+
+    def drivers(self) -> list[psutil.Process]:
+        return [process for process in self.processes() if _is_driver(process)]
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         return list(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
+
+
+def _is_driver(process: psutil.Process) -> bool:
+    try:
+        return "org.apache.spark.deploy.SparkSubmit" in process.cmdline()
+    except psutil.Error:
+        return False  # it has ended meanwhile
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +96,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         (directory.root / "tables.toml").write_text(
             f'[[tables]]\nname = "people"\nuri = "{TABLE}"\nconnection = "lake"\n'
         )
-        yield Platform(stack, workers, f"http://127.0.0.1:{ui}/json/", s3.storage_options)
+        yield Platform(directory, stack, workers, f"http://127.0.0.1:{ui}/json/", s3.storage_options)
 
 
 def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str, str]:
@@ -108,7 +130,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     os.kill(platform.workers[0].pid, signal.SIGKILL)
 
     assert platform.wait("memwal_merge", run) == "success"
-    assert platform.workers[0].poll() is not None
+    assert platform.workers[0].wait(60) == -signal.SIGKILL
     admin = TableAdmin.open(table.uri, storage_options=platform.storage)
     rows = table.dataset().to_table(columns=["id", "name"]).sort_by("id").to_pydict()
     assert rows["id"] == list(range(ROWS))
@@ -121,3 +143,16 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert [index.lag for index in admin.catch_up(CatchupRequest(dry_run=True)).plan.indexes] == [0]
     outcomes = {(record.key.job, record.outcome.value) for record in admin.insight.ledger.runs()}
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
+
+
+def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:
+    platform.trigger("memwal_quality", {"table": "people", "stage": "after"})
+    until(platform.drivers)
+
+    stopped = stop_stack(platform.directory, CLOCK)
+
+    assert stopped is not None
+    assert stopped.servers == 4
+    assert stopped.others >= 1
+    assert platform.processes() == []
+    assert stop_stack(platform.directory, CLOCK) is None

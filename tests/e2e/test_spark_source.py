@@ -20,7 +20,7 @@ from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 from tests.e2e.spark_cluster import start_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(1500)]
 DRIVER = Path(__file__).with_name("spark_source_driver.py")
 
 
@@ -46,7 +46,7 @@ def test_two_executors_write_stream_and_read_what_one_process_reads(tmp_path: Pa
             check=False,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
         )
         assert finished.returncode == 0, finished.stderr[-3000:]
         found = json.loads(finished.stdout.splitlines()[-1])

@@ -13,7 +13,7 @@ import pytest
 
 from memwal_core.demo.directory import MARKER
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 DAYS = 3
 FLIGHTS = 2_699  # dated on the first three days of the year
@@ -27,7 +27,7 @@ def _memwal(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=900,
     )
 
 

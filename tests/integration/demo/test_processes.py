@@ -58,8 +58,8 @@ def test_peak_memory_is_that_of_the_largest_process(tmp_path: Path) -> None:
 
 
 def _becomes_free(file: TextIO) -> bool:
-    """Try for some seconds: a killed process lets go of its lock only when the kernel has buried it."""
-    for _ in range(100):
+    """Try for a minute: a killed process lets go of its lock only when the kernel has buried it."""
+    for _ in range(1200):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -131,6 +131,24 @@ def test_index_that_is_behind_the_merge_is_shown_with_its_lag(get: Get) -> None:
     assert "an index has not caught up" in page
 
 
+def test_signals_that_need_somebody_are_shown_with_their_runbooks(get: Get) -> None:
+    page = get("/table?name=behind").text
+
+    assert re.search(r'pending generations</th><td class="bad">page</td><td class="num">40 generations</td>', page)
+    assert "<code>docs/runbooks/pending-generations.md</code>" in page
+    assert "wal lag</th>" not in page.lower().partition("regions, worst first")[0]  # nothing is said about what is well
+
+
+def test_danger_is_said_without_a_click_and_so_is_what_costs_points(tmp_path: Path, get: Get) -> None:
+    table = _table(tmp_path / "odd.lance")
+    table.store.put(quality_result_path("after"), b'{"results": 7}')
+    odd = getter(create_app(Listed([RegisteredTable(name="odd", uri=table.uri)])))
+
+    assert '<p class="alert">checks after a merge: its report cannot be read</p>' in odd("/table?name=odd").text
+    assert '<small class="bad">checks after a merge: its report cannot be read</small>' in odd("/").text
+    assert re.search(r'<small class="">merge lag -\d+', get("/").text)
+
+
 def test_region_says_why_each_job_acts_or_not(get: Get, tables: dict[str, BaseTable]) -> None:
     region = TableAdmin.open(tables["behind"].uri).status().regions[0].region_id
 
@@ -139,6 +157,9 @@ def test_region_says_why_each_job_acts_or_not(get: Get, tables: dict[str, BaseTa
     for job in ("merge", "catchup", "gc", "snapshot"):
         assert f"<dt>{job} " in page
     assert "would act" in page
+    assert "<dt>Writer epoch</dt><dd>1</dd>" in page
+    assert "<dt>Waits for merge</dt><dd>40 generations" in page
+    assert "generations 1 to 40: flushed" in page
 
 
 @pytest.mark.parametrize("dag", RUNNABLE)
@@ -190,6 +211,7 @@ def test_newest_checks_and_holds_are_shown_and_a_failed_one_is_danger(tmp_path: 
 
     page = get("/table?name=checked").text
 
+    assert 'class="held"><title>generation 1: held</title>' in page
     assert "Audit before a merge</b>: 1 passed, version 3" in page
     assert "Checks after a merge</b>: 1 of 2 failed, version 3" in page
     assert page.index("row arithmetic") < page.rindex("key unique")  # what failed comes first
@@ -232,11 +254,16 @@ def test_everything_that_is_stored_is_escaped(get: Get) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in get("/table?name=behind").text
 
 
-@pytest.mark.parametrize("path", ["/", "/table?name=behind", "/run?dag=memwal_gc&table=behind"])
-def test_page_works_behind_any_prefix_because_every_address_is_relative(app: FastAPI, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "/table?name=behind", "/region?table=behind&region={region}", "/run?dag=memwal_gc&table=behind"]
+)
+def test_page_works_behind_any_prefix_because_every_address_is_relative(
+    app: FastAPI, tables: dict[str, BaseTable], path: str
+) -> None:
     outer = FastAPI()
     outer.mount("/some/prefix/memwal", app)
-    answer = getter(outer, "/some/prefix/memwal")(path)
+    region = TableAdmin.open(tables["behind"].uri).status().regions[0].region_id
+    answer = getter(outer, "/some/prefix/memwal")(path.format(region=region))
 
     assert answer.status_code == 200
     addresses = Addresses(answer.text).found
@@ -268,7 +295,13 @@ def test_page_has_a_skip_link_headings_and_focusable_details(get: Get) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/table?name=unknown", "/run?dag=memwal_merge&table=unknown", "/run?dag=other&table=behind"]
+    "path",
+    [
+        "/table?name=unknown",
+        "/region?table=unknown&region=1",
+        "/run?dag=memwal_merge&table=unknown",
+        "/run?dag=other&table=behind",
+    ],
 )
 def test_unknown_table_or_job_is_not_found(get: Get, path: str) -> None:
     assert get(path).status_code == 404

@@ -42,6 +42,13 @@ def test_any_merge_lag_of_four_thresholds_costs_the_whole_weight(facts: HealthIn
     assert health.parts[0].lost == health.parts[0].weight
 
 
+def test_summary_names_what_costs_something_the_most_first() -> None:
+    health = judge_health(HealthInput(index_lag=1, wal_lag=64), TRIGGERS)
+
+    assert health.summary == "WAL lag -10, index lag -4"
+    assert judge_health(HealthInput(), TRIGGERS).summary == ""
+
+
 def test_danger_makes_the_score_zero_however_good_the_parts_are() -> None:
     health = judge_health(HealthInput(danger="generation 3 is missing"), TRIGGERS)
 

@@ -26,5 +26,18 @@ def test_generation_that_is_not_recorded_is_drawn_as_missing() -> None:
     assert (stretch.state, stretch.label) == ("missing", "generation 3: missing")
 
 
+def test_held_generation_is_drawn_apart_from_its_neighbours() -> None:
+    stretches = draw_timeline([GenerationSpan(1, 2, MERGED), GenerationSpan(3, 9, FLUSHED)], held=(2, 5, 9))
+
+    assert [(stretch.state, stretch.numbers) for stretch in stretches] == [
+        ("merged", "1-2"),
+        ("flushed", "3-4"),
+        ("held", "5"),
+        ("flushed", "6-8"),
+        ("held", "9"),
+    ]
+    assert abs(stretches[-1].x + stretches[-1].width - WIDTH) < 0.5
+
+
 def test_region_without_generations_is_an_empty_picture() -> None:
     assert draw_timeline([]) == ()

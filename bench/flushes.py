@@ -11,7 +11,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.harness import SECONDS, Arm, Case, Comparison, Measure, Sample, Work
+from bench.harness import PROCESSOR, SECONDS, Arm, Case, Comparison, Measure, Sample, Work, with_processor_time
 from bench.tables import UNSYNCED, require_equal, rows, with_regions
 from memwal_core.clock import SystemClock
 from memwal_core.ids import IdSource
@@ -68,7 +68,7 @@ def pylance_flush(case: Case, directory: Path) -> Iterator[Work]:
         writer.close()
         return _sample(started, region, case)
 
-    yield work
+    yield with_processor_time(work, case.operations)
     require_equal(_generation(region).count_rows(), sum(map(len, case.data)))
 
 
@@ -93,7 +93,7 @@ def region_flush(
             writer.flush()
             return _sample(started, region, case)
 
-        yield work
+        yield with_processor_time(work, case.operations)
         require_equal(_generation(region).count_rows(), sum(map(len, case.data)))
 
 
@@ -116,5 +116,5 @@ FLUSHES = Comparison(
         ),
     ),
     cases=_cases,
-    also=(_AMPLIFICATION,),
+    also=(_AMPLIFICATION, PROCESSOR),
 )

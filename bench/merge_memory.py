@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
@@ -14,6 +13,7 @@ import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
 from memwal_core.admin import TableAdmin
+from memwal_core.maintenance.memory import peak_memory_bytes
 from memwal_core.settings import MIB, MergeSettings, Settings
 from memwal_core.storage.layout import generation_path
 
@@ -44,7 +44,7 @@ def main() -> None:
         merge_insert_all(uri)
     else:
         TableAdmin.open(uri, settings=Settings(merge=MergeSettings(max_bytes=int(max_mib) * MIB))).merge()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(peak_memory_bytes() / MIB)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.harness import Arm, Case, Comparison, Work
+from bench.harness import PROCESSOR, Arm, Case, Comparison, Work, with_processor_time
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import IdSource
 from memwal_core.manifest import ManifestStore, RegionStatus
@@ -106,7 +106,7 @@ def pylance_writer(
         max_memtable_size=_NEVER_FLUSHED_BYTES,
         max_unflushed_memtable_bytes=2 * _NEVER_FLUSHED_BYTES,
     ) as writer:
-        yield lambda: put_all(writer, case)
+        yield with_processor_time(lambda: put_all(writer, case), case.operations)
         _require(writer.lsm_scanner().to_table().num_rows, case.data.keys)
 
 
@@ -126,7 +126,7 @@ def merge_inserts(case: Case, directory: Path) -> Iterator[Work]:
             upsert.use_index(False).execute(batch)
         return (time.perf_counter() - began) * case.operations / len(batches)
 
-    yield work
+    yield with_processor_time(work, case.operations)
     new = sum(batch.num_rows - batch.num_rows // 2 for batch in batches)
     _require(lance.dataset(directory / "table").count_rows(), BASE_ROWS + new)
 
@@ -152,7 +152,7 @@ def region_writer(
     region_id = ids.region_id()
     ManifestStore(table.store, ids, settings=settings.storage).create(region_id, status=status)
     with RegionWriter.open(table, region_id, settings=settings) as writer:
-        yield lambda: put_all(writer, case)
+        yield with_processor_time(lambda: put_all(writer, case), case.operations)
     with RegionWriter.open(table, region_id, settings=settings) as successor:
         replayed = successor.memtable.num_rows
     _require(replayed, sum(batch.num_rows for batch in case.data.batches))
@@ -195,4 +195,5 @@ PUTS = Comparison(
         ),
     ),
     cases=_cases,
+    also=(PROCESSOR,),
 )

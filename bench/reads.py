@@ -26,6 +26,7 @@ UPDATED_SHARE = 0.05
 _SEED = 5
 _ABSENT = 2**40
 _FILES = 4
+_PAGE_ROWS = 8192
 _TIMEOUT_S = 300.0
 
 
@@ -65,9 +66,9 @@ def read_data(base_rows: int, generations: int, *, floats: int = FLOATS, index: 
 def _made(base_rows: int, generations: int, floats: int, index: bool, directory: Path) -> Made:
     rng = np.random.default_rng(_SEED)
     uri = str(directory / "table")
-    lance.write_dataset(
-        rows(np.arange(base_rows), rng, floats=floats), uri, max_rows_per_file=max(1, base_rows // _FILES)
-    )
+    # What is written at once becomes one page, which every scan holds whole.
+    pieces = rows(np.arange(base_rows), rng, floats=floats).to_reader(max_chunksize=_PAGE_ROWS)
+    lance.write_dataset(pieces, uri, max_rows_per_file=max(1, base_rows // _FILES))
     if index:
         lance.dataset(uri).create_scalar_index("id", "BTREE")
     table = with_regions(uri, 1)

@@ -12,7 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.harness import Arm, Case, Comparison, Measure, Sample, Work
+from bench.harness import PROCESSOR, Arm, Case, Comparison, Measure, Sample, Work, with_processor_time
 from bench.isolated import run_isolated
 from bench.tables import UNSYNCED, MadeOnce, link_copy, require_equal, rows, with_regions
 from memwal_core.base_table import BaseTable
@@ -62,7 +62,7 @@ def reopen(case: Case, directory: Path, *, codec: str) -> Iterator[Work]:
     def work() -> None:
         opened.append(RegionWriter.open(table, crashed.region_id, settings=UNSYNCED))
 
-    yield work
+    yield with_processor_time(work, case.operations)
     require_equal(opened[0].memtable.num_rows if opened else 0, crashed.entries * ROWS_PER_ENTRY)
     opened[0].close()
 
@@ -84,7 +84,7 @@ def reopen_with_pylance(case: Case, directory: Path) -> Iterator[Work]:
             )
         )
 
-    yield work
+    yield with_processor_time(work, case.operations)
     require_equal(opened[0].memtable_stats()["row_count"] if opened else 0, crashed.entries * ROWS_PER_ENTRY)
 
 
@@ -114,6 +114,7 @@ RECOVERY = Comparison(
     ),
     cases=_recoveries,
     rounds=3,
+    also=(PROCESSOR,),
 )
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import shlex
 import socket
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY_LISTENS = "http://127.0.0.1:9"
+HEAVY_TIMEOUT_S = 1800
+"""Instead of the limit in pyproject.toml: a busy machine may need minutes for what takes seconds otherwise."""
 
 
 def _prepare_environment() -> None:
@@ -46,6 +51,10 @@ def _prepare_environment() -> None:
 
 
 _prepare_environment()
+
+# The same examples every time, and no verdict that depends on how fast this machine is.
+settings.register_profile("memwal", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("memwal")
 
 
 class NetworkRefusedError(RuntimeError):
@@ -79,8 +88,20 @@ def only_loopback() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Collect what PySpark leaves open while its test lasts: later it would become the failure of some other test."""
+    yield
+    if item.get_closest_marker("spark"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests together, and all tests that need a JVM or Airflow in one process."""
+    """Keep a file's tests together, and all tests that need a JVM or Airflow in one process, with time to start it."""
     for item in items:
         heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
         item.add_marker(pytest.mark.xdist_group("heavy" if heavy else item.nodeid.partition("::")[0]))
+        if heavy and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))

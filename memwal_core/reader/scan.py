@@ -34,6 +34,10 @@ _READ_AHEAD_BATCHES = 8
 """What Lance may read and decode ahead of a slow caller, so that memory does not grow with the base table; its own
 default is 2 GiB. It holds whole pages: a table that was written in pieces of a million rows has pages as large."""
 
+_ROWS_AHEAD = 262_144
+_MAX_FRAGMENTS_AHEAD = 16
+"""Rows of fragments that are read at a time, and how many fragments at most."""
+
 _SORT_ROWS = 65_536
 """Rows gathered beyond a limit before the best ones are chosen among them."""
 
@@ -214,7 +218,13 @@ class Scan:
             row_addr_blocklist=None if mask is None else mask.blocklist,
             io_buffer_size=_READ_AHEAD_BYTES,
             batch_readahead=_READ_AHEAD_BATCHES,
+            fragment_readahead=self._fragments_ahead(),
         )
+
+    def _fragments_ahead(self) -> int:
+        """Return how many fragments are read at a time: of large ones Lance holds a good part, whatever its buffer."""
+        rows = self._opened.survey.state.num_rows // max(1, len(self._opened.base.get_fragments()))
+        return max(1, min(_MAX_FRAGMENTS_AHEAD, _ROWS_AHEAD // max(1, rows)))
 
     def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.schema

@@ -267,6 +267,10 @@ def writer_release_path(region_id: RegionId) -> str:
     return f"{WRITERS_DIRECTORY}/{region_id}.json"
 
 
+UNNAMED_STREAM = "spark-write"
+"""Stream of the batch writes of Spark that have no name. Nobody repeats one, so their records may go."""
+
+
 def batch_stream_directory(stream: str) -> str:
     """Return the directory of what is known about the batches of one stream; names of any characters are kept apart."""
     return f"{BATCHES_DIRECTORY}/{_digest(stream)}"

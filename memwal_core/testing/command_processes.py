@@ -1,12 +1,8 @@
-"""The ``memwal`` command in processes of its own that start in milliseconds.
-
-They come from a server that has imported the command and used nothing, as in ``job_processes``.
-"""
+"""The ``memwal`` command in processes of its own."""
 
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,8 +12,7 @@ from multiprocessing.connection import Connection
 
 from memwal_core.cli.app import app
 from memwal_core.errors import InternalError
-
-_LONGEST_S = 300.0
+from memwal_core.testing.processes import LONGEST_WAIT_S, start_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +40,9 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str]) -> End
     Raises:
         InternalError: It did not end in time, or ended without a word.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(list(arguments), dict(environment), sending), daemon=True)
-    process.start()
-    sending.close()
+    process, receiving = start_process(_run, list(arguments), dict(environment))
     try:
-        if not receiving.poll(_LONGEST_S):
+        if not receiving.poll(LONGEST_WAIT_S):
             raise InternalError("a command did not end", remedy="read its output", arguments=list(arguments))
         code, stdout, stderr = receiving.recv()
     except EOFError as error:

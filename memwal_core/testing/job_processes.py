@@ -1,45 +1,29 @@
-"""Job processes that can be killed at any moment, and that tell what they were doing.
-
-The processes come from a server that has imported everything and used nothing, so that starting
-one takes milliseconds: Lance may not be forked once it has begun to work.
-"""
+"""Job processes that can be killed at any moment, and that tell what they were doing."""
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
-from typing import Protocol
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 
 import lance
 
 from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, MergeRequest, SnapshotRequest, TableAdmin
+from memwal_core.clock import SystemClock
 from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, InternalError
 from memwal_core.settings import Settings
+from memwal_core.testing.horizon import Horizon, HorizonClock
+from memwal_core.testing.processes import LONGEST_WAIT_S, start_process
 
-_START_S = 60.0
 TAKES_OVER = "the processes of this test"
 """One holder for all, so that a killed process leaves no lease that others must wait for."""
 
-_IMPORTED_LATE = ("memwal_core.base_table.version_catalog",)
-"""What jobs import at their first commit; on a busy machine it takes longer than most processes live here."""
-
 _EXPECTED = (ConflictError, CommitUnknownError, FencedError)
 """What rivals explain."""
-
-
-class _Process(Protocol):
-    def join(self, timeout: float | None = None) -> None: ...
-
-    def kill(self) -> None: ...
-
-    @property
-    def exitcode(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +65,13 @@ class JobProcess:
         process: The process.
         messages: Says when each run begins and ends.
         job: Its job.
+        horizon: Knows when its run began.
+        place: Its place there.
     """
 
-    def __init__(self, process: _Process, messages: Connection, job: str) -> None:
+    def __init__(
+        self, process: ForkServerProcess, messages: Connection, job: str, horizon: Horizon, place: int
+    ) -> None:
         """Wait until its first run begins.
 
         Raises:
@@ -92,9 +80,19 @@ class JobProcess:
         self._process = process
         self._messages = messages
         self._job = job
-        if not wait([messages], timeout=_START_S):
-            process.kill()
-            raise InternalError("a job process did not start", remedy="read its output", job=job)
+        self._horizon = horizon
+        self._place = place
+        self._heard: list[str] = []
+        self._hear()
+
+    def await_finished(self) -> None:
+        """Wait until it has finished a run.
+
+        Raises:
+            InternalError: It did not.
+        """
+        while not any(message != "begins" for message in self._heard):
+            self._hear()
 
     def kill(self) -> Killed:
         """Send SIGKILL, wait for the end, and return what it had done.
@@ -104,60 +102,67 @@ class JobProcess:
         """
         self._process.kill()
         self._process.join()
-        heard = []
+        self._horizon.leave(self._place)
         try:
             while self._messages.poll():
-                heard.append(self._messages.recv())
-        except EOFError:
-            pass  # The end of what a killed process said.
+                self._heard.append(self._messages.recv())
+        except (EOFError, OSError):
+            pass  # The end of what a killed process said, perhaps in the middle of a message.
         finally:
             self._messages.close()
         if self._process.exitcode != -signal.SIGKILL:
             raise InternalError(
-                "a job process ended by itself", remedy="read its output", job=self._job, said=heard[-1:]
+                "a job process ended by itself", remedy="read its output", job=self._job, said=self._heard[-1:]
             )
-        finished = sum(message != "begins" for message in heard)
-        return Killed(self._job, finished, bool(heard) and heard[-1] == "begins")
+        finished = sum(message != "begins" for message in self._heard)
+        return Killed(self._job, finished, self._heard[-1:] == ["begins"])
+
+    def _hear(self) -> None:
+        if not self._messages.poll(LONGEST_WAIT_S):
+            self._process.kill()
+            raise InternalError("a job process came to a stop", remedy="read its output", job=self._job)
+        try:
+            self._heard.append(self._messages.recv())
+        except EOFError as error:
+            raise InternalError("a job process ended by itself", remedy="read its output", job=self._job) from error
 
 
-@contextmanager
-def job_process_server() -> Iterator[multiprocessing.context.ForkServerContext]:
-    """Prepare the server that processes come from."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, *_IMPORTED_LATE])
-    yield context
-
-
-def start_job(context: multiprocessing.context.ForkServerContext, site: JobSite, job: str) -> JobProcess:
+def start_job(site: JobSite, job: str, horizon: Horizon) -> JobProcess:
     """Start a process and wait until its first run begins.
 
     Args:
-        context: See ``job_process_server``.
         site: Where it works.
         job: ``merge``, ``snapshot``, ``catchup``, ``compact`` or ``gc``.
+        horizon: Of all processes on the table; ages of garbage count from it.
     """
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_run_for_ever, args=(site, job, sending), daemon=True)
-    process.start()
-    sending.close()
-    return JobProcess(process, receiving, job)
+    place = horizon.enter()
+    process, messages = start_process(_run_for_ever, site, job, horizon, place)
+    return JobProcess(process, messages, job, horizon, place)
 
 
-def _run_for_ever(site: JobSite, job: str, messages: Connection) -> None:
+def _run_for_ever(site: JobSite, job: str, horizon: Horizon, place: int, messages: Connection) -> None:
     logging.disable(logging.WARNING)
-    admin = TableAdmin.open(site.uri, storage_options=site.storage_options, settings=site.settings)
+    clock = HorizonClock(horizon) if job == "gc" else None
+    admin = TableAdmin.open(site.uri, storage_options=site.storage_options, settings=site.settings, clock=clock)
     while True:
+        horizon.begin(place)
         messages.send("begins")
         try:
-            run_once(admin, site, job)
+            run_once(admin, site, job, horizon)
         except _EXPECTED:
             messages.send("conflict")
         else:
             messages.send("ends")
 
 
-def run_once(admin: TableAdmin, site: JobSite, job: str) -> None:
+def run_once(admin: TableAdmin, site: JobSite, job: str, horizon: Horizon | None = None) -> None:
     """Run a job once, with its lease, as an operator would.
+
+    Args:
+        admin: Of the table.
+        site: The same table, and how long its versions are kept.
+        job: See ``start_job``.
+        horizon: Of others who work on the table; None if there are none.
 
     Raises:
         InternalError: There is no such job.
@@ -171,15 +176,16 @@ def run_once(admin: TableAdmin, site: JobSite, job: str) -> None:
     elif job == "compact":
         admin.compact(CompactRequest(force=True, holder=TAKES_OVER))
     elif job == "gc":
-        forget_versions(site)
+        forget_versions(site, horizon)
         admin.collect_garbage(GcRequest(dry_run=False, holder=TAKES_OVER))
     else:
         raise InternalError("there is no such job", remedy="correct the test", job=job)
 
 
-def forget_versions(site: JobSite) -> None:
+def forget_versions(site: JobSite, horizon: Horizon | None = None) -> None:
     """Give up old table versions, which otherwise hold every generation that they have not merged."""
     options = dict(site.storage_options or {}) or None
+    under_way = SystemClock().now() - horizon.moment() if horizon is not None else timedelta()
     lance.dataset(site.uri, storage_options=options).cleanup_old_versions(
-        older_than=timedelta(seconds=site.keep_versions_s)
+        older_than=timedelta(seconds=site.keep_versions_s) + under_way
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random  # noqa: TID251 - the process has no sources injected; its seed comes from the test
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import lance
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from memwal_core.errors import InternalError
 from memwal_core.ids import RegionId
+from memwal_core.testing.processes import LONGEST_WAIT_S, process_context, start_process
 from memwal_core.testing.tables import people
 
-_END_S = 60.0
 _DELETE_EVERY = 4
 _REOPEN_EVERY = 60
 
@@ -53,12 +53,18 @@ class NativeWriterProcess:
     Args:
         process: The process.
         connection: To it.
+        counter: Shared memory that has the number of its writes.
     """
 
-    def __init__(self, process: multiprocessing.context.ForkServerProcess, connection: Connection) -> None:
+    def __init__(self, process: ForkServerProcess, connection: Connection, counter: Any) -> None:  # noqa: ANN401
         """Keep the parts."""
         self._process = process
         self._connection = connection
+        self._counter = counter
+
+    def writes(self) -> int:
+        """Return how many writes were acknowledged so far."""
+        return int(self._counter.value)
 
     def stop(self) -> tuple[dict[int, str], int]:
         """Let it flush, close and end.
@@ -70,8 +76,8 @@ class NativeWriterProcess:
             InternalError: It did not end well.
         """
         self._connection.send("stop")
-        said = self._connection.recv() if self._connection.poll(_END_S) else None
-        self._process.join(_END_S)
+        said = self._connection.recv() if self._connection.poll(LONGEST_WAIT_S) else None
+        self._process.join(LONGEST_WAIT_S)
         if said is None or self._process.exitcode != 0:
             self._process.kill()
             raise InternalError("the writer did not end well", remedy="read its output", said=said)
@@ -92,15 +98,11 @@ def native_writer_process(stream: NativeStream) -> Iterator[NativeWriterProcess]
     Raises:
         InternalError: Nothing was acknowledged in time.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_write, args=(stream, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    writer = NativeWriterProcess(process, ours)
+    counter = process_context().RawValue("q", 0)
+    process, ours = start_process(_write, stream, counter, duplex=True)
+    writer = NativeWriterProcess(process, ours, counter)
     try:
-        if not ours.poll(_END_S):
+        if not ours.poll(LONGEST_WAIT_S):
             raise InternalError("the writer did not begin", remedy="read its output", region_id=str(stream.region_id))
         ours.recv()
         yield writer
@@ -108,7 +110,7 @@ def native_writer_process(stream: NativeStream) -> Iterator[NativeWriterProcess]
         writer.kill()
 
 
-def _write(stream: NativeStream, connection: Connection) -> None:
+def _write(stream: NativeStream, counter: Any, connection: Connection) -> None:  # noqa: ANN401
     rng = random.Random(stream.seed)  # noqa: S311 - no secret
     rows = {key: f"p{key}" for key in range(stream.first_rows)}
     writes = 0
@@ -124,6 +126,7 @@ def _write(stream: NativeStream, connection: Connection) -> None:
                 else:
                     writer.put(people(*keys, name=f"v{writes}"))
                     rows |= dict.fromkeys(keys, f"v{writes}")
+                counter.value = writes
                 if writes == 1:
                     connection.send("began")
                 if connection.poll(stream.pause_s):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any
 
 import boto3
 from moto.server import ThreadedMotoServer
+
+from memwal_core.testing.processes import start_process
 
 BUCKET = "bucket"
 _REGION = "us-east-1"
@@ -69,37 +69,35 @@ class _OneConditionAtATime:
             return list(self._application(environ, start_response))
 
 
-def _serve() -> None:
-    """Run the server in this process, tell on standard output where, and end with standard input."""
+def _serve(connection: Connection) -> None:
+    """Run the server, say where and with which options, until this process is killed or its parent is gone."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     running = server._server  # noqa: SLF001 - moto offers no other way to its application
     assert running is not None  # noqa: S101 - ``start`` returns when it runs
     running.app = _OneConditionAtATime(running.app)
-    try:
-        host, port = server.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
-        options = {
-            "aws_endpoint": endpoint,
-            "allow_http": "true",
-            "aws_access_key_id": "test-key",
-            "aws_secret_access_key": "test-secret",
-            "aws_region": _REGION,
-        }
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            region_name=_REGION,
-            aws_access_key_id=options["aws_access_key_id"],
-            aws_secret_access_key=options["aws_secret_access_key"],
-        )
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
-        print(json.dumps([endpoint, options]), flush=True)  # noqa: T201 - read by the parent
-        sys.stdin.read()
-    finally:
-        server.stop()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    options = {
+        "aws_endpoint": endpoint,
+        "allow_http": "true",
+        "aws_access_key_id": "test-key",
+        "aws_secret_access_key": "test-secret",
+        "aws_region": _REGION,
+    }
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=_REGION,
+        aws_access_key_id=options["aws_access_key_id"],
+        aws_secret_access_key=options["aws_secret_access_key"],
+    )
+    client.create_bucket(Bucket=BUCKET)
+    client.close()
+    connection.send((endpoint, options))
+    with suppress(EOFError):
+        connection.recv()
 
 
 @contextmanager
@@ -110,12 +108,11 @@ def s3_server() -> Iterator[S3Server]:
     for the reply without letting go of the interpreter's lock, so that a server in the same
     process could never answer.
     """
-    command = [sys.executable, "-c", "from memwal_core.testing.s3_server import _serve; _serve()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
-        assert child.stdin is not None  # noqa: S101 - asked for above
-        assert child.stdout is not None  # noqa: S101 - asked for above
-        endpoint, options = json.loads(child.stdout.readline())
-        try:
-            yield S3Server(endpoint, options)
-        finally:
-            child.stdin.close()
+    process, connection = start_process(_serve, duplex=True)
+    try:
+        endpoint, options = connection.recv()
+        yield S3Server(endpoint, options)
+    finally:
+        process.kill()
+        process.join()
+        connection.close()

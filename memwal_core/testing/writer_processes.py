@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import logging
-import multiprocessing
 import random  # noqa: TID251 - the process has no sources injected; its seed comes from the test
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Protocol
 
 import lance
@@ -20,10 +19,10 @@ from memwal_core.base_table import BaseTable
 from memwal_core.errors import InternalError
 from memwal_core.ids import RegionId
 from memwal_core.settings import Settings
+from memwal_core.testing.processes import LONGEST_WAIT_S, start_process
 from memwal_core.testing.tables import people
 from memwal_core.writer import RegionWriter, TableWriter
 
-_START_S = 60.0
 _DELETE_EVERY = 5
 
 Value = str | None
@@ -130,19 +129,20 @@ class WriterProcess:
     Args:
         process: The process.
         messages: What it says.
+        acknowledged: Writes that are acknowledged when it is there.
     """
 
-    def __init__(self, process: multiprocessing.context.ForkServerProcess, messages: Connection) -> None:
-        """Wait for the first acknowledgement.
+    def __init__(self, process: ForkServerProcess, messages: Connection, acknowledged: int) -> None:
+        """Wait for its first acknowledgements.
 
         Raises:
-            InternalError: Nothing was acknowledged in time.
+            InternalError: They did not come in time.
         """
         self._process = process
         self._messages = messages
         self._heard: list[Said] = []
-        while not any(said[0] == "has" for said in self._heard):
-            if not messages.poll(_START_S):
+        while sum(said[0] == "has" for said in self._heard) < acknowledged:
+            if not messages.poll(LONGEST_WAIT_S):
                 process.kill()
                 raise InternalError("a writer process did not write", remedy="read its output", said=len(self._heard))
             self._heard.append(self._received())
@@ -186,52 +186,31 @@ class WriterProcess:
         return said
 
 
-@contextmanager
-def writer_process_server() -> Iterator[multiprocessing.context.ForkServerContext]:
-    """Prepare the server that processes come from; it has imported everything and used nothing."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    yield context
-
-
-def start_writer(context: multiprocessing.context.ForkServerContext, site: WriterSite, number: int) -> WriterProcess:
+def start_writer(site: WriterSite, number: int, acknowledged: int = 1) -> WriterProcess:
     """Start a process that takes all regions over and writes until it is killed.
 
     Args:
-        context: See ``writer_process_server``.
         site: Where it writes.
         number: Of the process; every one writes values of its own.
+        acknowledged: Writes to wait for.
     """
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_write_for_ever, args=(site, number, sending), daemon=True)
-    process.start()
-    sending.close()
-    return WriterProcess(process, receiving)
+    return WriterProcess(*start_process(_write_for_ever, site, number), acknowledged)
 
 
 def start_region_writer(
-    context: multiprocessing.context.ForkServerContext,
-    site: WriterSite,
-    number: int,
-    region_id: RegionId,
-    *,
-    native: bool,
+    site: WriterSite, number: int, region_id: RegionId, *, native: bool, acknowledged: int = 1
 ) -> WriterProcess:
     """Start a process that takes one region over, with one caller, and writes until it is killed.
 
     Args:
-        context: See ``writer_process_server``.
         site: Where it writes.
         number: Of the process.
         region_id: Its region.
         native: With Lance's own writer instead of ours.
+        acknowledged: Writes to wait for.
     """
-    receiving, sending = context.Pipe(duplex=False)
     target = _write_natively if native else _write_one_region
-    process = context.Process(target=target, args=(site, number, region_id, sending), daemon=True)
-    process.start()
-    sending.close()
-    return WriterProcess(process, receiving)
+    return WriterProcess(*start_process(target, site, number, region_id), acknowledged)
 
 
 class _Speaker:

@@ -175,9 +175,9 @@ def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_and_its_file(tmp_pa
                 for number in range(generations):
                     writer.put(people(*range(number * 10, number * 10 + 40), name="new"))
                     writer.flush()
-            proxy.requests.clear()
+            proxy.forget()
             report = TableAdmin.open(uri, storage_options=counted).merge()
-            seen[generations] = list(proxy.requests), report
+            seen[generations] = proxy.requests(), report
 
     for generations, (requests, report) in seen.items():
         assert len(report.commits) == 1

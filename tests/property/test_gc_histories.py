@@ -154,7 +154,12 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.mark.req("GC-29", "GC-17", "GC-20")
-@settings(derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=st.lists(STEPS, min_size=8, max_size=20))
 def test_every_acknowledged_row_is_readable_at_every_retained_version(directory, steps):
     with tempfile.TemporaryDirectory(dir=directory) as name:

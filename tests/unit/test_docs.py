@@ -148,6 +148,17 @@ def test_architecture_shows_the_layers_that_the_linter_enforces() -> None:
     assert [set(layer) for layer in _layers_in_architecture()] == [layer for layer in enforced if layer]
 
 
+def test_architecture_shows_the_layers_of_what_dags_are_made_of() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    enforced = next(contract["layers"] for contract in contracts if contract["id"] == "airflow-layers")
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("| Module of `memwal_airflow` |")[2].partition("\n\n")[0]
+
+    shown = [set(CODE.findall(line.split("|")[1])) for line in table.splitlines()[2:]]
+
+    assert shown == [set(re.findall(r"\w+", layer)) for layer in enforced]
+
+
 def test_error_page_has_every_class_with_its_exit_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
     classes = {

@@ -67,6 +67,21 @@ def test_page_names_only_commands_and_options_that_exist(page: Path) -> None:
     assert [problem for command in found if (problem := problem_with(command))] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_names_only_dags_and_bare_options_that_exist(page: Path) -> None:
+    codes = INLINE.findall(FENCED.sub("", page.read_text()))
+    dags = {path.stem for path in (ROOT / "dags").glob("memwal_*.py")}
+    root = typer.main.get_command(app)
+    named = {shlex.split(command)[1] for command in commands_in(page.read_text())}
+    options = {
+        option for name in named for parameter in root.commands[name].params  # type: ignore[attr-defined]
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }  # fmt: skip
+
+    assert {code for code in codes if re.fullmatch(r"memwal_[a-z]+", code)} - dags - {"memwal_core"} == set()
+    assert {code.split()[0] for code in codes if code.startswith("--")} - options == set()
+
+
 @pytest.mark.parametrize("command", ["memwal fix $TABLE", "memwal merge $TABLE --force", "memwal gc -x"])
 def test_wrong_command_would_be_noticed(command: str) -> None:
     assert problem_with(command) is not None

@@ -21,6 +21,7 @@ from memwal_core.maintenance.merge.sources import (
     WinnerReader,
     read_region,
 )
+from memwal_core.maintenance.merge.stuck import explain_stuck
 from memwal_core.maintenance.merge.survey import Surveyor
 from memwal_core.maintenance.merge.verify import MergeProof, verify_merge
 from memwal_core.maintenance.merge.workers import InProcessWorkers, MergeWorkers
@@ -54,6 +55,7 @@ __all__ = [
     "Verdict",
     "WinnerReader",
     "batch_regions",
+    "explain_stuck",
     "judge_regions",
     "merge",
     "plan_merge",

@@ -19,7 +19,7 @@ import pytest
 from lance.bitmap import Bitmap
 from lance.dataset import Index
 
-from memwal_core.base_table import BaseTable, MemWalEntry, Sources, TableState
+from memwal_core.base_table import BaseTable, MemWalEntry, Retries, Sources, TableState
 from memwal_core.base_table.strict_commit import StrictCommit, strict_commit
 from memwal_core.errors import CommitUnknownError, ConflictError, InvalidRequestError, UnavailableError
 from memwal_core.ids import RegionId
@@ -226,7 +226,7 @@ def test_racing_merges_and_updates_keep_progress_rows_and_changes(tmp_path: Path
         rival = BaseTable.open(table.uri)
         start.wait()
         for generation in range(1, rounds + 1):
-            rival.merge_upsert(people(first + generation), {region: generation})
+            rival.merge_upsert(people(first + generation), {region: generation}, retries=Retries(conflicts=500))
 
     def update() -> None:
         rival = BaseTable.open(table.uri, settings=Settings(index=IndexSettings(max_attempts=500)))

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from memwal_core.admin import CatchupRequest, CompactRequest, SnapshotRequest, TableAdmin
-from memwal_core.base_table import BaseTable, read_coverage, read_snapshot
+from memwal_core.base_table import read_coverage, read_snapshot
+from memwal_core.errors import ConflictError
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.testing.articles import articles, make_articles_table
 from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+from memwal_core.testing.processes import LONGEST_WAIT_S, start_process
 
-WORKER = Path(__file__).with_name("jobs_worker.py")
 REGION = native_region_id(1)
 KILLS = 6
 HOLDER = "the one worker of this table"
 
 
-def wait_for_signs_of_work(table: BaseTable, worker: subprocess.Popen[str], random_s: float) -> None:
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
-    threading.Event().wait(random_s)
+def _work_for_ever(uri: str, connection: Connection) -> None:
+    """Build snapshots, catch up and compact in turn."""
+    admin = TableAdmin.open(uri)
+    connection.send("ready")
+    while True:
+        with suppress(ConflictError):
+            admin.build_snapshot(SnapshotRequest(force=True, holder=HOLDER))
+            admin.catch_up(CatchupRequest(holder=HOLDER))
+            admin.compact(CompactRequest(force=True, holder=HOLDER))
 
 
 @pytest.mark.slow
@@ -36,15 +41,17 @@ def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_p
     write_native_generations(table.uri, REGION, [[Put(articles(300, 1))]])
     rng = random.Random(7)
     for generation in range(1, KILLS + 1):
-        with subprocess.Popen(
-            [sys.executable, str(WORKER), table.uri, HOLDER], stdout=subprocess.PIPE, text=True
-        ) as worker:
-            try:
-                wait_for_signs_of_work(table, worker, rng.uniform(0, 0.25))
-                table.merge_upsert(articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
-                threading.Event().wait(rng.uniform(0, 0.25))
-            finally:
-                worker.send_signal(signal.SIGKILL)
+        worker, connection = start_process(_work_for_ever, table.uri)
+        try:
+            assert connection.poll(LONGEST_WAIT_S)
+            assert connection.recv() == "ready"
+            threading.Event().wait(rng.uniform(0, 0.25))
+            table.merge_upsert(articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
+            threading.Event().wait(rng.uniform(0, 0.25))
+        finally:
+            worker.kill()
+            worker.join()
+            connection.close()
         state = table.state()
         details = state.require_details()
         assert details.merged_generation(REGION) == generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from datetime import timedelta
 
 import lance
 import pytest
@@ -180,11 +181,14 @@ def test_reader_that_planned_before_the_drain_finishes_within_the_grace_period(u
     report = collect(admin)
     assert lance.dataset(reader).count_rows() == 2
     assert any("later run" in note for note in report.notes)
+    assert report.due_at == clock.now() + timedelta(seconds=600)
+    assert report.to_dict()["due_at"] == report.due_at.isoformat()
     clock.advance(599)
+    assert admin.collect_garbage().due_at is not None
     assert collect(admin).plan.held_by_gate()[Kind.DIRECTORY][Gate.GRACE.value].items == 3
     assert lance.dataset(reader).count_rows() == 2
-    clock.advance(60)
-    collect(admin)
+    clock.advance(3600)
+    assert collect(admin).due_at is None
 
     assert objects(admin, "_gen_") == []
 

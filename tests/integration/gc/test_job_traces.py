@@ -10,6 +10,7 @@ import pytest
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.rewrite import FragmentChange
+from memwal_core.ingest import BatchId, BatchRecords, RegionRows
 from memwal_core.maintenance.gc import Gate, Item, Kind, Rule
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.merge import InProcessWorkers
@@ -19,7 +20,7 @@ from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUn
 from memwal_core.maintenance.merge.write_winners import write_unit
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.settings import GcSettings, MergeSettings, Settings
-from memwal_core.storage.layout import LEDGER_DIRECTORY, MERGE_STAGING_DIRECTORY
+from memwal_core.storage.layout import LEDGER_DIRECTORY, MERGE_STAGING_DIRECTORY, UNNAMED_STREAM
 from memwal_core.testing.crash import SimulatedCrash
 from memwal_core.testing.garbage import collect, gc_admin, later, write_generations
 from memwal_core.testing.simulation.view import lsm_view
@@ -132,3 +133,20 @@ def test_old_ledger_versions_are_pruned_and_every_run_is_remembered(uri):
         pass
     assert len(ledger.history(key).runs) == 6
     assert of_kind(gc_admin(uri), Kind.LEDGER_VERSION)[0].reason is Rule.SUPERSEDED
+
+
+def test_records_of_a_write_without_a_name_go_when_old_and_those_of_named_batches_never(uri):
+    table = BaseTable.open(uri)
+    records = BatchRecords(table.store, table.clock)
+    batches = [BatchId(UNNAMED_STREAM, "a" * 32), BatchId("nightly", "21"), BatchId.numbered("query", 3)]
+    for batch in batches:
+        records.begin(batch, {})
+        records.finish(batch)
+    records.begin(BatchId(UNNAMED_STREAM, "b" * 32), {"{}": RegionRows(5)})  # died in the middle
+
+    assert {item.reason for item in of_kind(gc_admin(uri, clock=later(60)), Kind.BATCH_RECORD)} == {Gate.YOUNG}
+    report = collect(gc_admin(uri))
+
+    assert report.done[Kind.BATCH_RECORD].items == 2
+    assert report.failures == ()
+    assert [records.done(batch) is not None for batch in batches] == [False, True, True]

@@ -99,7 +99,7 @@ def test_scanner_of_a_live_pylance_writer_needs_the_grace_period(uri):
 
     assert collect(admin).done[Kind.FLUSHED_MEMTABLE].items == 2
     assert sorted(live.lsm_scanner().to_table().column("id").to_pylist()) == [1, 2, 3, 4, 10]
-    clock.advance(660)
+    clock.advance(3600)
     assert collect(admin).done[Kind.DIRECTORY].items == 2
     live.close()
 

@@ -16,8 +16,9 @@ from memwal_core.testing.simulation.view import lsm_view
 from memwal_core.testing.tables import people
 from memwal_core.writer.region_writer import RegionWriter
 
-INTERVAL_S = 10.0
-GC_AFTER_S = 30.0
+# Long beside what a stall of the test itself may add to the age of real files.
+INTERVAL_S = 600.0
+GC_AFTER_S = 3 * INTERVAL_S
 
 
 def settings(wal_epoch_checks: float) -> Settings:

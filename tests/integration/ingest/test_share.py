@@ -127,11 +127,11 @@ def test_an_attempt_that_sleeps_before_its_claim_wakes_up_to_nothing(table: Base
     with ThreadPoolExecutor(1) as pool:
         with blocking(store, "put", path=lambda path: "/claims/" in path) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="old")
-            assert blocked.reached.wait(10)
+            assert blocked.reached.wait(60)
             for batch, name in ((FIRST, "old"), (SECOND, "new")):
                 _write(table, batch, *range(20), name=name)
                 _finish(table, batch)
-        outcome = sleeper.result(30)
+        outcome = sleeper.result(60)
 
     assert outcome.written_before
     assert not [call for call in store.calls if _is_wal(call.path) and call.operation.startswith("put")]
@@ -144,9 +144,9 @@ def test_two_attempts_at_once_leave_the_rows_of_one(table: BaseTable, entries_be
     with ThreadPoolExecutor(1) as pool:
         with blocking(store, "put_file_if_absent", "put_if_absent", path=_NthWal(entries_before)) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a", attempt="1")
-            assert blocked.reached.wait(10)
+            assert blocked.reached.wait(60)
             faster = _write(table, FIRST, *range(20), name="a", attempt="2")
-        slower = sleeper.result(30)
+        slower = sleeper.result(60)
 
     assert (faster.written_before, slower.written_before) == (False, True)
     assert slower.attempt == "2"
@@ -160,13 +160,13 @@ def test_attempts_that_claim_at_the_same_moment_know_each_other(table: BaseTable
     quick, log = _faulty(table)
     with ThreadPoolExecutor(2) as pool, blocking(store, "put", path=lambda path: "/claims/" in path) as first:
         sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a", attempt="1")
-        assert first.reached.wait(10)
+        assert first.reached.wait(60)
         with blocking(log, "put_file_if_absent", "put_if_absent", path=_is_wal) as second:
             overtaken = pool.submit(_write, quick, FIRST, *range(20), name="a", attempt="2")
-            assert second.reached.wait(10)
+            assert second.reached.wait(60)
             first.release.set()
-            winner = sleeper.result(30)
-        loser = overtaken.result(30)
+            winner = sleeper.result(60)
+        loser = overtaken.result(60)
 
     assert (winner.written_before, loser.written_before, loser.attempt) == (False, True, "1")
     assert [call.operation for call in store.calls].count("put") >= 2
@@ -208,11 +208,11 @@ def test_an_attempt_fenced_by_a_writer_of_others_says_so(table: BaseTable) -> No
     with ThreadPoolExecutor(1) as pool:
         with blocking(store, "put_file_if_absent", "put_if_absent", path=_is_wal) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a")
-            assert blocked.reached.wait(10)
+            assert blocked.reached.wait(60)
             other = RegionWriter.open(table, region_id, settings=SETTINGS)
             other.put(people(99, name="other"))
         with pytest.raises(FencedError):
-            sleeper.result(30)
+            sleeper.result(60)
     other.close()
     assert BatchRecords(table.store, table.clock).shares(FIRST) == {}
 
@@ -224,11 +224,11 @@ def test_an_attempt_overtaken_by_one_that_dies_asks_to_be_repeated(table: BaseTa
     with ThreadPoolExecutor(1) as pool:
         with blocking(store, "put_file_if_absent", "put_if_absent", path=_is_wal) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a")
-            assert blocked.reached.wait(10)
+            assert blocked.reached.wait(60)
             with pytest.raises(Exception, match=r"injected|did not answer"):
                 _write(dying, FIRST, *range(20), name="a")
         with pytest.raises(UnavailableError, match="write the share again"):
-            sleeper.result(30)
+            sleeper.result(60)
 
     _write(table, FIRST, *range(20), name="a")
 

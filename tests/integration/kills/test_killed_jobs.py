@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,15 +15,8 @@ import pytest
 from memwal_core.admin import GcRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import SystemClock
-from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Settings, StorageSettings, WriterSettings
-from memwal_core.testing.job_processes import (
-    TAKES_OVER,
-    JobSite,
-    Killed,
-    job_process_server,
-    run_once,
-    start_job,
-)
+from memwal_core.testing.horizon import Horizon, hurried_settings
+from memwal_core.testing.job_processes import TAKES_OVER, JobSite, Killed, run_once, start_job
 from memwal_core.testing.rounds import rounds
 from memwal_core.testing.s3_server import s3_server
 from memwal_core.testing.simulation.view import lsm_view
@@ -33,22 +26,7 @@ from memwal_core.writer import TableWriter
 JOBS = ("merge", "snapshot", "catchup", "gc", "compact")
 CHECK_EVERY = 5
 KEYS = 60
-SETTINGS = Settings(
-    storage=StorageSettings(fsync=False),
-    # Real ages on a real clock, far beyond what any flush, merge or write here takes.
-    writer=WriterSettings(max_memtable_rows=40, epoch_check_interval_s=1),
-    index=IndexSettings(inline_snapshot_threshold=1),
-    compact=CompactSettings(min_fragments=2),
-    gc=GcSettings(
-        grace_s=1,
-        collect_wal=True,
-        wal_min_age_s=8,
-        orphan_age_s=8,
-        manifest_retention=2,
-        manifest_min_age_s=8,
-        allow_unsafe_retention=True,
-    ),
-)
+SETTINGS = hurried_settings(40, grace_s=1, orphan_age_s=8)
 
 
 class Stream:
@@ -60,10 +38,11 @@ class Stream:
         self._rng = rng
         self._number = 0
 
-    def write_for(self, seconds: float) -> None:
+    def write_for(self, seconds: float, begins: Callable[[], None]) -> None:
         clock = SystemClock()
         end = clock.monotonic() + seconds
         while clock.monotonic() < end:
+            begins()
             self._number += 1
             keys = self._rng.sample(range(KEYS), k=6)
             if self._number % 5 == 0:
@@ -111,15 +90,19 @@ def kill_jobs(uri: str, options: Mapping[str, str] | None, times: int, longest_s
     stream = Stream(table, rng)
     killed = []
     progress: dict[str, int] = {}
-    with job_process_server() as server:
-        for number in range(1, times + 1):
-            pair = [start_job(server, site, job) for job in (JOBS[number % len(JOBS)], rng.choice(JOBS))]
-            stream.write_for(rng.uniform(0.01, longest_s))
-            killed += [process.kill() for process in pair]
-            if number % CHECK_EVERY == 0:
-                after = require_sound(table, stream.rows)
-                assert all(after.get(region, 0) >= merged for region, merged in progress.items())
-                progress = after
+    horizon = Horizon()
+    writing = horizon.enter()
+    for number in range(1, times + 1):
+        pair = [start_job(site, job, horizon) for job in (JOBS[number % len(JOBS)], rng.choice(JOBS))]
+        stream.write_for(rng.uniform(0.01, longest_s), lambda: horizon.begin(writing))
+        if number % 2 == 0:
+            # However slow the machine is, some of each job finish what they began.
+            pair[0].await_finished()
+        killed += [process.kill() for process in pair]
+        if number % CHECK_EVERY == 0:
+            after = require_sound(table, stream.rows)
+            assert all(after.get(region, 0) >= merged for region, merged in progress.items())
+            progress = after
     stream.writer.flush()
     stream.writer.close()
     require_completed(site, stream.rows)

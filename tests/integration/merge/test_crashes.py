@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import TableAdmin
+from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.maintenance.outcome import no_lease
+from memwal_core.settings import MergeSettings, Settings
 from memwal_core.testing.crash import CrashPoints, SimulatedCrash
 from memwal_core.testing.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
+from memwal_core.testing.processes import LONGEST_WAIT_S, start_process
 from memwal_core.testing.rival_mergers import merge_until
 from memwal_core.testing.tables import PEOPLE, make_people_table, people
 
-WORKER = Path(__file__).with_name("merge_worker.py")
 REGIONS = [native_region_id(number) for number in (1, 2)]
 KILLS = 20
 
@@ -88,28 +88,49 @@ def test_crash_at_each_place_changes_nothing_that_a_reader_sees_and_a_repeat_fin
     assert {details.merged_generation(region) for region in REGIONS} == {4}
 
 
-def start(uri: Path, max_generations: int, strategy: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(WORKER), str(uri), str(max_generations), strategy],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+class Worker:
+    """A merge process that says when it is ready, merges when told, and may die at any time."""
+
+    def __init__(self, uri: Path, max_generations: int, strategy: str) -> None:
+        self.process, self._connection = start_process(_merge, str(uri), max_generations, strategy, duplex=True)
+
+    def wait_until_ready(self) -> None:
+        assert self._connection.recv() == "ready"
+
+    def let_go(self) -> None:
+        self._connection.send("go")
+
+    def outcome(self) -> str:
+        return self._connection.recv()
+
+    def finish(self) -> None:
+        self.wait_until_ready()
+        self.let_go()
+        self.end()
+
+    def end(self) -> None:
+        self.process.join(LONGEST_WAIT_S)
+        assert self.process.exitcode is not None
+        self._connection.close()
 
 
-def wait_until_ready(worker: subprocess.Popen[str]) -> None:
-    assert worker.stdout.readline() == "ready\n"
+def _merge(uri: str, max_generations: int, strategy: str, connection: Connection) -> None:
+    bounds = MergeSettings(max_generations=max_generations, strategy=strategy, max_attempts=50)
+    admin = TableAdmin.open(uri, settings=Settings(merge=bounds))
+    connection.send("ready")
+    connection.recv()
+    # Without a lease: workers meet as rivals, and one that is killed must not keep the next from merging.
+    connection.send(admin.merge(MergeRequest(check_lease=no_lease)).outcome.value)
 
 
-def let_go(worker: subprocess.Popen[str]) -> None:
-    worker.stdin.write("go\n")
-    worker.stdin.flush()
+def merged_generations(table: Path) -> int:
+    details = TableAdmin.open(str(table)).table.state().require_details()
+    return sum(details.merged_generation(region) for region in REGIONS)
 
 
-def end(worker: subprocess.Popen[str]) -> None:
-    worker.wait(timeout=60)
-    worker.stdin.close()
-    worker.stdout.close()
+def await_progress(worker: Worker, table: Path, wanted: int) -> None:
+    while merged_generations(table) < wanted and worker.process.is_alive():
+        threading.Event().wait(0.01)
 
 
 @pytest.mark.slow
@@ -123,30 +144,27 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strate
     rng = random.Random(20)
     table = tmp_path / "t"
     shutil.copytree(pristine, table)
-    killed_halfway = 0
-    following = start(table, 1, strategy)
+    killed_halfway = merged = 0
+    following = Worker(table, 1, strategy)
     for _ in range(KILLS):
-        worker, following = following, start(table, 1, strategy)
-        wait_until_ready(worker)
-        let_go(worker)
+        worker, following = following, Worker(table, 1, strategy)
+        worker.wait_until_ready()
+        worker.let_go()
+        await_progress(worker, table, merged + rng.randrange(3))
         # Not a wait for a condition: the moment of death is what varies.
         threading.Event().wait(rng.uniform(0, 0.25))
-        worker.send_signal(signal.SIGKILL)
-        end(worker)
+        worker.process.kill()
+        worker.end()
         assert visible(str(table)) == expected
-        details = TableAdmin.open(str(table)).table.state().require_details()
-        merged = sum(details.merged_generation(region) for region in REGIONS)
+        merged = merged_generations(table)
         killed_halfway += 0 < merged < 50
         if merged == 50:
-            wait_until_ready(following)
-            let_go(following)
-            end(following)
+            following.finish()
             shutil.rmtree(table)
             shutil.copytree(pristine, table)
-            following = start(table, 1, strategy)
-    wait_until_ready(following)
-    let_go(following)
-    end(following)
+            following = Worker(table, 1, strategy)
+            merged = 0
+    following.finish()
     assert base(str(table)) == expected
     assert killed_halfway >= 5
 
@@ -159,16 +177,16 @@ def test_four_processes_of_both_strategies_at_once_end_like_one(tmp_path):
     TableAdmin.open(str(alone)).merge()
 
     workers = [
-        start(table, each, strategy)
+        Worker(table, each, strategy)
         for each, strategy in ((1, "native"), (1, "single_commit"), (2, "single_commit"), (3, "native"))
     ]
     for worker in workers:
-        wait_until_ready(worker)
+        worker.wait_until_ready()
     for worker in workers:
-        let_go(worker)
-    outcomes = [worker.stdout.readline().strip() for worker in workers]
+        worker.let_go()
+    outcomes = [worker.outcome() for worker in workers]
     for worker in workers:
-        end(worker)
+        worker.end()
 
     assert set(outcomes) <= {"done", "nothing_to_do"}
     assert base(str(table)) == base(str(alone))

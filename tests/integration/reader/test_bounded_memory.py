@@ -20,6 +20,7 @@ ROWS = 1_500_000
 UPDATED = 50_000
 """As many in a table of any size."""
 PIECE = 12_500
+FRAGMENT = 125_000
 WORKER = Path(__file__).with_name("scan_worker.py")
 SCHEMA = pa.schema(
     [
@@ -36,7 +37,7 @@ def _rows(ids: np.ndarray) -> pa.Table:
 def _scanned(uri: str, rows: int) -> tuple[int, int]:
     """Return peak growth of a process that scans a new table, in MiB, and its largest batch."""
     batches = (_rows(np.arange(start, start + PIECE)).to_batches()[0] for start in range(0, rows, PIECE))
-    lance.write_dataset(pa.RecordBatchReader.from_batches(SCHEMA, batches), uri, max_rows_per_file=rows // 4)
+    lance.write_dataset(pa.RecordBatchReader.from_batches(SCHEMA, batches), uri, max_rows_per_file=FRAGMENT)
     table = BaseTable.open(uri)
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 2)])
     with TableWriter.open(table) as writer:

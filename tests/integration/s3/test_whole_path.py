@@ -50,7 +50,7 @@ def test_written_rows_arrive_in_the_base_table_and_a_second_merge_finds_nothing(
 def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(s3: S3Server) -> None:
     uri = s3.uri(f"bucket/{uuid.uuid4()}/people.lance")
     with faulty_proxy(s3.endpoint) as proxy:
-        proxy.ignores_conditions = True
+        proxy.ignore_conditions()
         options = {**s3.storage_options, "aws_endpoint": proxy.endpoint}
         with pytest.raises(InvalidRequestError, match="condition"):
             make_people_table(uri, storage_options=options)

@@ -168,7 +168,7 @@ def test_processes_that_build_and_merge_at_once_lose_no_progress(table: BaseTabl
             assert worker.stdin is not None
             worker.stdin.write("\n")
             worker.stdin.flush()
-        printed = [worker.communicate(timeout=120)[0].split() for worker in workers]
+        printed = [worker.communicate(timeout=500)[0].split() for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import itertools
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
+from memwal_core.testing.processes import start_process
 
 SIZE = 300_000
 KILLS = 20
 
-WRITER = """
-import sys
-from memwal_core.storage import open_store
-root, attempt, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
-store = open_store(root)
-print("ready", flush=True)
-number = 0
-while True:
-    data = (number % 251).to_bytes(1, "big") * size
-    store.put_if_absent(f"wal-{attempt}/put/{number:06d}", data)
-    source = store.staging_directory("x") / f"prepared-{attempt}-{number}"
-    source.write_bytes(data)
-    store.put_file_if_absent(f"wal-{attempt}/file/{number:06d}", source)
-    print(number, flush=True)
-    number += 1
-"""
+
+def _write(root: str, attempt: int, connection: Connection) -> None:
+    store = open_store(root)
+    connection.send("ready")
+    for number in itertools.count():
+        data = (number % 251).to_bytes(1, "big") * SIZE
+        store.put_if_absent(f"wal-{attempt}/put/{number:06d}", data)
+        source = store.staging_directory("x") / f"prepared-{attempt}-{number}"
+        source.write_bytes(data)
+        store.put_file_if_absent(f"wal-{attempt}/file/{number:06d}", source)
+        connection.send(number)
 
 
 @pytest.mark.slow
@@ -39,7 +36,7 @@ def test_kill_at_any_moment_leaves_each_object_whole_or_absent(tmp_path: Path) -
     store = open_store(str(tmp_path / "table"))
     seen = 0
     for attempt in range(KILLS):
-        acknowledged = _write_and_kill(store.uri, attempt, lines=rng.randrange(1, 6), spare=rng.randrange(0, 4000))
+        acknowledged = _write_and_kill(store.uri, attempt, writes=rng.randrange(1, 6), spare=rng.randrange(0, 4000))
         objects = {found.path: found for found in store.list_objects(f"wal-{attempt}")}
         for number in range(acknowledged + 1):
             for kind in ("put", "file"):
@@ -53,18 +50,19 @@ def test_kill_at_any_moment_leaves_each_object_whole_or_absent(tmp_path: Path) -
     assert all(found.path.startswith("wal-") for found in store.list_objects(""))
 
 
-def _write_and_kill(root: str, attempt: int, *, lines: int, spare: int) -> int:
-    """Let a child write, kill it a little after some lines, and return the last number it acknowledged."""
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, root, str(attempt), str(SIZE)], stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        for _ in range(lines):
-            child.stdout.readline()
-        for _ in range(spare * 100):
-            pass  # Lets the kill fall anywhere in the next write.
-        child.kill()
-        rest = child.stdout.read().split("\n")
-    complete = [line for line in rest[:-1] if line]
-    return int(complete[-1]) if complete else lines - 1
+def _write_and_kill(root: str, attempt: int, *, writes: int, spare: int) -> int:
+    """Let a process write, kill it a little after some writes, and return the last number it acknowledged."""
+    process, connection = start_process(_write, root, attempt)
+    assert connection.recv() == "ready"
+    last = -1
+    for _ in range(writes):
+        last = connection.recv()
+    for _ in range(spare * 100):
+        pass  # Lets the kill fall anywhere in the next write.
+    process.kill()
+    process.join()
+    with suppress(EOFError, OSError):
+        while connection.poll():
+            last = connection.recv()
+    connection.close()
+    return last

@@ -75,7 +75,7 @@ def test_credentials_of_a_boto3_profile_reach_both(
 
         assert _round_trip(store) == 3
 
-        signed_with = {headers["authorization"].split("=")[1].split("/")[0] for _, _, headers in proxy.requests}
+        signed_with = {headers["authorization"].split("=")[1].split("/")[0] for _, _, headers in proxy.requests()}
     assert signed_with == {"profile-key"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,10 +32,16 @@ def server() -> Iterator[S3Server]:
         yield running
 
 
-@pytest.fixture
-def proxy(server: S3Server) -> Iterator[FaultyProxy]:
+@pytest.fixture(scope="module")
+def line(server: S3Server) -> Iterator[FaultyProxy]:
     with faulty_proxy(server.endpoint) as running:
         yield running
+
+
+@pytest.fixture
+def proxy(line: FaultyProxy) -> FaultyProxy:
+    line.forget()
+    return line
 
 
 @pytest.fixture
@@ -119,18 +126,19 @@ def test_lasting_outage_is_unavailable_after_the_configured_attempts(store: Obje
 
 
 def test_unreachable_server_is_unavailable(server: S3Server, clock: ManualClock) -> None:
-    with faulty_proxy(server.endpoint) as gone:
-        endpoint = gone.endpoint
-    store = open_store(
-        "s3://bucket/t", storage_options={**server.storage_options, "aws_endpoint": endpoint}, clock=clock
-    )
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # Holds the port, so that no other server gets it, and listens to nobody.
+        endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        store = open_store(
+            "s3://bucket/t", storage_options={**server.storage_options, "aws_endpoint": endpoint}, clock=clock
+        )
 
-    with pytest.raises(UnavailableError):
-        store.head("object")
-    with pytest.raises(UnavailableError):
-        store.put_if_absent("object", b"x")
-    with pytest.raises(UnavailableError):
-        list(store.list_objects(""))
+        with pytest.raises(UnavailableError):
+            store.head("object")
+        with pytest.raises(UnavailableError):
+            store.put_if_absent("object", b"x")
+        with pytest.raises(UnavailableError):
+            list(store.list_objects(""))
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
@@ -193,7 +201,7 @@ def test_refused_etag_twice_then_success_from_a_fresh_read(store: ObjectStore, p
 
     assert attempts == 3
     assert store.get("lease") == b"1"
-    sent = [headers.get("if-match") for method, _, headers in proxy.requests if method == "PUT"]
+    sent = [headers.get("if-match") for method, _, headers in proxy.requests() if method == "PUT"]
     assert sent == [None, found.etag, found.etag, found.etag]
 
 
@@ -238,7 +246,7 @@ def test_lost_reply_to_delete_is_repeated(
 
 @pytest.mark.req("LEASE-17")
 def test_server_that_ignores_conditions_is_detected_and_left_clean(store: ObjectStore, proxy: FaultyProxy) -> None:
-    proxy.ignores_conditions = True
+    proxy.ignore_conditions()
 
     with pytest.raises(InvalidRequestError) as put:
         probe_conditional_put(store, "_mem_wal")
@@ -275,5 +283,5 @@ def test_every_conditional_put_sends_its_condition(store: ObjectStore, proxy: Fa
     source.write_bytes(b"2")
     store.put_file_if_absent("file", source)
 
-    conditions = [headers.get("if-none-match") for method, _, headers in proxy.requests if method == "PUT"]
+    conditions = [headers.get("if-none-match") for method, _, headers in proxy.requests() if method == "PUT"]
     assert conditions == ["*", "*"]

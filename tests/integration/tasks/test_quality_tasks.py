@@ -48,13 +48,15 @@ def record(table: BaseTable, stage: Stage, *results: CheckResult) -> None:
 
 def test_plan_is_json_with_one_job_per_stage(table: BaseTable) -> None:
     items = plan_quality(
-        params(table, suites=["names.json"], docs="s3://bucket/docs/", storage_options={"timeout": "5s"})
+        params(table, suites=["names.json"], docs="s3://bucket/docs/", storage_options={"timeout": "5s"}),
+        holder="memwal_quality/run",
     )
 
     before, after = json.loads(json.dumps(items))
     assert before["arguments"][:4] == ["--uri", table.uri, "--stage", "before"]
     assert before["arguments"][-4:] == ["--suite", "names.json", "--storage-option", "timeout=5s"]
     assert [part for part in before["arguments"] if part.startswith("s3://bucket/docs/")]
+    assert [each["arguments"][6:8] for each in (before, after)] == [["--holder", "memwal_quality/run"]] * 2
     assert after["arguments"][:4] == ["--uri", table.uri, "--stage", "after"]
     assert "--suite" not in after["arguments"]
 

@@ -9,13 +9,13 @@ import pytest
 
 from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import ConflictError, FencedError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import ConflictError, FencedError, InternalError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.ledger import RunEnd, RunOutcome
 from memwal_core.tasks.cycle import CycleTable, begin_cycle, choose_cycle_tables, cycle_step
 from memwal_core.tasks.merge import hold_lease, plan_merge, release_lease
 from memwal_core.tasks.registry import REGISTRY_VARIABLE
-from memwal_core.tasks.steps import hold_leases, plan_step, release_leases, run_step
+from memwal_core.tasks.steps import hold_leases, plan_step, release_leases, run_step, verify_steps
 from memwal_core.tasks.targets import Target
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
@@ -73,6 +73,29 @@ def test_work_is_fenced_when_another_run_has_its_lease(merged: BaseTable) -> Non
     assert fenced.value.exit_code == 5  # the exit code that is never tried again
     assert merged.state().version == version
     assert release_leases(held[:1]) == []
+
+
+def test_verification_says_what_is_due_again_and_why_that_may_be(merged: BaseTable) -> None:
+    items = plan_step("catchup", _params(merged))
+    results = [run_step(item, RUN) for item in items]
+
+    assert verify_steps(items, results) == f"{merged.uri}: nothing is due"
+    with TableWriter.open(merged) as writer:
+        writer.put(people(*range(90, 95)))
+        writer.flush()
+    TableAdmin.open(merged.uri).merge()
+    assert verify_steps(items, results) == f"{merged.uri}: 2 due again"
+
+
+def test_index_that_is_behind_on_the_version_of_its_own_catch_up_is_an_error(merged: BaseTable) -> None:
+    items = plan_step("catchup", _params(merged))
+    first = run_step(items[0], RUN)
+
+    with pytest.raises(InternalError) as failed:
+        verify_steps(items, [first])
+
+    assert failed.value.facts["indexes"] == [items[1]["index"]]
+    assert "docs/runbooks/index-lag.md" in str(failed.value)
 
 
 def test_same_run_takes_its_lease_over_and_fences_its_first_attempt(merged: BaseTable) -> None:

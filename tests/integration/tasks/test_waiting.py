@@ -1,23 +1,26 @@
-"""Waiting for a lease as the triggerer does it, without servers."""
+"""Waiting for leases and for grace periods as the triggerer does it, without servers."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memwal_airflow.triggers import GraceTrigger, LeaseFreeTrigger
 from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
+from memwal_core.clock import SystemClock
+from memwal_core.errors import UnavailableError
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.lease import Lease
+from memwal_core.tasks.holding import WantedLease, wanted_leases
 from memwal_core.tasks.merge import plan_merge
 from memwal_core.tasks.steps import plan_step
-from memwal_core.tasks.waiting import LeaseFreeTrigger, WantedLease, wanted_leases
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
 
@@ -44,7 +47,7 @@ def taken(table: BaseTable, holder: str) -> Lease:
     return TableAdmin.open(table.uri).insight.leases.acquire(JobKey("merge"), holder)
 
 
-def fire(trigger: LeaseFreeTrigger, meanwhile: Any = None) -> dict[str, Any]:
+def fire(trigger: LeaseFreeTrigger | GraceTrigger, meanwhile: Any = None) -> dict[str, Any]:
     async def first() -> dict[str, Any]:
         events = trigger.run()
         waiting = asyncio.ensure_future(anext(events))
@@ -62,13 +65,13 @@ def test_fires_when_the_lease_is_given_back(table: BaseTable) -> None:
 
     event = fire(LeaseFreeTrigger(wanted(table), RUN, SOON, poll_s=0.05), lease.release)
 
-    assert event == {"free": True, "holder": None}
+    assert event == {"free": True, "holder": None, "until": SOON}
 
 
 def test_fires_with_the_rival_when_waiting_is_over(table: BaseTable) -> None:
     taken(table, "somebody else")
 
-    event = fire(LeaseFreeTrigger(wanted(table), RUN, OVER))
+    event = fire(LeaseFreeTrigger(wanted(table), RUN, OVER, poll_s=0.05))
 
     assert event["free"] is False
     assert event["holder"].startswith("merge/table of somebody else, until ")
@@ -77,18 +80,62 @@ def test_fires_with_the_rival_when_waiting_is_over(table: BaseTable) -> None:
 def test_lease_of_the_run_itself_keeps_it_not_waiting(table: BaseTable) -> None:
     taken(table, RUN)
 
-    assert fire(LeaseFreeTrigger(wanted(table), RUN, OVER))["free"] is True
+    assert fire(LeaseFreeTrigger(wanted(table), RUN, OVER, poll_s=0.05))["free"] is True
 
 
 def test_trigger_survives_being_stored(table: BaseTable) -> None:
-    trigger = LeaseFreeTrigger(wanted(table), RUN, SOON)
+    grace = GraceTrigger(wanted(table)[0]["target"], str(taken(table, RUN).ticket), SOON, {"outcome": "done"})
+    for trigger in (LeaseFreeTrigger(wanted(table), RUN, SOON), grace):
+        path, values = json.loads(json.dumps(trigger.serialize()))
+        module, _, name = path.rpartition(".")
+        rebuilt = getattr(importlib.import_module(module), name)(**values)
 
-    path, values = json.loads(json.dumps(trigger.serialize()))
-    module, _, name = path.rpartition(".")
-    rebuilt = getattr(importlib.import_module(module), name)(**values)
+        assert rebuilt.serialize() == trigger.serialize()
+        assert "secret" not in json.dumps(values)
 
-    assert rebuilt.serialize() == trigger.serialize()
-    assert "secret" not in json.dumps(values)
+
+def grace(table: BaseTable, lease: Lease, until: str) -> GraceTrigger:
+    return GraceTrigger(wanted(table)[0]["target"], str(lease.ticket), until, {"outcome": "done"}, poll_s=0.05)
+
+
+def test_grace_period_ends_with_the_lease_kept(table: BaseTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMWAL_LEASE__TTL_S", "0.5")
+    monkeypatch.setenv("MEMWAL_LEASE__RENEW_AFTER_S", "0.1")
+    lease = taken(table, RUN)
+
+    event = fire(grace(table, lease, (SystemClock().now() + timedelta(seconds=1)).isoformat()))
+
+    assert event == {"fenced": False, "begun": {"outcome": "done"}}
+    stored = TableAdmin.open(table.uri).insight.leases.read(JobKey("merge"))
+    assert stored is not None
+    assert stored.document.expires_at > lease.document.expires_at
+
+
+def test_lost_lease_ends_the_grace_period_at_once(table: BaseTable) -> None:
+    lease = taken(table, RUN)
+
+    def lose() -> None:
+        lease.release()
+        taken(table, "somebody else")
+
+    assert fire(grace(table, lease, SOON), lose) == {"fenced": True, "begun": {"outcome": "done"}}
+
+
+def test_store_that_does_not_answer_does_not_end_the_grace_period(
+    table: BaseTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, check, failed = taken(table, RUN), Lease.check, list[bool]()
+
+    def check_later(self: Lease) -> None:
+        if not failed:
+            failed.append(True)
+            raise UnavailableError("the store does not answer", remedy="try again")
+        check(self)
+
+    monkeypatch.setattr(Lease, "check", check_later)
+
+    assert fire(grace(table, lease, SOON), lease.release)["fenced"] is True
+    assert failed
 
 
 def test_each_piece_of_work_wants_its_own_lease_once(table: BaseTable) -> None:

@@ -2,77 +2,31 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from opentelemetry import context, trace
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import memwal_core
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.telemetry import child_variables, telemetry
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
+from tests.integration.telemetry.collector import Collector, collecting
 
 ROOT = Path(memwal_core.__file__).parents[1]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
-class Collector(ThreadingHTTPServer):
-    """Takes what is sent to it."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Receive)
-        self.metrics: dict[str, str] = {}
-        self.spans: dict[str, str] = {}
-        self.address = f"http://127.0.0.1:{self.server_address[1]}"
-
-    def take(self, path: str, body: bytes) -> None:
-        if path == "/v1/metrics":
-            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                [service] = [
-                    each.value.string_value for each in resource.resource.attributes if each.key == "service.name"
-                ]
-                self.metrics |= {metric.name: service for scope in resource.scope_metrics for metric in scope.metrics}
-        if path == "/v1/traces":
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                self.spans |= {span.name: span.trace_id.hex() for scope in resource.scope_spans for span in scope.spans}
-
-
-class Receive(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        assert isinstance(self.server, Collector)
-        self.server.take(self.path, body)
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with collecting() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -87,7 +41,7 @@ def table(tmp_path: Path) -> BaseTable:
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment: Mapping[str, str] = {**os.environ, **variables}
     return subprocess.run(
-        arguments, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=300
+        arguments, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=500
     )
 
 

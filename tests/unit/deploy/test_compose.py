@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hatchling.builders.wheel import WheelBuilder
 
 from memwal_core.tasks.registry import parse_registry
 
@@ -77,6 +80,28 @@ def test_no_secret_has_a_default_or_is_written_down(compose: dict[str, Any]) -> 
         assert variable in (ROOT / "docs" / "operating.md").read_text(), variable
 
 
+def test_passwords_come_from_a_secret_and_are_kept_where_airflow_may_write_them(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    service = compose["services"]["airflow-api"]
+    home = re.search(r"AIRFLOW_HOME=(\S+)", (ROOT / "Dockerfile").read_text())
+    assert home is not None
+    kept = Path(service["environment"]["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
+    assert kept.parent == Path(home[1])
+    [secret] = service["secrets"]
+    assert [name for name, each in compose["services"].items() if each.get("secrets")] == ["airflow-api"]
+
+    shell, flags, text = service["command"]
+    before, _, server = text.partition("exec ")
+    assert server.startswith("airflow api-server ")
+    (tmp_path / "secret").write_text('{"admin": "word"}')
+    here = before.replace(f"/run/secrets/{secret}", str(tmp_path / "secret")).replace(str(kept), str(tmp_path / "kept"))
+    subprocess.run([shell, flags, here], check=True)
+
+    assert json.loads((tmp_path / "kept").read_text()) == {"admin": "word"}
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600
+
+
 def test_ports_are_published_on_this_machine_only(compose: dict[str, Any]) -> None:
     ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
 
@@ -100,6 +125,18 @@ def test_files_that_the_image_copies_are_in_its_context() -> None:
         assert (ROOT / name).exists()
 
 
+def test_package_of_the_plugin_folder_is_built_into_the_wheel_and_known_to_airflow() -> None:
+    files = {each.distribution_path for each in WheelBuilder(str(ROOT)).recurse_selected_project_files()}
+
+    assert {"memwal_airflow/__init__.py", "memwal_airflow/operators/work.py", "memwal_core/admin.py"} <= files
+    assert not [name for name in files if name.partition("/")[0] not in ("memwal_airflow", "memwal_core")]
+    [provider] = entry_points(group="apache_airflow_provider", name="provider_info").select(module="memwal_airflow")
+    assert f"{provider.module}/__init__.py" in files
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    build = next(number for number, line in enumerate(lines) if line.endswith("--no-build-isolation ."))
+    assert {"COPY memwal_core memwal_core", "COPY plugins plugins"} <= set(lines[:build])
+
+
 def test_registry_and_pools_that_are_deployed_are_understood() -> None:
     text = (ROOT / "deploy" / "tables.toml").read_text()
     assert parse_registry(text, "tables.toml").tables == ()
@@ -116,6 +153,16 @@ def test_collector_offers_metrics_where_prometheus_looks_for_them() -> None:
     port = collector["exporters"]["prometheus"]["endpoint"].rpartition(":")[2]
     [target] = prometheus["scrape_configs"][0]["static_configs"][0]["targets"]
     assert target == f"otel-collector:{port}"
+
+
+def test_tasks_and_jobs_send_metrics_and_traces_to_the_collector_over_http(compose: dict[str, Any]) -> None:
+    for name in ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"):
+        environment = compose["services"][name]["environment"]
+        assert environment["AIRFLOW__METRICS__OTEL_ON"] == environment["AIRFLOW__TRACES__OTEL_ON"] == "True"
+        # Airflow's exporter of traces speaks gRPC unless it is named; this port is for HTTP.
+        assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"].endswith(":4318")
+        assert environment["OTEL_TRACES_EXPORTER"] == "otlp_proto_http"
+        assert environment["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
 
 
 def test_version_of_the_image_is_that_of_the_package(compose: dict[str, Any]) -> None:

@@ -24,6 +24,21 @@ def test_peak_grows_with_what_the_process_holds_and_does_not_fall_again() -> Non
     assert after >= before + (1 << 26)
 
 
+HELD_MIB = 600
+STARTER = f"""
+import subprocess, sys
+held = b"x" * {HELD_MIB << 20}
+program = "from memwal_core.maintenance.memory import peak_memory_bytes; print(peak_memory_bytes())"
+subprocess.run([sys.executable, "-c", program], check=True)
+"""
+
+
+def test_peak_is_not_that_of_the_process_that_started_this_one() -> None:
+    ended = subprocess.run([sys.executable, "-c", STARTER], check=True, capture_output=True, text=True)
+
+    assert 0 < int(ended.stdout) < HELD_MIB << 20
+
+
 def test_limit_is_that_of_the_container_where_it_has_one(tmp_path: Path) -> None:
     machine = memory_limit_bytes(())
     bounded, unbounded, beyond = tmp_path / "bounded", tmp_path / "unbounded", tmp_path / "beyond"

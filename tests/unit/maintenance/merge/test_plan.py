@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from memwal_core.maintenance.merge.plan import (
     Verdict,
     plan_merge,
 )
+from memwal_core.maintenance.merge.stuck import PAGES, explain_stuck
 from memwal_core.settings import MergeSettings
 
 A, B, C = (RegionId(uuid.UUID(int=number)) for number in (1, 2, 3))
@@ -204,3 +206,22 @@ def test_any_plan_is_contiguous_bounded_and_ends(shapes, max_bytes, max_generati
     assert not result.marks
     for each, (merged, numbers, _) in state.items():
         assert merged + 1 not in numbers, each
+
+
+def test_what_is_stuck_is_one_error_with_all_regions_and_the_page_of_the_most_urgent():
+    result = plan(region(A, merged=0, numbers=[2]), region(B, merged=8, numbers=[6], current=8), region(C, numbers=[1]))
+
+    error = explain_stuck("/t", result)
+
+    assert error is not None
+    assert error.exit_code == 5
+    assert set(error.facts["regions"]) == {str(A), str(B)}
+    assert error.remedy.endswith("docs/runbooks/progress-lost.md")
+    assert explain_stuck("/t", plan(region(numbers=[1]))) is None
+
+
+def test_every_verdict_that_needs_a_person_has_a_page():
+    root = Path(__file__).parents[4]
+
+    assert set(PAGES) == {verdict for verdict in Verdict if verdict.needs_human}
+    assert [page for page in PAGES.values() if not (root / page).is_file()] == []

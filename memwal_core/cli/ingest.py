@@ -23,8 +23,8 @@ from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
 from memwal_core.maintenance.recording import recorded
 from memwal_core.spark.ingest import FrameCheck, IngestRequest, ingest_frame
-from memwal_core.spark.ingest import Progress as Told
 from memwal_core.spark.sources import Source, SourceFormat, batch_of_files, read_source
+from memwal_core.spark.watching import Progress as Told
 from memwal_core.writer import Takeover
 
 STREAM = "ingest"

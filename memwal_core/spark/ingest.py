@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
+from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.ingest import BatchId, BatchRecords, IngestReport, RegionRows, RowIntake, ShareReport
 from memwal_core.maintenance.outcome import JobOutcome
@@ -33,6 +29,7 @@ from memwal_core.region_spec import RegionValue
 from memwal_core.spark.reach import require_reachable
 from memwal_core.spark.routed import BAD_ROWS, PROBLEM, REGION, columns_of_batch, routed
 from memwal_core.spark.shares import ShareTasks
+from memwal_core.spark.watching import Expected, Progress, spark_errors, watched
 from memwal_core.writer import Takeover
 from memwal_core.writer.region_directory import RegionDirectory
 from memwal_core.writer.row_checks import SAMPLE_ROWS
@@ -42,9 +39,6 @@ _log = logging.getLogger(__name__)
 
 FrameCheck = Callable[[DataFrame], None]
 """Looks at the rows to write, in the columns of the batch, and raises ``InvalidRequestError`` to refuse them all."""
-
-Progress = Callable[[int, int], None]
-"""Is told how many regions have their rows, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +137,7 @@ class _Ingestion:
         self._check_columns()
         rows = routed(self._frame, self._intake, self._request.order_by).persist(StorageLevel.DISK_ONLY)
         try:
-            with _translated(self._request.batch):
+            with spark_errors(self._request.batch):
                 return self._ingest(rows)
         finally:
             rows.unpersist()
@@ -228,7 +222,8 @@ class _Ingestion:
             options = request.storage_options if request.storage_options is not None else table.storage_options
             tasks = ShareTasks(table.uri, dict(options), table.settings, request.batch, request.takeover, wanted)
             sizes = {value: each.rows.rows for value, each in counts.items()}
-            with self._watched(len(before), len(counts)):
+            expected = Expected(request.batch, len(before), len(counts), request.progress)
+            with watched(self._records, expected, table.settings.ingest.progress_interval_s):
                 outcomes = tasks.run(rows, sizes, self._intake.key)
             for outcome in outcomes:
                 value = outcome.value
@@ -237,33 +232,6 @@ class _Ingestion:
                 )
         request.progress(len(counts), len(counts))
         return tuple(reports[value] for value in sorted(reports))
-
-    @contextmanager
-    def _watched(self, done: int, total: int) -> Iterator[None]:
-        """Report progress from the records of the shares as long as the context lasts."""
-        ended = threading.Event()
-
-        def watch() -> None:
-            seen = done
-            while not ended.wait(self._table.settings.ingest.progress_interval_s):
-                try:
-                    now = self._records.count_shares(self._request.batch)
-                except MemwalError as error:
-                    _log.info("progress unknown: %s", error)
-                    continue
-                if now > seen:
-                    _log.info("%d of %d regions written [batch=%s]", now, total, self._request.batch)
-                    self._request.progress(now, total)
-                seen = max(seen, now)
-
-        self._request.progress(done, total)
-        thread = threading.Thread(target=watch, name="memwal-ingest-progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
     def _directory(self) -> RegionDirectory:
         table = self._table
@@ -292,22 +260,3 @@ class _Ingestion:
             tuple(shares),
             self._table.clock.monotonic() - self._began,
         )
-
-
-@contextmanager
-def _translated(batch: BatchId) -> Iterator[None]:
-    """Turn a failure of Spark into an error that tells what to do.
-
-    Raises:
-        UnavailableError: Tasks failed again and again.
-    """
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if "memwal_core.errors." in line or "Error" in line]
-        raise UnavailableError(
-            "Spark could not carry out the batch",
-            remedy="read the log of the executors; then run the batch again, which goes on where it stopped",
-            batch=str(batch),
-            cause=lines[-1][:500] if lines else type(error).__name__,
-        ) from error

@@ -93,7 +93,17 @@ def open_target(target: Target) -> TableAdmin:
         InvalidRequestError: Connection, settings or options cannot be used.
         ObjectNotFoundError: There is no table at the address.
     """
-    return open_admin(target["uri"], [f"{name}={value}" for name, value in storage_options(target).items()])
+    return open_with(target["uri"], storage_options(target))
+
+
+def open_with(uri: str, options: Mapping[str, str]) -> TableAdmin:
+    """Open a table with storage options that are known.
+
+    Raises:
+        InvalidRequestError: Settings or options cannot be used.
+        ObjectNotFoundError: There is no table at the address.
+    """
+    return open_admin(uri, [f"{name}={value}" for name, value in options.items()])
 
 
 def storage_options(target: Target) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 Owns no state. Found where ``plugins/`` is Airflow's plugin folder, and where the package ``memwal-core`` is installed;
 the connection type needs the latter. May import ``memwal_core``, which never imports it. What DAG files import is
-loaded again and again by processes that run no job: only the hook and the triggers import ``memwal_core`` at the
-beginning, everything else where it is needed.
+loaded again and again by processes that run no job, and triggers share one event loop: only the hook imports
+``memwal_core`` at the beginning, everything else where it is needed.
 """
 
 from __future__ import annotations

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from memwal_core.admin import TableAdmin
-from memwal_core.cli.options import open_admin
-from memwal_core.clock import SystemClock
-from memwal_core.errors import FencedError, MemwalError, UnavailableError
-from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.lease import Lease
-from memwal_core.tasks.holding import WantedLease
-from memwal_core.tasks.leases import read_ticket
-from memwal_core.tasks.targets import Target, storage_options
+if TYPE_CHECKING:
+    from memwal_core.admin import TableAdmin
+    from memwal_core.maintenance.lease import Lease
+    from memwal_core.tasks.holding import WantedLease
+    from memwal_core.tasks.targets import Target
 
 POLL_S = 15.0
 """Seconds between looks, and before the first one: Airflow 3.3 takes a task for lost that goes on before its scheduler
@@ -56,12 +53,12 @@ class LeaseFreeTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; yields one event."""
-        until, clock = datetime.fromisoformat(self.until), SystemClock()
+        until = datetime.fromisoformat(self.until)
         admins = [await _open(each["target"]) for each in self.wanted]
         while True:
             await asyncio.sleep(self.poll_s)
             rival = await asyncio.to_thread(self._rival, admins)
-            if rival is None or clock.now() >= until:
+            if rival is None or _now() >= until:
                 yield TriggerEvent(  # type: ignore[no-untyped-call]
                     {"free": rival is None, "holder": rival, "until": self.until}
                 )
@@ -69,6 +66,9 @@ class LeaseFreeTrigger(BaseTrigger):
             self.log.info("waiting for %s", rival)
 
     def _rival(self, admins: Sequence[TableAdmin]) -> str | None:
+        from memwal_core.errors import UnavailableError
+        from memwal_core.maintenance.jobs import JobKey
+
         for wanted, admin in zip(self.wanted, admins, strict=True):
             key = JobKey(wanted["job"], wanted["scope"])
             try:
@@ -116,18 +116,21 @@ class GraceTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the lease again and again, which renews it when that is due; yields one event."""
-        until, clock = datetime.fromisoformat(self.until), SystemClock()
+        until = datetime.fromisoformat(self.until)
         admin = await _open(self.target)
         lease: Lease | None = None
         while True:
             await asyncio.sleep(self.poll_s)
             lease, fenced = await asyncio.to_thread(self._keep, admin, lease)
-            if fenced or clock.now() >= until:
+            if fenced or _now() >= until:
                 yield TriggerEvent({"fenced": fenced, "begun": self.begun})  # type: ignore[no-untyped-call]
                 return
 
     def _keep(self, admin: TableAdmin, lease: Lease | None) -> tuple[Lease | None, bool]:
         """Return the lease, which is None until the store answered once, and whether it is lost."""
+        from memwal_core.errors import FencedError, MemwalError
+        from memwal_core.tasks.leases import read_ticket
+
         try:
             if lease is None:
                 return admin.insight.leases.resume(read_ticket(self.ticket)), False
@@ -141,8 +144,13 @@ class GraceTrigger(BaseTrigger):
         return lease, False
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the clock of memwal_core may not be imported yet
+
+
 async def _open(target: Target) -> TableAdmin:
+    # Importing the library takes seconds, in which other triggers have to go on.
+    targets = await asyncio.to_thread(import_module, "memwal_core.tasks.targets")
     # Connections are asked of Airflow, through this process's own event loop.
-    options = await sync_to_async(storage_options)(target)
-    pairs = [f"{name}={value}" for name, value in options.items()]
-    return await asyncio.to_thread(open_admin, target["uri"], pairs)
+    options = await sync_to_async(targets.storage_options)(target)
+    return await asyncio.to_thread(targets.open_with, target["uri"], options)

@@ -60,6 +60,7 @@ class Stack:
             with urlopen(self.address + path, timeout=300) as answer:
                 return answer.status
         except HTTPError as error:
+            error.close()
             return error.code
 
 

@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     COMPLETE = "complete"
     NOTHING_TO_MERGE = "nothing to merge"
     NEXT_PASS = "bounded: next pass"  # noqa: S105 - not a password
+    NEXT_RUN = "flushed meanwhile: next run"
     NOT_SELECTED = "not selected"
     HOLE = "blocked: hole"
     MISSING = "blocked: missing generation"
@@ -217,6 +218,7 @@ def plan_merge(
     settings: MergeSettings,
     *,
     regions: Collection[RegionId] | None = None,
+    until: Mapping[RegionId, int] | None = None,
     executors: Callable[[], int] | None = None,
 ) -> MergePlan:
     """Choose the generations of the next commit.
@@ -230,13 +232,17 @@ def plan_merge(
         survey: The state to decide on.
         settings: ``max_bytes`` and ``max_generations`` bound the commit.
         regions: Only these regions; all by default.
+        until: Region -> highest generation that this run takes on, 0 for regions not named; no bound by default.
         executors: As in ``choose_strategy``.
 
     Raises:
         InvalidRequestError: A selected region does not exist. Correct the selection.
     """
     _refuse_unknown(survey, regions)
-    prospects = [_prospect(region, regions) for region in survey.regions]
+    prospects = [
+        _prospect(region, regions, None if until is None else until.get(region.region_id, 0))
+        for region in survey.regions
+    ]
     taken = _share_out(prospects, settings)
     plans = [_region_plan(prospect, taken[prospect.region.region_id]) for prospect in prospects]
     tombstones = sum(generation.tombstones for plan in plans for generation in plan.take)
@@ -257,6 +263,7 @@ class _Prospect:
     ready: tuple[SurveyedGeneration, ...]
     end: Verdict
     evidence: str
+    later: tuple[SurveyedGeneration, ...] = ()
 
     @property
     def lag(self) -> tuple[int, int]:
@@ -272,7 +279,7 @@ def _refuse_unknown(survey: MergeSurvey, regions: Collection[RegionId] | None) -
         )
 
 
-def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None) -> _Prospect:
+def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None, until: int | None) -> _Prospect:
     if selected is not None and region.region_id not in selected:
         return _Prospect(region, (), Verdict.NOT_SELECTED, "")
     if region.merged >= region.current_generation:
@@ -284,6 +291,10 @@ def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None) -> 
     recorded = {each.generation: each for each in region.generations}
     ready: list[SurveyedGeneration] = []
     for number in range(region.merged + 1, region.current_generation):
+        if until is not None and number > until:
+            later = tuple(each for each in region.generations if each.generation >= number)
+            evidence = f"generations {number} to {region.current_generation - 1} were flushed after this run had begun"
+            return _Prospect(region, tuple(ready), Verdict.NEXT_RUN, evidence, later)
         generation = recorded.get(number)
         if generation is None:
             return _Prospect(region, tuple(ready), Verdict.HOLE, _hole_evidence(region, number))
@@ -340,8 +351,8 @@ def _in_turns(
 
 
 def _region_plan(prospect: _Prospect, count: int) -> RegionPlan:
-    rest = prospect.ready[count:]
-    bounded = bool(rest)
+    bounded = count < len(prospect.ready)
+    rest = (*prospect.ready[count:], *prospect.later)
     return RegionPlan(
         region_id=prospect.region.region_id,
         merged=prospect.region.merged,

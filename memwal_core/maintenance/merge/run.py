@@ -112,10 +112,11 @@ class MergeParts:
 
 
 def merge(parts: MergeParts, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
-    """Merge flushed MemTables into the base table until none is left that can be merged.
+    """Merge the flushed MemTables that are there into the base table, as far as they can be merged.
 
-    Repeating it, running it late, or running several at once does no harm: progress lives in the
-    base table alone and changes together with the rows.
+    What is flushed after the run has begun is left to the next run, for a run that goes on as long
+    as somebody writes would never end. Repeating it, running it late, or running several at once
+    does no harm: progress lives in the base table alone and changes together with the rows.
 
     Args:
         parts: What to work with.
@@ -165,6 +166,7 @@ class _Run:
         self._began = parts.clock.monotonic()
         self._confirmed: set[tuple[RegionId, Verdict, str]] = set()
         self._first: dict[RegionId, int] = {}
+        self._until: dict[RegionId, int] | None = None
         self._merged_here: dict[RegionId, int] = {}
         self._commits: list[CommitReport] = []
         self._plan: MergePlan | None = None
@@ -193,9 +195,11 @@ class _Run:
 
     def _planned(self, survey: MergeSurvey) -> MergePlan:
         parts = self._parts
+        if self._until is None:
+            self._until = {region.region_id: region.current_generation - 1 for region in survey.regions}
         single_commit = parts.single_commit
         executors = None if single_commit is None else lambda: single_commit.executors
-        return plan_merge(survey, parts.settings, regions=self._regions, executors=executors)
+        return plan_merge(survey, parts.settings, regions=self._regions, until=self._until, executors=executors)
 
     def to_the_end(self) -> JobOutcome:
         vanished = 0

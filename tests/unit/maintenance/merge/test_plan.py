@@ -38,8 +38,8 @@ def region(region_id=A, merged=0, current=None, numbers=(), size=10, defects=Non
     return SurveyedRegion(region_id, 1, current, merged, found)
 
 
-def plan(*regions, bounds=WIDE, selected=None):
-    return plan_merge(MergeSurvey("/t", 7, tuple(regions)), bounds, regions=selected)
+def plan(*regions, bounds=WIDE, selected=None, until=None):
+    return plan_merge(MergeSurvey("/t", 7, tuple(regions)), bounds, regions=selected, until=until)
 
 
 def taken(result):
@@ -114,6 +114,26 @@ def test_nothing_flushed_is_nothing_to_merge():
     result = plan(region(merged=5, current=6))
     assert result.regions[0].verdict is Verdict.NOTHING_TO_MERGE
     assert not result.stuck
+
+
+def test_what_was_flushed_after_the_run_had_begun_is_left_to_the_next_one():
+    result = plan(
+        region(A, merged=1, numbers=[2, 3, 4, 5]),
+        region(B, merged=2, numbers=[3]),
+        region(C, numbers=[1]),
+        until={A: 3, B: 2},
+    )
+    assert taken(result) == {A: [2, 3], B: [], C: []}
+    assert {each.verdict for each in result.regions} == {Verdict.NEXT_RUN}
+    assert [each.waiting for each in result.regions] == [2, 1, 1]
+    assert "generations 4 to 5 were flushed after this run had begun" in result.regions[0].evidence
+    assert not result.stuck
+
+
+def test_hole_above_what_the_run_takes_on_is_found_by_the_next_run():
+    lacking = region(merged=1, numbers=[2, 5])
+    assert plan(lacking, until={A: 2}).regions[0].verdict is Verdict.NEXT_RUN
+    assert plan(lacking, until={A: 3}).regions[0].verdict is Verdict.HOLE
 
 
 def test_first_generation_is_taken_whatever_its_size():

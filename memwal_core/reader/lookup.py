@@ -21,7 +21,7 @@ from memwal_core.reader.key_condition import shown_condition
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan import ReadPlan, RegionRead
 from memwal_core.reader.pruning import states_its_value
-from memwal_core.reader.rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest, mapping_of
+from memwal_core.reader.rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.region_spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
 
@@ -216,7 +216,7 @@ class Lookup:
     def _in_flushed(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
         dataset = self._opened.dataset(source)
         assert dataset is not None  # noqa: S101 - it is flushed
-        mapping, key = mapping_of(dataset, self._opened.target), list(self._opened.key)
+        mapping, key = self._opened.mapping(source, dataset), list(self._opened.key)
         own = [mapping.sources[name] for name in key]
         lacking = [name for name in empty.column_names if name not in mapping.sources]
         present = [mapping.sources[name] for name in empty.column_names if name in mapping.sources]

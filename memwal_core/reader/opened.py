@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache as remember_results
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ from memwal_core.base_table import (
     read_coverage,
     read_text_index,
 )
-from memwal_core.errors import ObjectNotFoundError
-from memwal_core.generations import KeyedGeneration, MergeTarget, open_generation
+from memwal_core.base_table.field_history import was_renamed
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.generations import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.ids import RegionId
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.inherited import inherited_values
@@ -91,6 +93,7 @@ class OpenedTable:
         self._winners: dict[RegionId, RegionWinners] = {}
         self._mask: BaseMask | None = None
         self._remembered: dict[tuple[str, ...], Any] = {}
+        self._was_renamed = remember_results(partial(was_renamed, table, version=state.version))
         self.survey = survey
         self._version = (state.version, state.timestamp)
         self.base = self._cache.base(self._version, lambda: table.dataset(state.version, self._cache.session))
@@ -180,7 +183,29 @@ class OpenedTable:
             keyed = self._cache.keys((source.path, self._columns), read)
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
+        self._require_proven(source, keyed.mapping)
         return FlushedRows(source, keyed, self.target, partial(self.inherited, source), held)
+
+    def mapping(self, source: GenerationSource, dataset: lance.LanceDataset) -> ColumnMapping:
+        """Return how a flushed MemTable's columns become those of the table.
+
+        Raises:
+            InvalidRequestError: They cannot, or nothing proves that a column was renamed and not made anew.
+            UnavailableError: Storage failed.
+        """
+        mapping = mapping_of(dataset, self.target)
+        self._require_proven(source, mapping)
+        return mapping
+
+    def _require_proven(self, source: GenerationSource, mapping: ColumnMapping) -> None:
+        doubtful = [name for number, name in mapping.renamed.items() if not self._was_renamed(number, name)]
+        if doubtful:
+            raise InvalidRequestError(
+                "a flushed MemTable cannot be read as rows of the table",
+                remedy="undo the change of schema, or read an older version; `memwal doctor` says what to do",
+                uri=source.path,
+                reason=f"no retained version proves that {doubtful} were renamed, and not dropped and made anew",
+            )
 
     def inherited(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Return the values of columns that a generation lacks, from older sources (decision 0012).
@@ -303,7 +328,7 @@ class OpenedTable:
         dataset = self.dataset(source)
         if dataset is None or column not in dataset.schema.names:
             return None
-        mapping = mapping_of(dataset, self.target)
+        mapping = self.mapping(source, dataset)
         if mapping.missing or mapping.renamed:
             return None
         try:

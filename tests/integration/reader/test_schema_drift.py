@@ -139,6 +139,25 @@ def test_search_in_a_column_that_a_generation_lacks_finds_the_inherited_values(t
     assert view.vector_search(VectorQuery("vec", np.array([6, 7], np.float32), k=50)).num_rows == 20
 
 
+def test_new_column_with_the_id_of_a_dropped_one_never_shows_old_values(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(1, 2))
+    write_native_generations(uri, native_region_id(1), [[Put(people(1, 9, name="g1"))]])
+    lance.dataset(uri).drop_columns(["score"])
+    lance.write_dataset(people(3).drop_columns(["score"]), uri, mode="append")
+    lance.dataset(uri).optimize.compact_files()
+    lance.dataset(uri).add_columns(pa.field("weight", pa.float64()))
+
+    asks: list[Callable[[TableView], object]] = [
+        lambda view: view.scan().batches().read_all(),
+        lambda view: view.lookup(keys_of(9)),
+        lambda view: view.lookup(keys_of(*range(1, 80))),
+    ]
+    for ask in asks:
+        with pytest.raises(InvalidRequestError, match="no retained version proves"):
+            ask(MemWalTable.open(uri).view(Consistency.LATEST))
+
+
 def _add(uri: str) -> None:
     lance.dataset(uri).add_columns(EXTRA)
     lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})

@@ -124,5 +124,7 @@ def merge_facts(report: MergeReport) -> dict[str, object]:
         "generations": report.generations,
         MERGED_BYTES_FACT: report.bytes_planned,
         "rows": sum(commit.upserts for commit in report.commits),
+        "strategy": report.strategy,
+        "strategy_reason": report.strategy_reason,
         **progress_fact({region.region_id: region.merged_after for region in report.regions}),
     }

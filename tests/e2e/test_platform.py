@@ -113,6 +113,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
     return {
         **stack_environment(directory, checkout, java, inherited, port=free_port(), rng=system_rng()),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(cluster),
+        "MEMWAL_MERGE__EXECUTORS_MIN_BYTES": "0",
         "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "lance", "login": key, "password": secret, "extra": options}),
     }
 
@@ -143,6 +144,8 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert [index.lag for index in admin.catch_up(CatchupRequest(dry_run=True)).plan.indexes] == [0]
     outcomes = {(record.key.job, record.outcome.value) for record in admin.insight.ledger.runs()}
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
+    merged = next(record for record in admin.insight.ledger.runs("merge") if record.outcome.value == "done")
+    assert "executors can write fragments at once" in str(merged.facts["strategy_reason"])
 
 
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:

@@ -83,7 +83,9 @@ def test_small_merge_and_one_with_nothing_to_do_start_no_session(tmp_path, monke
 
     assert job.main(["--uri", uri]) == 0
     assert job.main(["--uri", uri]) == 3
-    assert TableAdmin.open(uri).merge().outcome is JobOutcome.NOTHING_TO_DO
+    done, nothing = TableAdmin.open(uri).insight.ledger.runs("merge")
+    assert (done.outcome.value, nothing.outcome.value) == ("done", "nothing_to_do")
+    assert "2 tombstones" in str(done.facts["strategy_reason"])
 
 
 def test_session_starts_with_a_merge_that_is_large_enough_and_ends_with_the_job(tmp_path, monkeypatch):

@@ -44,7 +44,7 @@ down: setup ## Stop what `make up` started
 
 .PHONY: test
 test: setup ## Run all tests
-	@$(RUN) pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	@$(RUN) pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # How many seeds `make sim` runs.
 SEEDS ?= 100

@@ -99,9 +99,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests together, and all tests that need a JVM or Airflow in one process, with time to start it."""
+    """Give tests that start a JVM or Airflow the time for it."""
     for item in items:
         heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
-        item.add_marker(pytest.mark.xdist_group("heavy" if heavy else item.nodeid.partition("::")[0]))
         if heavy and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))

@@ -17,6 +17,7 @@ import pytest
 
 import memwal_core
 from memwal_core.admin import CatchupRequest, TableAdmin
+from memwal_core.base_table import BaseTable
 from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
 from memwal_core.demo.directory import DemoDirectory, claim_directory
 from memwal_core.demo.marked import marked_processes
@@ -87,6 +88,8 @@ def _is_driver(process: psutil.Process) -> bool:
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     root = tmp_path_factory.mktemp("platform")
     with s3_server() as s3, ExitStack() as cleanup:
+        table = make_people_table(TABLE, storage_options=s3.storage_options, buckets=8)
+        table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
         directory = claim_directory(root / "stack")
         master, ui = free_port(), free_port()
         variables = _variables(directory, s3, master)
@@ -119,8 +122,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
 
 
 def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Platform) -> None:
-    table = make_people_table(TABLE, storage_options=platform.storage, buckets=8)
-    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    table = BaseTable.open(TABLE, storage_options=platform.storage)
     with TableWriter.open(table) as writer:
         for number in range(3):
             writer.put(people(*range(number * 5000, number * 5000 + 10_000), name=f"round {number}"))

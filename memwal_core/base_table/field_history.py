@@ -8,6 +8,8 @@ version without the id, which tells them from a renamed column.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from memwal_core.base_table.reading import TableReader
 from memwal_core.errors import ObjectNotFoundError
 
@@ -41,3 +43,36 @@ def was_renamed(table: TableReader, field_id: int, former_name: str, version: in
         if name is None:
             return False
     return False
+
+
+class Renamings:
+    """What retained versions tell about renamed columns, each column asked for once.
+
+    Args:
+        table: The base table.
+        version: The version to look back from.
+    """
+
+    def __init__(self, table: TableReader, version: int) -> None:
+        """Ask nothing yet."""
+        self._table = table
+        self._version = version
+        self._known: dict[tuple[int, str], bool] = {}
+
+    def unproven(self, renamed: Mapping[int, str]) -> list[str]:
+        """Return the former names of columns that may have been made anew instead; see ``was_renamed``.
+
+        Args:
+            renamed: Field id -> the name that it once had.
+
+        Raises:
+            UnavailableError: Storage failed.
+        """
+        return [name for field_id, name in renamed.items() if not self._was_renamed(field_id, name)]
+
+    def _was_renamed(self, field_id: int, former_name: str) -> bool:
+        known = self._known.get((field_id, former_name))
+        if known is None:
+            known = was_renamed(self._table, field_id, former_name, self._version)
+            self._known[field_id, former_name] = known
+        return known

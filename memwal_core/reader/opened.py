@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache as remember_results
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,8 +21,8 @@ from memwal_core.base_table import (
     read_coverage,
     read_text_index,
 )
-from memwal_core.base_table.field_history import was_renamed
-from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.base_table.field_history import Renamings
+from memwal_core.errors import ObjectNotFoundError
 from memwal_core.generations import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.ids import RegionId
 from memwal_core.reader.cache import ReadCache
@@ -38,6 +37,7 @@ from memwal_core.reader.rows import (
     mapping_of,
     read_flushed,
     read_flushed_whole,
+    unmappable,
 )
 from memwal_core.reader.sorted_keys import SortedKeys, can_be_held, read_base_keys
 from memwal_core.reader.sources import GenerationSource, SourceKind
@@ -93,7 +93,7 @@ class OpenedTable:
         self._winners: dict[RegionId, RegionWinners] = {}
         self._mask: BaseMask | None = None
         self._remembered: dict[tuple[str, ...], Any] = {}
-        self._was_renamed = remember_results(partial(was_renamed, table, version=state.version))
+        self._renamings = Renamings(table, state.version)
         self.survey = survey
         self._version = (state.version, state.timestamp)
         self.base = self._cache.base(self._version, lambda: table.dataset(state.version, self._cache.session))
@@ -198,14 +198,10 @@ class OpenedTable:
         return mapping
 
     def _require_proven(self, source: GenerationSource, mapping: ColumnMapping) -> None:
-        doubtful = [name for number, name in mapping.renamed.items() if not self._was_renamed(number, name)]
-        if doubtful:
-            raise InvalidRequestError(
-                "a flushed MemTable cannot be read as rows of the table",
-                remedy="undo the change of schema, or read an older version; `memwal doctor` says what to do",
-                uri=source.path,
-                reason=f"no retained version proves that {doubtful} were renamed, and not dropped and made anew",
-            )
+        unproven = self._renamings.unproven(mapping.renamed)
+        if unproven:
+            reason = f"no retained version proves that {unproven} were renamed, and not dropped and made anew"
+            raise unmappable(source.path, reason)
 
     def inherited(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Return the values of columns that a generation lacks, from older sources (decision 0012).

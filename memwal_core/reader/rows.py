@@ -310,13 +310,19 @@ def mapping_of(dataset: lance.LanceDataset, target: MergeTarget) -> ColumnMappin
     with translated("read the schema of a flushed MemTable", dataset.uri):
         mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
     if isinstance(mapping, SchemaMismatch):
-        raise InvalidRequestError(
-            "a flushed MemTable cannot be read as rows of the table",
-            remedy="undo the change of schema, or read an older version; `memwal doctor` says what to do",
-            uri=dataset.uri,
-            reason=mapping.reason,
-        )
+        error = unmappable(dataset.uri, mapping.reason)
+        raise error
     return mapping
+
+
+def unmappable(uri: str, reason: str) -> InvalidRequestError:
+    """Return the error of a flushed MemTable that cannot be read as rows of the table."""
+    return InvalidRequestError(
+        "a flushed MemTable cannot be read as rows of the table",
+        remedy="undo the change of schema, or read an older version; `memwal doctor` says what to do",
+        uri=uri,
+        reason=reason,
+    )
 
 
 def is_among(values: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

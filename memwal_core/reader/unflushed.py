@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState
-from memwal_core.base_table.field_history import MAX_VERSIONS, was_renamed
+from memwal_core.base_table.field_history import MAX_VERSIONS, Renamings
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
@@ -84,9 +84,9 @@ def _mapping(table: TableReader, state: TableState, source: GenerationSource, ta
     mapping = map_columns(target, fields, found)
     if isinstance(mapping, SchemaMismatch):
         raise _unreadable(source, target, found, mapping.reason)
-    doubtful = [name for number, name in mapping.renamed.items() if not was_renamed(table, number, name, state.version)]
-    if doubtful:
-        raise _unreadable(source, target, found, f"no version of the table proves that {doubtful} were renamed")
+    unproven = Renamings(table, state.version).unproven(mapping.renamed)
+    if unproven:
+        raise _unreadable(source, target, found, f"no version of the table proves that {unproven} were renamed")
     return mapping
 
 

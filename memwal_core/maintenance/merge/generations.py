@@ -8,6 +8,7 @@ from collections.abc import Callable
 import lance
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.field_history import Renamings
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.generations import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.maintenance.merge.plan import Defect, SurveyedGeneration
@@ -20,7 +21,7 @@ def inspect_generation(
     uri: str,
     target: MergeTarget,
     look: Callable[[str], lance.LanceDataset],
-    was_renamed: Callable[[int, str], bool],
+    renamings: Renamings,
 ) -> SurveyedGeneration:
     """Find out a generation's size and whether it can be merged; reads metadata and tombstone marks only.
 
@@ -29,8 +30,7 @@ def inspect_generation(
         uri: Its address.
         target: The base table it would be merged into.
         look: Opens it.
-        was_renamed: Tells whether the base table's column with an id was once called so and is
-            still the same column.
+        renamings: Of the base table.
 
     Raises:
         UnavailableError: Storage failed.
@@ -49,7 +49,7 @@ def inspect_generation(
     rows, file_bytes = _measure(dataset)
     size_bytes = recorded.in_memory_bytes if recorded.in_memory_bytes is not None else file_bytes
     mapping = map_columns(target, dataset.lance_schema.fields(), dataset.schema)
-    reason = mapping.reason if isinstance(mapping, SchemaMismatch) else _unproven(mapping, was_renamed)
+    reason = mapping.reason if isinstance(mapping, SchemaMismatch) else _unproven(mapping, renamings)
     if isinstance(mapping, SchemaMismatch) or reason:
         return SurveyedGeneration(recorded.generation, uri, size_bytes, rows, defect=Defect.SCHEMA, evidence=reason)
     tombstones = _count_tombstones(dataset, uri) if mapping.has_tombstones else 0
@@ -66,8 +66,8 @@ def _count_tombstones(dataset: lance.LanceDataset, uri: str) -> int:
         return 0  # A data file is lost; reading the rows will say so.
 
 
-def _unproven(mapping: ColumnMapping, was_renamed: Callable[[int, str], bool]) -> str:
-    doubtful = [name for field_id, name in mapping.renamed.items() if not was_renamed(field_id, name)]
+def _unproven(mapping: ColumnMapping, renamings: Renamings) -> str:
+    doubtful = renamings.unproven(mapping.renamed)
     if not doubtful:
         return ""
     return (

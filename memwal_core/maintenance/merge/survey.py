@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import cache, partial
+from collections.abc import Collection, Mapping
 
 from memwal_core.base_table import BaseTable, TableState
-from memwal_core.base_table.field_history import was_renamed
+from memwal_core.base_table.field_history import Renamings
 from memwal_core.generations import MergeTarget
 from memwal_core.holds import Hold, HoldStore
 from memwal_core.ids import RegionId
@@ -76,8 +75,8 @@ class Surveyor:
             for flushed in manifest.flushed_generations
             if flushed.generation > progress.merged_generation(manifest.region_id)
         ]
-        renamed = cache(partial(was_renamed, self._table, version=state.version))
-        inspected = map_concurrently(lambda each: self._inspect(*each, target, renamed), unmerged, self._concurrency)
+        renamings = Renamings(self._table, state.version)
+        inspected = map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency)
         by_region: dict[RegionId, list[SurveyedGeneration]] = {}
         for (region_id, _), generation in zip(unmerged, inspected, strict=True):
             by_region.setdefault(region_id, []).append(generation)
@@ -99,12 +98,12 @@ class Surveyor:
         self._opened.forget()
 
     def _inspect(
-        self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamed: Callable[[int, str], bool]
+        self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamings: Renamings
     ) -> SurveyedGeneration:
         uri = self._store.uri_of(generation_path(region_id, flushed.path))
         known = self._known.get((flushed.generation, uri))
         if known is None:
-            known = inspect_generation(flushed, uri, target, self._opened.look, renamed)
+            known = inspect_generation(flushed, uri, target, self._opened.look, renamings)
             if known.defect is None:
                 self._known[flushed.generation, uri] = known
         return known

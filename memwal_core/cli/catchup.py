@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,10 +11,10 @@ from rich.table import Table
 
 from memwal_core.admin import CatchupRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.cli.recorded import run_recorded
 from memwal_core.maintenance.catchup import CatchupReport
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.recording import recorded_step
 
 
 def catchup(
@@ -38,9 +37,7 @@ def catchup(
     request = CatchupRequest(indexes=set(index) if index else None, merge_segments=merge_segments, dry_run=dry_run)
     admin = open_admin(uri, storage_option)
     key = JobKey.of_index("catchup", index[0]) if index and len(set(index)) == 1 else JobKey("catchup")
-    report = recorded_step(
-        admin.insight, key, None, lambda holder: admin.catch_up(replace(request, holder=holder)), dry_run=dry_run
-    )
+    report = run_recorded(admin, key, request, admin.catch_up)
     if json:
         print_json(report.to_dict())
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,10 +11,10 @@ from rich.console import Console
 from memwal_core.admin import CompactRequest
 from memwal_core.cli.catchup import show_catchup
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
+from memwal_core.cli.recorded import run_recorded
 from memwal_core.maintenance.compact import CleanupReport, CompactReport
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.recording import recorded_step
 
 
 def compact(
@@ -37,13 +36,7 @@ def compact(
     """
     request = CompactRequest(force=force, remove_versions=remove_versions, dry_run=dry_run)
     admin = open_admin(uri, storage_option)
-    report = recorded_step(
-        admin.insight,
-        JobKey("compact"),
-        None,
-        lambda holder: admin.compact(replace(request, holder=holder)),
-        dry_run=dry_run,
-    )
+    report = run_recorded(admin, JobKey("compact"), request, admin.compact)
     if json:
         print_json(report.to_dict())
     else:

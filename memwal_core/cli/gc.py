@@ -11,10 +11,10 @@ from rich.table import Table
 
 from memwal_core.admin import GcRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
+from memwal_core.cli.recorded import run_recorded
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.gc import GcReport, Item
 from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.recording import recorded_step
 
 _SHOWN = 20
 
@@ -38,13 +38,8 @@ def gc(
     """
     regions = {parse_region_id(text) for text in region} if region else None
     admin = open_admin(uri, storage_option)
-    report = recorded_step(
-        admin.insight,
-        JobKey("gc"),
-        None,
-        lambda holder: admin.collect_garbage(GcRequest(regions=regions, dry_run=not delete, wait=wait, holder=holder)),
-        dry_run=not delete,
-    )
+    request = GcRequest(regions=regions, dry_run=not delete, wait=wait)
+    report = run_recorded(admin, JobKey("gc"), request, admin.collect_garbage)
     if json:
         print_json(report.to_dict())
     else:

@@ -7,18 +7,16 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from memwal_core.admin import CatchupRequest, CompactRequest, GcRequest, SnapshotRequest, TableAdmin
+from memwal_core.admin import TableAdmin
 from memwal_core.cli.options import open_admin
+from memwal_core.cli.recorded import Request, run_recorded
 from memwal_core.errors import MemwalError
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.recording import Stepped, recorded_step
-
-_Request = TypeVar("_Request", CatchupRequest, CompactRequest, GcRequest, SnapshotRequest)
+from memwal_core.maintenance.recording import Stepped
 
 
 class JobReport(Protocol):
@@ -76,8 +74,8 @@ def run_job(
 def run_step(
     options: argparse.Namespace,
     key: JobKey,
-    request: Callable[[], _Request],
-    work: Callable[[TableAdmin, _Request], Stepped],
+    request: Callable[[], Request],
+    work: Callable[[TableAdmin, Request], Stepped],
 ) -> int:
     """Run a job that takes its own lease and is recorded, as ``run_job`` runs any.
 
@@ -89,14 +87,7 @@ def run_step(
     """
 
     def recorded_work(admin: TableAdmin) -> Stepped:
-        asked = request()
-        return recorded_step(
-            admin.insight,
-            key,
-            options.holder,
-            lambda holder: work(admin, replace(asked, holder=holder)),
-            dry_run=options.dry_run,
-        )
+        return run_recorded(admin, key, request(), lambda asked: work(admin, asked), holder=options.holder)
 
     return run_job(options, recorded_work)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,11 +12,11 @@ from rich.table import Table
 
 from memwal_core.admin import MergeRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json, show_bytes
+from memwal_core.cli.recorded import run_recorded
 from memwal_core.ids import parse_region_id
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.merge import CommitReport, MergePlan, MergeReport, RegionShare
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.recording import recorded_step
 
 
 def merge(  # noqa: PLR0913 - one parameter for each option of the command
@@ -46,13 +45,7 @@ def merge(  # noqa: PLR0913 - one parameter for each option of the command
         request = MergeRequest(
             regions=regions, max_bytes=max_bytes, dry_run=dry_run, due_only=due_only, progress=_Watcher(bar)
         )
-        report = recorded_step(
-            admin.insight,
-            JobKey("merge"),
-            None,
-            lambda holder: admin.merge(replace(request, holder=holder)),
-            dry_run=dry_run,
-        )
+        report = run_recorded(admin, JobKey("merge"), request, admin.merge)
     if json:
         print_json(report.to_dict())
     else:

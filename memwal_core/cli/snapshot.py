@@ -10,9 +10,9 @@ from rich.console import Console
 
 from memwal_core.admin import SnapshotRequest
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.cli.recorded import run_recorded
 from memwal_core.maintenance.jobs import JobKey
 from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.maintenance.recording import recorded_step
 from memwal_core.maintenance.snapshot import SnapshotReport
 
 
@@ -29,13 +29,8 @@ def snapshot(
     5 a region cannot be read.
     """
     admin = open_admin(uri, storage_option)
-    report = recorded_step(
-        admin.insight,
-        JobKey("snapshot"),
-        None,
-        lambda holder: admin.build_snapshot(SnapshotRequest(force=force, dry_run=dry_run, holder=holder)),
-        dry_run=dry_run,
-    )
+    request = SnapshotRequest(force=force, dry_run=dry_run)
+    report = run_recorded(admin, JobKey("snapshot"), request, admin.build_snapshot)
     if json:
         print_json(report.to_dict())
     else:

@@ -20,22 +20,11 @@ from memwal_core.maintenance.snapshot import SnapshotReport
 
 
 class JobReport(Protocol):
-    """What all reports have.
-
-    Attributes:
-        outcome: How the job ended; its value is one of ``RunOutcome``.
-    """
+    """What all reports have."""
 
     @property
-    def outcome(self) -> _Named:
-        """How the job ended."""
-        ...
-
-
-class _Named(Protocol):
-    @property
-    def value(self) -> str:
-        """Return the word."""
+    def outcome(self) -> JobOutcome:
+        """How the job ended; its value is one of ``RunOutcome``."""
         ...
 
 
@@ -73,7 +62,7 @@ def recorded(
             report = work()
         finally:
             progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})
-        only_planned = report.outcome.value == JobOutcome.PLANNED.value
+        only_planned = report.outcome is JobOutcome.PLANNED
         progress.outcome = RunOutcome.NOTHING_TO_DO if only_planned else RunOutcome(report.outcome.value)
         progress.verdict = "only planned" if only_planned else str(getattr(report, "reason", "") or "")
         progress.facts.update(facts(report) if facts is not None else {})

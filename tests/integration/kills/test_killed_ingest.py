@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,12 +18,16 @@ from memwal_core.ingest import BatchId, BatchRecords
 from memwal_core.reader import Consistency
 from memwal_core.table import MemWalTable
 from memwal_core.testing.tables import make_people_table, people
+from tests.integration.kills.spark_jobs import kill_whole, require_success, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = 1000
 REGIONS = 2
-DEADLINE_S = 600
+
+
+def _log_of(report: Path) -> Path:
+    return report.with_name("log.txt")
 
 
 def _job(uri: str, source: str, report: Path) -> subprocess.Popen[bytes]:
@@ -37,7 +38,7 @@ def _job(uri: str, source: str, report: Path) -> subprocess.Popen[bytes]:
         "MEMWAL_INGEST__PUT_BYTES": "100",
     }
     command = [sys.executable, str(ROOT / "jobs" / "ingest.py"), "--uri", uri, "--source", source]
-    with (report.parent / "log.txt").open("ab") as log:
+    with _log_of(report).open("ab") as log:
         return subprocess.Popen(
             [*command, "--batch", "1", "--json", str(report)],
             env=variables,
@@ -49,14 +50,6 @@ def _job(uri: str, source: str, report: Path) -> subprocess.Popen[bytes]:
 
 def _entries(uri: str) -> int:
     return sum(1 for _ in Path(uri, "_mem_wal").glob("*/wal/*.lance"))
-
-
-def _wait(until: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not until():
-        assert process.poll() is None, "the job ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _kill_tasks(job: psutil.Process) -> int:
@@ -89,17 +82,17 @@ def test_killed_driver_leaves_a_batch_that_the_next_run_completes(site: tuple[Ba
     table, source, report = site
     first = _job(table.uri, source, report)
     try:
-        _wait(lambda: _entries(table.uri) >= 20, first)
+        wait_for(lambda: _entries(table.uri) >= 20, first, _log_of(report))
     finally:
-        _kill(first)
+        kill_whole(first)
     assert 0 < MemWalTable(table, consistency=Consistency.DURABLE).count() < ROWS
     assert BatchRecords(table.store, table.clock).done(BatchId("ingest", "1")) is None
 
     second = _job(table.uri, source, report)
     try:
-        assert second.wait(DEADLINE_S) == 0, (report.parent / "log.txt").read_text()[-3000:]
+        require_success(second, _log_of(report))
     finally:
-        _kill(second)
+        kill_whole(second)
 
     _require_all_rows_once(table, report)
 
@@ -108,18 +101,12 @@ def test_killed_tasks_are_repeated_and_leave_every_row_once(site: tuple[BaseTabl
     table, source, report = site
     job = _job(table.uri, source, report)
     try:
-        _wait(lambda: _entries(table.uri) >= 20, job)
+        wait_for(lambda: _entries(table.uri) >= 20, job, _log_of(report))
         killed = _kill_tasks(psutil.Process(job.pid))
-        assert job.wait(DEADLINE_S) == 0, (report.parent / "log.txt").read_text()[-3000:]
+        require_success(job, _log_of(report))
     finally:
-        _kill(job)
+        kill_whole(job)
 
     assert killed > 0
     assert max(int(region["attempt"]) for region in json.loads(report.read_text())["regions"]) > 1
     _require_all_rows_once(table, report)
-
-
-def _kill(job: subprocess.Popen[bytes]) -> None:
-    if job.poll() is None:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()

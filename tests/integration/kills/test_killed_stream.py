@@ -9,12 +9,8 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,10 +23,10 @@ from memwal_core.table import MemWalTable
 from memwal_core.testing.readable import as_model
 from memwal_core.testing.rounds import rounds
 from memwal_core.testing.tables import make_people_table, people
+from tests.integration.kills.spark_jobs import kill_whole, last_of, require_success, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 DRIVER = Path(__file__).with_name("stream_driver.py")
-DEADLINE_S = 600
 STEP, SHARED, DELETED = 200, 60, 15
 """Each file has the last rows of the file before again, with other names, and deletes some of its keys."""
 
@@ -45,6 +41,7 @@ class Stream:
         self.table = table
         self.expected: dict[int, str] = {}
         self.files = 0
+        self.log = root / "log.txt"
         self._records = BatchRecords(table.store, table.clock)
         self._root = root
         self._source, self._checkpoint = root / "in", root / "checkpoint"
@@ -71,7 +68,7 @@ class Stream:
         # A row or two per WAL entry make a batch long, so that a late look still meets it in the middle.
         variables = {**os.environ, "MEMWAL_INGEST__PUT_BYTES": "50"}
         places = [self.table.uri, self._source, self._checkpoint, self._root / "spark", until]
-        with (self._root / "log.txt").open("ab") as log:
+        with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, str(DRIVER), *map(str, places)],
                 env=variables,
@@ -79,9 +76,6 @@ class Stream:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def log(self) -> str:
-        return (self._root / "log.txt").read_text()[-3000:]
 
     def begun(self) -> int:
         """Return how many batches Spark has begun."""
@@ -106,26 +100,6 @@ class Stream:
         return found or self.table.store.head(begun) is not None
 
 
-def _wait(until: Callable[[], bool], stream: Stream, query: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not until():
-        assert query.poll() is None, stream.log()
-        assert time.monotonic() < deadline, stream.log()
-        time.sleep(0.01)
-
-
-def _kill(query: subprocess.Popen[bytes]) -> None:
-    """Kill the driver, its JVM, and the processes of its tasks and commits."""
-    if query.poll() is None:
-        all_of_it = [psutil.Process(query.pid)]
-        all_of_it += all_of_it[0].children(recursive=True)
-        for each in all_of_it:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        query.wait()
-        psutil.wait_procs(all_of_it, timeout=60)
-
-
 @pytest.mark.req("RD-69", "WRT-84")
 def test_query_that_is_killed_in_the_middle_of_batches_writes_every_row_once(tmp_path: Path) -> None:
     stream = Stream(make_people_table(str(tmp_path / "people.lance"), buckets=2), tmp_path)
@@ -135,17 +109,17 @@ def test_query_that_is_killed_in_the_middle_of_batches_writes_every_row_once(tmp
         number, moment = stream.files - 1, MOMENTS[midway % len(MOMENTS)]
         query = stream.start("killed")
         try:
-            _wait(lambda: stream.has_come_to(moment, number), stream, query)  # noqa: B023 - called at once
+            wait_for(lambda: stream.has_come_to(moment, number), query, stream.log)  # noqa: B023 - called at once
         finally:
-            _kill(query)
+            kill_whole(query)
         # A batch that was faster than the kill was not killed in the middle, and is not counted.
         midway += not stream.is_done(number)
-        assert stream.files < 5 * wanted, stream.log()
+        assert stream.files < 5 * wanted, last_of(stream.log)
     last = stream.start("once")
     try:
-        assert last.wait(DEADLINE_S) == 0, stream.log()
+        require_success(last, stream.log)
     finally:
-        _kill(last)
+        kill_whole(last)
 
     table = MemWalTable(stream.table)
     rows = table.to_arrow()

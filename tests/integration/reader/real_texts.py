@@ -1,33 +1,36 @@
-"""Real texts and embeddings of them: the documentation that ships inside numpy and pyarrow, and its latent topics."""
+"""Real texts and embeddings of them: news articles, and vectors of their words, as they ship inside gensim."""
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
-from types import ModuleType
+from importlib.metadata import distribution
+from pathlib import Path
 
 import lance
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute
 
-DIMENSION = 32
-_MIN_LETTERS = 80
-_MAX_WORDS = 2000
-_MODULES = (np, np.linalg, np.fft, np.random, np.ma, np.strings, np.polynomial, pyarrow, pyarrow.compute)
+DIMENSION = 10
+_ARTICLES = ("lee_background.cor", "lee.cor")
+_WORD_VECTORS = "lee_fasttext.vec"
+_MIN_WORDS = 5
+
+
+def _shipped(name: str) -> Path:
+    # Read as a file: nothing of gensim needs to be imported.
+    return Path(str(distribution("gensim").locate_file(f"gensim/test/test_data/{name}")))
 
 
 @cache
-def documentation() -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of documented functions and classes, by name, each text once."""
+def sentences() -> tuple[tuple[str, str], ...]:
+    """Return (name, text) of the sentences of all articles, in their order, each text once."""
     found: dict[str, str] = {}
-    for module in _MODULES:
-        for name in sorted(module.__all__ if hasattr(module, "__all__") else vars(module)):
-            thing = getattr(module, name, None)
-            text = None if isinstance(thing, ModuleType) or name.startswith("_") else inspect.getdoc(thing)
-            if text and len(text) >= _MIN_LETTERS and text not in found.values():
-                found[f"{module.__name__}.{name}"] = text
-    return tuple(sorted(found.items()))
+    for corpus in _ARTICLES:
+        for number, article in enumerate(_shipped(corpus).read_text(encoding="latin-1").splitlines()):
+            for place, sentence in enumerate(article.strip().split(". ")):
+                if len(sentence.split()) >= _MIN_WORDS:
+                    found.setdefault(sentence, f"{corpus}:{number}.{place}")
+    return tuple((name, text) for text, name in found.items())
 
 
 def tokens(text: str) -> list[str]:
@@ -35,22 +38,18 @@ def tokens(text: str) -> list[str]:
     return [token.text for token in lance.tokenize(text, stem=False)]
 
 
-def topics(texts: list[str]) -> npt.NDArray[np.float32]:
-    """Return latent semantic embeddings: the largest components of the weighted word counts, of unit length.
+@cache
+def _word_vectors() -> dict[str, npt.NDArray[np.float32]]:
+    lines = _shipped(_WORD_VECTORS).read_text(encoding="utf-8").splitlines()[1:]
+    parts = (line.split() for line in lines)
+    return {word: np.array(values, dtype=np.float32) for word, *values in parts}
+
+
+def embedded(texts: list[str]) -> npt.NDArray[np.float32]:
+    """Return the embedding of each text, the mean of the fastText vectors of its words.
 
     Shape (texts, ``DIMENSION``).
     """
-    counted = [np.unique(tokens(text), return_counts=True) for text in texts]
-    words, documents = np.unique(np.concatenate([found for found, _ in counted]), return_counts=True)
-    order = np.argsort(-documents, kind="stable")[:_MAX_WORDS]
-    columns = {word: number for number, word in enumerate(words[order])}
-    weights = np.log(len(texts) / documents[order]) + 1
-    matrix = np.zeros((len(texts), len(order)))
-    for row, (found, counts) in enumerate(counted):
-        for word, count in zip(found, counts, strict=True):
-            if word in columns:
-                matrix[row, columns[word]] = count * weights[columns[word]]
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(matrix @ matrix.T)
-    embedded = vectors[:, -DIMENSION:] * np.sqrt(values[-DIMENSION:])
-    return (embedded / np.linalg.norm(embedded, axis=1, keepdims=True)).astype(np.float32)
+    known = _word_vectors()
+    words = ([known[word] for word in text.lower().split() if word in known] for text in texts)
+    return np.stack([np.mean(each or [np.zeros(DIMENSION)], axis=0) for each in words]).astype(np.float32)

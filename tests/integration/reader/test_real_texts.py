@@ -21,21 +21,21 @@ from memwal_core.region_spec import bucket_spec
 from memwal_core.table import MemWalTable
 from memwal_core.testing.tables import PRIMARY_KEY_METADATA
 from memwal_core.writer.table_writer import TableWriter
-from tests.integration.reader.real_texts import DIMENSION, documentation, tokens, topics
+from tests.integration.reader.real_texts import DIMENSION, embedded, sentences, tokens
 
 SCHEMA = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False, metadata=PRIMARY_KEY_METADATA),
         pa.field("text", pa.string()),
-        pa.field("topic", pa.list_(pa.float32(), DIMENSION)),
+        pa.field("meaning", pa.list_(pa.float32(), DIMENSION)),
     ]
 )
-QUERIES = ("matrix multiplication", "random samples from a distribution", "timestamp", "sort the elements of an array")
+QUERIES = ("bushfire in New South Wales", "Palestinian security forces", "cricket", "the Prime Minister said")
 K = 10
 
 
-def _rows(names: Sequence[str], texts: Sequence[str], embedded: npt.NDArray[np.float32]) -> pa.Table:
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(embedded.ravel()), DIMENSION)
+def _rows(names: Sequence[str], texts: Sequence[str], meanings: npt.NDArray[np.float32]) -> pa.Table:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(meanings.ravel()), DIMENSION)
     return pa.table([pa.array(names), pa.array(texts), vectors], schema=SCHEMA)
 
 
@@ -52,30 +52,30 @@ def _bm25(texts: Sequence[str], query: str) -> npt.NDArray[np.float64]:
 
 
 def _written(uri: str) -> dict[str, tuple[str, npt.NDArray[np.float32]]]:
-    """Write the documentation in versions and return its final state.
+    """Write the sentences in versions and return their final state.
 
-    At first every text is its first line, with the topics of a wrong row. Then rows get their whole text and own
-    topics: a part is merged without its indexes, a part stays unmerged; some rows are deleted, some are new.
+    At first every text is its first words, with the meaning of a wrong row. Then rows get their whole text and own
+    meaning: a part is merged without its indexes, a part stays unmerged; some rows are deleted, some are new.
     """
-    found = documentation()
+    found = sentences()
     names = [name for name, _ in found]
     texts = [text for _, text in found]
-    embedded = topics(texts)
-    old = [text.split("\n")[0] for text in texts]
-    wrong = np.roll(embedded, 1, axis=0)
+    meanings = embedded(texts)
+    old = [" ".join(text.split()[:4]) for text in texts]
+    wrong = np.roll(meanings, 1, axis=0)
     cut = len(names) * 9 // 10
     lance.write_dataset(_rows(names[:cut], old[:cut], wrong[:cut]), uri)
     lance.dataset(uri).create_scalar_index("text", "INVERTED", name="by_text", stem=False)
-    lance.dataset(uri).create_index("topic", "IVF_PQ", name="by_topic", num_partitions=4, num_sub_vectors=8)
+    lance.dataset(uri).create_index("meaning", "IVF_PQ", name="by_meaning", num_partitions=4, num_sub_vectors=5)
     base = BaseTable.open(uri)
-    base.create_mem_wal_index([bucket_spec(1, "name", base.state().field_ids, 2)], ["by_text", "by_topic"])
+    base.create_mem_wal_index([bucket_spec(1, "name", base.state().field_ids, 2)], ["by_text", "by_meaning"])
     model = {name: (text, vector) for name, text, vector in zip(names[:cut], old[:cut], wrong[:cut], strict=True)}
     gone = names[5:cut:50]
     with TableWriter.open(base) as writer:
         for number, start in enumerate(range(0, len(names), len(names) // 4 + 1)):
             part = slice(start, start + len(names) // 4 + 1)
-            writer.put(_rows(names[part], texts[part], embedded[part]))
-            model |= dict(zip(names[part], zip(texts[part], embedded[part], strict=True), strict=True))
+            writer.put(_rows(names[part], texts[part], meanings[part]))
+            model |= dict(zip(names[part], zip(texts[part], meanings[part], strict=True), strict=True))
             writer.flush()
             if number == 1:
                 TableAdmin.open(uri).merge(MergeRequest())
@@ -114,7 +114,7 @@ def test_searches_of_real_texts_equal_brute_force_over_the_final_state(written) 
         )
     for row in range(0, len(names), len(names) // 12):
         distances = ((vectors - vectors[row]) ** 2).sum(axis=1)
-        nearest = VectorQuery("topic", vectors[row], k=K, columns=("name",), nprobes=4, refine_factor=60)
+        nearest = VectorQuery("meaning", vectors[row], k=K, columns=("name",), nprobes=4, refine_factor=60)
         found = view.vector_search(nearest)
         assert found.column("_distance").to_pylist() == pytest.approx(np.sort(distances)[:K].tolist(), abs=1e-5)
         assert set(found.column("name").to_pylist()) <= model.keys()

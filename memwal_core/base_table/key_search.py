@@ -13,13 +13,20 @@ _ROW = "__row"
 _POSITION = "__position"
 _DENSE_FACTOR = 16
 _DENSE_FLOOR = 1 << 20
+_SPARSE_FACTOR = 8
+_MOST_BITS = 24
+"""Of the number of a flag when keys share them: 16 MiB."""
+
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""Fibonacci hashing: the upper bits of the product are spread evenly, also for values that follow each other."""
+
 _UINT64 = 2**64 - 1
 
 
 class KeySearch:
     """A set of primary keys to look rows up in.
 
-    Integers are found by table or binary search, other single columns by hashing, composite keys
+    Integers are found by a table of flags, other single columns by hashing, composite keys
     by a semi join.
 
     Args:
@@ -61,35 +68,39 @@ class KeySearch:
 
 
 class _Integers:
-    """Integer keys, as a table of flags if they lie close together."""
+    """Integer keys with a table of flags: one for each value if they lie close together, else one for many."""
 
     def __init__(self, values: npt.NDArray[np.integer]) -> None:
         self._sorted = np.sort(_wide(values))
-        self._flags: npt.NDArray[np.bool_] | None = None
-        if len(values):
-            low, high = int(self._sorted[0]), int(self._sorted[-1])
-            if high - low < max(_DENSE_FACTOR * len(values), _DENSE_FLOOR):
-                # One more, never set, is for all values outside.
-                self._flags = np.zeros(high - low + 2, dtype=bool)
-                self._flags[self._sorted - self._sorted[0]] = True
+        self._low = np.uint64(int(self._sorted[0]) & _UINT64) if len(values) else np.uint64(0)
+        span = int(self._sorted[-1]) - int(self._sorted[0]) if len(values) else 0
+        self._is_dense = span < max(_DENSE_FACTOR * len(values), _DENSE_FLOOR)
+        bits = min(_MOST_BITS, (_SPARSE_FACTOR * len(values)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        # If dense, one more, never set, is for all values outside.
+        self._flags = np.zeros(span + 2 if self._is_dense else 1 << bits, dtype=bool)
+        self._flags[self._places(self._sorted)] = True
 
     def found(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         values = _wide(values)
-        low, high = self._sorted[0], self._sorted[-1]
-        if self._flags is not None:
-            # Below the lowest value the difference wraps around to something large.
-            places = values.view(np.uint64) - np.uint64(int(low) & _UINT64)
-            found: npt.NDArray[np.bool_] = self._flags[
-                np.minimum(places, np.uint64(len(self._flags) - 1)).view(np.int64)
-            ]
-            return found
-        inside = (values >= low) & (values <= high)
-        hits = np.zeros(len(values), dtype=bool)
-        wanted = values[inside]
-        if not len(wanted):
+        hits: npt.NDArray[np.bool_] = self._flags[self._places(values)]
+        if self._is_dense:
             return hits
-        hits[inside] = self._sorted[np.searchsorted(self._sorted, wanted)] == wanted
+        # Other values have the same flags as the keys, but few of them.
+        candidates = np.flatnonzero(hits)
+        wanted = values[candidates]
+        places = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        hits[candidates] = self._sorted[places] == wanted
         return hits
+
+    def _places(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        numbers = values.view(np.uint64)
+        if self._is_dense:
+            # Below the lowest value the difference wraps around to something large.
+            places = np.minimum(numbers - self._low, np.uint64(len(self._flags) - 1))
+        else:
+            places = (numbers * _MIXER) >> self._shift
+        return places.view(np.int64)
 
 
 def _wide(values: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:

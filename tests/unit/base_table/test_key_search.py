@@ -46,6 +46,16 @@ def test_keys_far_apart_are_found_without_a_table_of_all_values():
     assert len(search) == len(keys)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_many_values_that_share_a_flag_with_a_key_are_told_from_it(kind):
+    rng = np.random.default_rng(3)
+    limits = np.iinfo(kind)
+    values = np.unique(rng.integers(limits.min, limits.max, 40_000, kind, endpoint=True))
+    keys, rows = values[::4], rng.permutation(values)
+    found = KeySearch(pa.table({"k": keys}), ["k"]).found(pa.table({"k": rows}))
+    assert np.array_equal(found, np.isin(rows, keys))
+
+
 @given(st.sets(st.text(max_size=3)), st.lists(st.text(max_size=3)))
 @settings(derandomize=True, deadline=None)
 def test_text_is_found_like_members_of_a_set(keys, rows):

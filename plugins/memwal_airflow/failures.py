@@ -46,11 +46,12 @@ class RetryByExitCode(RetryPolicy):
         """Decide by the exit code."""
         code = exit_code_of(exception)
         if code == WRONG_INPUT:
-            return RetryDecision.fail("the input is wrong; correct it and trigger the run again")
+            return RetryDecision.fail(f"correct the input and trigger the run again: {verdict_of(exception)}")
         if any(kind.__name__ == FENCED for kind in type(exception).__mro__):
             return RetryDecision.fail("fenced: somebody else has the lease, and does the work")
         if code == NEEDS_A_HUMAN:
-            return RetryDecision.fail("a person must decide; the log names the runbook")
+            # Of a fenced Spark job, too: only its own words tell it from one that found damage.
+            return RetryDecision.fail(f"no retry can mend this: {verdict_of(exception)}")
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:

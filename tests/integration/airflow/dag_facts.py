@@ -116,6 +116,7 @@ decisions = {
     str(code): policy.evaluate(AirflowException(message.format(code)), 1, 4).action.value for code in (1, 2, 3, 4, 5)
 }
 decisions["error of ours"] = policy.evaluate(OurError(), 1, 4).action.value
+decisions["of a Spark job"] = policy.evaluate(AirflowException(message.format(5) + TAIL), 1, 4).reason
 decisions["fenced"] = policy.evaluate(FencedError(), 1, 4).reason
 decisions["anything else"] = policy.evaluate(OSError("connection reset"), 1, 4).action.value
 

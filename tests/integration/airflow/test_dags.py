@@ -217,6 +217,9 @@ def test_only_failures_that_pass_by_themselves_are_tried_again(facts: dict[str, 
         "4": "default",
         "5": "fail",
         "error of ours": "fail",
+        "of a Spark job": "no retry can mend this: some regions cannot be merged "
+        "[regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] "
+        "next: follow docs/runbooks/generation-hole.md",
         "fenced": "fenced: somebody else has the lease, and does the work",
         "anything else": "default",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,6 +38,10 @@ default is 2 GiB. It holds whole pages: a table that was written in pieces of a 
 _ROWS_AHEAD = 262_144
 _MAX_FRAGMENTS_AHEAD = 16
 """Rows of fragments that are read at a time, and how many fragments at most."""
+
+_NARROW_BYTES = 64
+"""Columns besides the key are narrow together up to this width: copying the rows that stay then costs less than to
+look for superseded ones first."""
 
 _SORT_ROWS = 65_536
 """Rows gathered beyond a limit before the best ones are chosen among them."""
@@ -191,15 +196,20 @@ class Scan:
         """Return the mask of superseded rows, unless finding it would cost more than the scan can save.
 
         It takes a look at all keys of the base table. A filter that lets few rows through, a limit, and a
-        scan of nothing but keys read no more than that: then the keys of the rows that are read are
-        compared instead.
+        scan of keys and narrow columns read hardly more than that: then the keys of the rows that are read
+        are compared instead.
         """
         reads_little = (
             self._request.filter_sql is not None
             or (self._request.limit is not None and not self._request.order_by)
-            or set(self._own_columns()) <= set(self._opened.key)
+            or self._is_narrow()
         )
         return self._opened.known_mask() if reads_little else self._opened.mask()
+
+    def _is_narrow(self) -> bool:
+        schema = self._opened.target.schema
+        kinds = [schema.field(name).type for name in self._own_columns() if name not in self._opened.key]
+        return sum(_width_of(kind) for kind in kinds) <= _NARROW_BYTES
 
     def _by_key(
         self, superseded: KeySearch | None, columns: tuple[str, ...], limit: int | None
@@ -244,6 +254,14 @@ class Scan:
                 return
             yield batch.slice(0, left)
             left -= min(left, batch.num_rows)
+
+
+def _width_of(kind: pa.DataType) -> float:
+    """Return the bytes of one value, infinitely many where values differ in length."""
+    try:
+        return kind.bit_width / 8
+    except ValueError:
+        return math.inf
 
 
 def _superseded(winners: Sequence[RegionWinners], opened: OpenedTable) -> KeySearch | None:

@@ -69,6 +69,9 @@ def test_answers_with_and_without_the_mask_are_equal(tmp_path: Path, stable: boo
     assert as_model(compared.scan(request).to_arrow()) == as_model(masked.scan(request).to_arrow())
     assert compared._opened.known_mask() is None
     assert masked._opened.known_mask() is not None
+    narrow = ScanRequest(columns=("score", "id"))
+    assert compared.scan(narrow).to_arrow().sort_by("id") == masked.scan(narrow).to_arrow().sort_by("id")
+    assert compared._opened.known_mask() is None  # Nothing but the key and a number: no look at all keys before.
     assert compared.scan(request).count() == masked.scan(request).count() == 36
     assert masked.scan().count() == 37
     assert masked.scan(ScanRequest(limit=5)).to_arrow().num_rows == 5

@@ -1,4 +1,4 @@
-"""The README's example is run as it stands."""
+"""Examples in the documents are run as they stand."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from pathlib import Path
 import lance
 import pytest
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+from memwal_core.table import MemWalTable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run_example(page: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [example] = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+    monkeypatch.chdir(directory)
+    exec(compile(example, page, "exec"), {})
 
 
 def test_example_of_the_readme_runs_and_the_last_write_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [example] = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-
-    exec(compile(example, str(README), "exec"), {})
+    _run_example("README.md", tmp_path, monkeypatch)
 
     rows = lance.dataset("people.lance").to_table().sort_by("id").to_pydict()
+    assert rows == {"id": [1, 2], "name": ["Ann", "Rob"]}
+
+
+def test_example_of_writing_runs_and_leaves_its_rows_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_example("docs/writing.md", tmp_path, monkeypatch)
+
+    rows = MemWalTable.open("people.lance").to_arrow().sort_by("id").to_pydict()
     assert rows == {"id": [1, 2], "name": ["Ann", "Rob"]}

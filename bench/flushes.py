@@ -25,7 +25,7 @@ BATCHES = 10
 
 _SEED = 71
 _MANY_BYTES = 2 * 1024**3
-_AMPLIFICATION = Measure("bytes written per byte of rows", "bytes")
+AMPLIFICATION = Measure("bytes written per byte of rows", "bytes")
 
 
 def _batches(count: int) -> list[pa.Table]:
@@ -37,7 +37,7 @@ def _batches(count: int) -> list[pa.Table]:
 def _sample(started: float, region: Path, case: Case) -> Sample:
     elapsed = SystemClock().monotonic() - started
     written = sum(path.stat().st_size for path in region.rglob("*") if path.is_file())
-    return {SECONDS.name: elapsed, _AMPLIFICATION.name: written / sum(batch.nbytes for batch in case.data)}
+    return {SECONDS.name: elapsed, AMPLIFICATION.name: written / sum(batch.nbytes for batch in case.data)}
 
 
 def _generation(region: Path) -> lance.LanceDataset:
@@ -116,5 +116,5 @@ FLUSHES = Comparison(
         ),
     ),
     cases=_cases,
-    also=(_AMPLIFICATION, PROCESSOR),
+    also=(AMPLIFICATION, PROCESSOR),
 )

@@ -18,6 +18,9 @@ from memwal_core.errors import InvalidRequestError
 
 MERGE_DAG = "memwal_merge"
 
+# Each job has a JVM of its own for some seconds: compilers and collectors that pay off later would only delay it.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 _SPARK_DEFAULTS = """\
 spark.driver.memory            1g
 spark.driver.host              127.0.0.1
@@ -25,6 +28,8 @@ spark.driver.bindAddress       127.0.0.1
 spark.local.dir                {scratch}
 spark.sql.shuffle.partitions   2
 spark.ui.enabled               false
+spark.driver.extraJavaOptions   {java}
+spark.executor.extraJavaOptions {java}
 """
 
 # Whatever else is set up on this machine must neither be used nor changed.
@@ -141,7 +146,7 @@ def airflow_environment(
 
 def configure_spark(directory: DemoDirectory) -> None:
     """Bound Spark's memory and its talk, and keep it and its files on this machine and in the directory."""
-    defaults = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch")
+    defaults = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch", java=_SHORT_LIVED)
     (directory.spark / "spark-defaults.conf").write_text(defaults)
     (directory.spark / "log4j2.properties").write_text(_SPARK_LOGGING)
 

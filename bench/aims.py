@@ -162,7 +162,7 @@ AIMS: tuple[Aim, ...] = (
         "pylance",
         1 / 10,
         "No row is copied, but all keys are sorted and hashed for two filters and the key index of pylance's readers, "
-        "which takes two thirds of the processor time; Lance's commit and six small files take the rest.",
+        "which takes half of the processor time; Lance's commit and some ten small files take the rest.",
         case="50,000 rows",
     ),
     Aim(

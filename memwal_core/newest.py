@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _ROW = "__row"
+_DIGIT_BITS = 16
 
 
 def last_row_per_key(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -49,7 +50,22 @@ def key_order(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int6
     values = keys.column(key_columns[0]).to_numpy()
     if len(values) > 1 and bool(np.all(values[1:] > values[:-1])):
         return np.arange(len(values), dtype=np.int64)
-    return np.argsort(values, kind="stable").astype(np.int64, copy=False)
+    return _order_by_digits(values) if len(values) else np.empty(0, dtype=np.int64)
+
+
+def _order_by_digits(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return what a stable ``argsort`` of integers returns, from the lowest digit to the highest.
+
+    NumPy has a radix sort for 16-bit integers alone; a sort of wider ones takes several times as long as these passes.
+    """
+    low = int(values.min())
+    span = int(values.max()) - low
+    above = values.astype(np.uint64) - np.uint64(low % 2**64)  # Modulo 2 ** 64, so it is right for negative values.
+    order = np.argsort(above.astype(np.uint16), kind="stable").astype(np.int64, copy=False)
+    for bits in range(_DIGIT_BITS, span.bit_length(), _DIGIT_BITS):
+        digit = (above >> np.uint64(bits)).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
 
 
 def superseded_rows(

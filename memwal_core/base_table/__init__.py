@@ -23,7 +23,15 @@ from memwal_core.base_table.snapshots import SnapshotOvertakenError, publish_sna
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.table_manifest import MemWalEntry
-from memwal_core.base_table.text_index import IsLive, TextIndex, count_documents, document_lengths, read_text_index
+from memwal_core.base_table.text_index import (
+    DocumentLengths,
+    IsLive,
+    TextIndex,
+    count_documents,
+    document_lengths,
+    read_document_lengths,
+    read_text_index,
+)
 from memwal_core.base_table.translate import StaleMergeError, translated
 from memwal_core.base_table.vector_model import vector_model_digest
 from memwal_core.base_table.versions import (
@@ -40,6 +48,7 @@ __all__ = [
     "CommitResult",
     "CompactionOptions",
     "CompactionResult",
+    "DocumentLengths",
     "FragmentFacts",
     "IndexCoverage",
     "IndexFacts",
@@ -67,6 +76,7 @@ __all__ = [
     "list_versions",
     "publish_snapshot",
     "read_coverage",
+    "read_document_lengths",
     "read_snapshot",
     "read_text_index",
     "record_catchup",

@@ -97,10 +97,11 @@ class _Integers:
         numbers = values.view(np.uint64)
         if self._is_dense:
             # Below the lowest value the difference wraps around to something large.
-            places = np.minimum(numbers - self._low, np.uint64(len(self._flags) - 1))
+            within = np.minimum(numbers - self._low, np.uint64(len(self._flags) - 1))
         else:
-            places = (numbers * _MIXER) >> self._shift
-        return places.view(np.int64)
+            within = (numbers * _MIXER) >> self._shift
+        places: npt.NDArray[np.int64] = within.view(np.int64)
+        return places
 
 
 def _wide(values: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:

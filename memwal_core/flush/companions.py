@@ -29,7 +29,8 @@ def write_companions(  # noqa: PLR0913  (what is written, and where tests step i
     """Write the key filters and the key index of a flushed MemTable, before it is recorded.
 
     pylance's readers need the key index (``_pk_index/``) and may use its own filter; ours is sized by
-    the number of keys and works for every key type.
+    the number of keys and works for every key type. Nobody else knows the directory yet, and it is
+    made durable as a whole before it is recorded, so nothing is synced here.
 
     Args:
         store: The table's store.
@@ -47,10 +48,10 @@ def write_companions(  # noqa: PLR0913  (what is written, and where tests step i
     named = keys.select(list(key_columns))
     hashes = hashes_of(named, key_columns)
     own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
-    store.put_if_absent(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
+    store.put(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
     native = pylance_filter(named, key_columns, hashes)
     if native is not None:
-        store.put_if_absent(f"{path}/{PYLANCE_FILTER_NAME}", native)
+        store.put(f"{path}/{PYLANCE_FILTER_NAME}", native)
     try:
         reach("flush.keys")
         write_key_index(store, path, named, key_columns, order)

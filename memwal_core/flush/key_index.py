@@ -32,7 +32,7 @@ def write_key_index(
     key_columns: Sequence[str],
     order: npt.NDArray[np.int64] | None = None,
 ) -> None:
-    """Write the key index of a flushed MemTable.
+    """Write the key index of a flushed MemTable; ``sync_directory`` makes it durable.
 
     Args:
         store: The table's store.
@@ -49,7 +49,7 @@ def write_key_index(
     known = key_order(keys, key_columns) if order is None else order
     if known is not None and len(known):
         for name, data in integer_key_index(keys.column(key_columns[0]), known).items():
-            store.put_if_absent(f"{path}/{_DIRECTORY}/{name}", data)
+            store.put(f"{path}/{_DIRECTORY}/{name}", data)
     elif store.kind is StoreKind.LOCAL:
         _write_pk_sidecar(store.uri_of(path), keys, list(key_columns))
     else:
@@ -74,7 +74,7 @@ def integer_key_index(keys: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> di
     last = np.minimum(first + _PAGE_ROWS, len(values)) - 1
     pages = {
         "values": (keys.type, values, True),
-        "ids": (pa.uint64(), order.astype(np.uint64), False),
+        "ids": (pa.uint64(), order.view(np.uint64), False),
     }
     lookup = {
         "min": (keys.type, values[first], True),

@@ -26,6 +26,7 @@ class FlushPlan:
         generation: Its number.
         directory: Name of the directory to create inside the region directory.
         entries: The WAL entries after the replay pointer up to the last one, ascending.
+        keys: The key columns of all rows held, each in one piece.
         superseded: Row addresses of rows that a later row of the same key replaces, ascending.
         key_order: Rows by key, if the key is one integer; see ``newest.key_order``.
         in_memory_bytes: Arrow bytes of all rows.
@@ -35,6 +36,7 @@ class FlushPlan:
     generation: int
     directory: str
     entries: tuple[StoredEntry, ...]
+    keys: pa.Table
     superseded: npt.NDArray[np.int64]
     key_order: npt.NDArray[np.int64] | None
     in_memory_bytes: int
@@ -65,7 +67,7 @@ def plan_flush(memtable: MemTable, region_id: RegionId, directory: str, key_colu
         key_columns: The primary key.
     """
     entries = memtable.stored_entries()
-    keys = memtable.to_table(key_columns)
+    keys = memtable.to_table(key_columns).combine_chunks()
     order = key_order(keys, key_columns)
     superseded = superseded_rows(keys, key_columns, order)
     return FlushPlan(
@@ -73,6 +75,7 @@ def plan_flush(memtable: MemTable, region_id: RegionId, directory: str, key_colu
         generation=memtable.generation,
         directory=directory,
         entries=entries,
+        keys=keys,
         superseded=row_addresses(superseded, [entry.rows for entry in entries]),
         key_order=order,
         in_memory_bytes=memtable.size_bytes,

@@ -73,29 +73,36 @@ def _slices(data: npt.NDArray[np.uint8], starts: Positions, width: int) -> npt.N
 
 def _hash_words(words: Sequence[Words] | Words) -> Words:
     v0, v1, v2, v3 = (np.full(len(words[0]), value, np.uint64) for value in _INITIAL)
+    scratch = np.empty_like(v0)
     for word in words:
-        v3 = v3 ^ word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 = v0 ^ word
-    v2 = v2 ^ _FINAL_MARK
+        v3 ^= word
+        _round(v0, v1, v2, v3, scratch)
+        v0 ^= word
+    v2 ^= _FINAL_MARK
     for _ in range(_FINAL_ROUNDS):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        _round(v0, v1, v2, v3, scratch)
     return v0 ^ v1 ^ v2 ^ v3
 
 
-def _round(v0: Words, v1: Words, v2: Words, v3: Words) -> tuple[Words, Words, Words, Words]:
-    v0 = v0 + v1
-    v1 = _rotated(v1, 13) ^ v0
-    v0 = _rotated(v0, 32)
-    v2 = v2 + v3
-    v3 = _rotated(v3, 16) ^ v2
-    v0 = v0 + v3
-    v3 = _rotated(v3, 21) ^ v0
-    v2 = v2 + v1
-    v1 = _rotated(v1, 17) ^ v2
-    v2 = _rotated(v2, 32)
-    return v0, v1, v2, v3
+def _round(v0: Words, v1: Words, v2: Words, v3: Words, scratch: Words) -> None:
+    """Change the state in place, since fresh memory for each step would take a third of the time."""
+    v0 += v1
+    _rotate(v1, 13, scratch)
+    v1 ^= v0
+    _rotate(v0, 32, scratch)
+    v2 += v3
+    _rotate(v3, 16, scratch)
+    v3 ^= v2
+    v0 += v3
+    _rotate(v3, 21, scratch)
+    v3 ^= v0
+    v2 += v1
+    _rotate(v1, 17, scratch)
+    v1 ^= v2
+    _rotate(v2, 32, scratch)
 
 
-def _rotated(value: Words, bits: int) -> Words:
-    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+def _rotate(value: Words, bits: int, scratch: Words) -> None:
+    np.right_shift(value, np.uint64(64 - bits), out=scratch)
+    value <<= np.uint64(bits)
+    value |= scratch

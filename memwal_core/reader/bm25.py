@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,11 @@ class CorpusStatistics:
     tokens: float
     frequencies: Mapping[str, float]
 
+    @property
+    def mean_length(self) -> float:
+        """Tokens per document; 1 without tokens, which scores nothing."""
+        return self.tokens / self.documents if self.documents > 0 and self.tokens > 0 else 1.0
+
     def plus(self, other: CorpusStatistics, sign: int = 1) -> CorpusStatistics:
         """Return the statistics of both corpora together, or of this one without the other (sign -1)."""
         tokens = {*self.frequencies, *other.frequencies}
@@ -39,21 +44,31 @@ class CorpusStatistics:
             {each: self.frequencies.get(each, 0) + sign * other.frequencies.get(each, 0) for each in tokens},
         )
 
-    def score(self, tokens: Sequence[str], asked: Mapping[str, int] | None = None) -> float:
-        """Return the score of a document.
-
-        Args:
-            tokens: Of the document.
-            asked: How often the query names each token; once if None.
-        """
-        mean = self.tokens / self.documents if self.documents > 0 and self.tokens > 0 else 1.0
-        times = {} if asked is None else asked
-        counted = ((times.get(each, 1), tokens.count(each), df) for each, df in self.frequencies.items())
-        return sum(times * self.weight(df) * _share(tf, len(tokens), mean) for times, tf, df in counted if tf)
-
     def weight(self, frequency: float) -> float:
         """Return how much a token says that so many documents contain."""
         return math.log(1 + (self.documents - frequency + 0.5) / (frequency + 0.5))
+
+    def stored_weight(self, frequency: int) -> float:
+        """Return the same as Lance computes it, in 32 bits: of a word that nearly all texts have little is left."""
+        documents, having, half = np.float32(self.documents), np.float32(frequency), np.float32(0.5)
+        return float(np.log((documents - having + half) / (having + half) + np.float32(1)))
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalScores:
+    """What rows are to be scored by.
+
+    Attributes:
+        total: Of all corpora.
+        asked: How often the query names each token.
+    """
+
+    total: CorpusStatistics
+    asked: Mapping[str, int]
+
+    def weight(self, token: str) -> float:
+        """Return how much a token adds to the score of a document, times its share."""
+        return self.asked.get(token, 1) * self.total.weight(self.total.frequencies[token])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +76,40 @@ class LocalScores:
     """What Lance scores the documents of one corpus by.
 
     Attributes:
-        mean_length: Tokens per document that it reckons with; 0 without tokens.
-        weights: Token -> its weight, too low rather than too high; only tokens that some document has.
+        mean_length: Tokens per document that it reckons with.
+        weights: Token -> its weight; only tokens that some document has.
     """
 
     mean_length: float
     weights: Mapping[str, float]
 
     @classmethod
-    def of(cls, corpus: CorpusStatistics, frequencies: Mapping[str, float]) -> LocalScores:
+    def of(cls, corpus: CorpusStatistics, frequencies: Mapping[str, int]) -> LocalScores:
         """Return the scores of a corpus.
 
         Args:
             corpus: Its documents and tokens.
-            frequencies: Token -> documents that contain it, too high rather than too low.
+            frequencies: Token -> documents that contain it.
         """
-        mean = corpus.tokens / corpus.documents if corpus.documents else 0.0
-        weights = {token: corpus.weight(min(frequency, corpus.documents)) for token, frequency in frequencies.items()}
-        return cls(mean, weights)
+        return cls(corpus.mean_length, {token: corpus.stored_weight(df) for token, df in frequencies.items()})
 
-    def highest(self, score: float, total: CorpusStatistics, asked: Mapping[str, int]) -> float:
-        """Return a score in all corpora together that no document with a score in this one exceeds.
+    def shares(self, token: str, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the shares of a token in documents that Lance gave these scores for the token alone.
 
-        A score is a sum over tokens of weight times share, and a share is between 0 and its limit. The score
-        says how much the shares, at the weights of this corpus, come to together; at most it all went into
-        those tokens whose weights grow most.
+        Where the weight is lost in rounding, because all of many million documents have the token, scores
+        tell nothing: then each counts as a document of mean length that has it once.
+        """
+        weight = self.weights[token]
+        return scores / weight if weight > 0 else np.ones(len(scores))
+
+    def stretch(self, total: CorpusStatistics) -> tuple[float, float]:
+        """Return by which factors shares shrink and grow at most that are reckoned with another mean length.
 
         Args:
-            score: In this corpus, at most.
-            total: What documents are to be scored by.
-            asked: How often the query names each token.
+            total: Has the other mean length.
         """
-        mean = total.tokens / total.documents if total.documents else 0.0
-        # Of documents of one length, those of the corpus with the smaller mean count as longer.
-        stretch = max(1.0, mean / self.mean_length) if self.mean_length else 1.0
-        named = [
-            (total.weight(total.frequencies[token]), weight, asked.get(token, 1))
-            for token, weight in self.weights.items()
-        ]
-        growth = sorted(named, key=lambda each: each[0] / each[1], reverse=True)
-        left, best = score, 0.0
-        for there, here, times in growth:
-            spent = min(left, times * here * _LIMIT / stretch)
-            best += spent * stretch * there / here
-            left -= spent
-        return best
+        ratio = total.mean_length / self.mean_length
+        return min(1.0, ratio), max(1.0, ratio)
 
     def moved(
         self, shares: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64], total: CorpusStatistics
@@ -117,10 +121,10 @@ class LocalScores:
             lengths: Tokens of each document.
             total: Has the other mean length.
         """
-        mean = total.tokens / total.documents if total.documents else 1.0
-        # From the share follows how often a document has the token, rounding errors aside.
+        # From the share follows how often a document has the token, rounding errors aside; it has it at least once.
         counts = np.rint(shares * _norm(lengths, self.mean_length) / np.maximum(_LIMIT - shares, _TINY))
-        return counts * _LIMIT / (counts + _norm(lengths, mean))
+        counts = np.maximum(counts, 1.0)
+        return counts * _LIMIT / (counts + _norm(lengths, total.mean_length))
 
 
 def weight_of(score: float, count: int, length: int, mean: float) -> float:

@@ -8,19 +8,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.dataset import serialize_row_addrs
 
-from memwal_core.base_table import TextIndex, translated
-from memwal_core.base_table.key_search import KeySearch
-from memwal_core.reader.bridge import bridge_gap, fragments_of
-from memwal_core.reader.corpus import Corpus, IndexedCorpus, MemoryCorpus
+from memwal_core.base_table import TextIndex, read_document_lengths, translated
+from memwal_core.reader.bridge import StandingRows, bridge_gap, fragments_of
+from memwal_core.reader.corpus import Belongs, Corpus, IndexedCorpus, MemoryCorpus, Place, PlaceOf
 from memwal_core.reader.gap import IndexGap, plan_gap
 from memwal_core.reader.live_rows import LiveRows
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
@@ -28,6 +26,12 @@ from memwal_core.reader.rows import FlushedRows, RowRequest, is_among
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.reader.superseded import ROW_ID
 from memwal_core.reader.winners import WinningRows
+
+MAX_HELD_DOCUMENTS = 4 << 20
+"""Documents of an index whose lengths a view holds, 12 bytes each."""
+
+FEW_TEXTS = 1000
+"""Rows of an index with more documents whose texts are tokenized; for more rows the list of all lengths is read."""
 
 
 class TextCorpora:
@@ -66,22 +70,29 @@ class TextCorpora:
             if own is None or not isinstance(generation.rows, FlushedRows):
                 rest.append(generation)
             else:
-                made.append(self._indexed_generation(generation.rows, generation.live, own))
-        made.append(self._in_memory(_batches(rest, tuple(self._names), None), partial(self._passing_of, rest)))
+                made.append(self._unmerged(generation.rows, generation.live, own))
+        made.append(self._in_memory(rest))
         return tuple(each for each in made if each is not None)
 
     def _indexed_base(self) -> Corpus:
-        base, blocklist = self._opened.base, self._opened.mask().blocklist
-        with translated("look at fragments", self._opened.uri):
-            fragments = [each for each in base.get_fragments() if each.fragment_id in self._index.fragments]
-            is_untouched = len(fragments) == len(self._index.fragments) and not any(
-                each.metadata.deletion_file for each in fragments
-            )
+        base, mask = self._opened.base, self._opened.mask()
+        is_whole = self._is_whole(base, self._index)
+
+        def belongs(ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+            return ~is_among(ids, mask.row_ids)
+
         documents, tokens = self._index.documents, self._index.tokens
-        if blocklist is not None or not is_untouched:
-            documents, tokens = self._opened.count_documents(self._index, self._live_base(blocklist).contains)
-        mask = {} if blocklist is None else {"row_addr_blocklist": blocklist}
-        return self._indexed(base, self._index, (documents, tokens), mask)
+        if not is_whole:
+            documents, tokens = self._opened.count_documents(self._index, self._live_base(mask.blocklist).contains)
+        elif len(mask.row_ids):
+            documents, tokens = self._opened.count_documents(self._index, belongs)
+        return self._indexed(base, self._index, (documents, tokens), belongs, lambda ids: Place(ids, None))
+
+    def _is_whole(self, dataset: lance.LanceDataset, index: TextIndex) -> bool:
+        """Tell whether a dataset still has every document of an index."""
+        with translated("look at fragments", dataset.uri):
+            fragments = [each for each in dataset.get_fragments() if each.fragment_id in index.fragments]
+            return len(fragments) == len(index.fragments) and not any(each.metadata.deletion_file for each in fragments)
 
     def _live_base(self, blocklist: bytes | None) -> LiveRows:
         """Return the rows of indexed fragments that nothing supersedes, a bit each."""
@@ -106,31 +117,64 @@ class TextCorpora:
         gap = self.gap()
         scanned: Sequence[int] = unindexed
         if not gap.is_empty:
-            bridge = bridge_gap(self._opened, gap)
+            bridge = self._opened.remembered(("bridge", gap.index), lambda: bridge_gap(self._opened, gap))
             scanned = bridge.scanned
-            present = KeySearch(bridge.keys, self._opened.key)
             for each in bridge.standing:
-                own = self._own_index(each.rows.source)
-                assert isinstance(each.rows, FlushedRows)  # noqa: S101 - merged generations were flushed
+                own = self._own_index(each.winning.rows.source)
                 assert own is not None  # noqa: S101 - the plan made sure of it
-                live = each.live[present.found(each.rows.keys.take(pa.array(each.live)))]
-                yield self._indexed_generation(each.rows, live, own)
+                yield self._standing(each, own)
         if scanned:
-            yield self._in_memory(self._unindexed(scanned, self._names, None), partial(self._passing_base, scanned))
+            yield self._in_base_memory(scanned)
 
-    def _indexed_generation(self, rows: FlushedRows, live: npt.NDArray[np.int64], index: TextIndex) -> Corpus | None:
-        if not len(live):
+    def _standing(self, standing: StandingRows, index: TextIndex) -> Corpus | None:
+        rows = standing.winning.rows
+        assert isinstance(rows, FlushedRows)  # noqa: S101 - merged generations were flushed
+        addresses = rows.addresses(standing.winning.live)
+
+        def place(ids: npt.NDArray[np.uint64]) -> Place:
+            return Place(standing.base_ids[np.searchsorted(addresses, ids)], None)
+
+        return self._indexed_generation(rows, addresses, index, place)
+
+    def _unmerged(self, rows: FlushedRows, live: npt.NDArray[np.int64], index: TextIndex) -> Corpus | None:
+        addresses = rows.addresses(live)
+
+        def place(ids: npt.NDArray[np.uint64]) -> Place:
+            return Place(None, rows.keys.take(pa.array(live[np.searchsorted(addresses, ids)])))
+
+        return self._indexed_generation(rows, addresses, index, place)
+
+    def _indexed_generation(
+        self, rows: FlushedRows, addresses: npt.NDArray[np.uint64], index: TextIndex, place: PlaceOf
+    ) -> Corpus | None:
+        if not len(addresses):
             return None
-        addresses = np.sort(rows.addresses(live))
-        documents, tokens = self._opened.count_documents(index, lambda ids: is_among(ids, addresses))
-        mask = {"row_addr_allowlist": serialize_row_addrs(addresses.tolist())}
-        return self._indexed(rows.keyed.dataset, index, (documents, tokens), mask)
+
+        def belongs(ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+            return is_among(ids, addresses)
+
+        counted = self._opened.count_documents(index, belongs)
+        return self._indexed(rows.keyed.dataset, index, counted, belongs, place)
 
     def _indexed(
-        self, dataset: lance.LanceDataset, index: TextIndex, counted: tuple[int, int], mask: Mapping[str, bytes]
+        self,
+        dataset: lance.LanceDataset,
+        index: TextIndex,
+        counted: tuple[int, int],
+        belongs: Belongs,
+        place: PlaceOf,
     ) -> Corpus:
-        lengths = partial(self._opened.document_lengths, index)
-        return IndexedCorpus(dataset, self._column, self._opened.key, index, *counted, mask, lengths)
+        lengths = partial(self._lengths, index)
+        is_whole = self._is_whole(dataset, index)
+        return IndexedCorpus(dataset, self._column, index, *counted, is_whole, belongs, lengths, place)
+
+    def _lengths(self, index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Return the tokens of documents; 0 for a few of a large index, whose texts are read sooner than its list."""
+        if index.documents <= MAX_HELD_DOCUMENTS:
+            return self._opened.remembered(("lengths", *index.files), lambda: read_document_lengths(index)).of(ids)
+        if len(ids) <= FEW_TEXTS:
+            return np.zeros(len(ids), dtype=np.int64)
+        return self._opened.document_lengths(index, ids)
 
     def _own_index(self, source: GenerationSource) -> TextIndex | None:
         """Return a flushed MemTable's index if it is as good as the base table's for this column."""
@@ -140,12 +184,23 @@ class TextCorpora:
             return None
         return index if index is not None and index.tokenizer == self._index.tokenizer else None
 
-    def _in_memory(self, rows: pa.Table, passing: partial[pa.Table]) -> Corpus | None:
+    def _in_memory(self, generations: Sequence[WinningRows]) -> Corpus | None:
+        rows = _batches(generations, tuple(self._names), None)
         if rows.num_rows == rows.column(self._column).null_count:
             return None
+        passing = partial(self._passing_of, generations)
         return MemoryCorpus(rows, self._column, self._opened.key, self._index.tokenizer, passing)
 
+    def _in_base_memory(self, fragments: Sequence[int]) -> Corpus | None:
+        rows = self._unindexed(fragments, self._names, None)
+        if rows.num_rows == rows.column(self._column).null_count:
+            return None
+        passing = partial(self._unindexed, fragments, self._opened.key)
+        ids = rows.column(ROW_ID).to_numpy()
+        return MemoryCorpus(rows, self._column, self._opened.key, self._index.tokenizer, passing, ids)
+
     def _unindexed(self, fragments: Sequence[int], columns: Sequence[str], filter_sql: str | None) -> pa.Table:
+        """Return rows of fragments that nothing supersedes, with their row ids."""
         base = self._opened.base
         with translated("read texts that the index lacks", self._opened.uri):
             return base.scanner(
@@ -153,10 +208,8 @@ class TextCorpora:
                 filter=filter_sql,
                 fragments=fragments_of(base, fragments),
                 row_addr_blocklist=self._opened.mask().blocklist,
+                with_row_id=True,
             ).to_table()
-
-    def _passing_base(self, fragments: Sequence[int], filter_sql: str) -> pa.Table:
-        return self._unindexed(fragments, self._opened.key, filter_sql)
 
     def _passing_of(self, generations: Sequence[WinningRows], filter_sql: str) -> pa.Table:
         return _batches(generations, self._opened.key, filter_sql)

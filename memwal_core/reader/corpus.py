@@ -11,74 +11,77 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.query import MatchQuery
 
 from memwal_core.base_table import TextIndex, translated
 from memwal_core.base_table.key_search import KeySearch
 from memwal_core.reader.bm25 import CorpusStatistics, LocalScores, mean_length, weight_of
-from memwal_core.reader.every_match import GlobalScores, IndexedWords, LengthsOf, rows_of
+from memwal_core.reader.every_match import LengthsOf, Matches, matches_of, rows_of
 from memwal_core.reader.in_memory import as_dataset
+from memwal_core.reader.rows import is_among
 
 SCORE_COLUMN = "_score"
 _NAME = "texts"
 _PROBED_ROWS = 256
+_INDEXED_ONLY: Mapping[str, Any] = {"prefilter": True, "fast_search": True}
 
+RowIds = npt.NDArray[np.uint64]
 Passing = Callable[[str], pa.Table]
 """From a condition to the keys of the rows that it lets through."""
+Belongs = Callable[[RowIds], npt.NDArray[np.bool_]]
+"""From row ids of a dataset to whether each is a newest version, which only such rows are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The words of a query.
+class Place:
+    """Where some rows are to be read; one of both is None.
 
     Attributes:
-        text: As the caller wrote them.
-        by_token: Token -> a word that gives this token; a token itself need not be stable when tokenized again.
+        base_ids: Their row ids in the base table.
+        keys: Their keys, to look them up.
     """
 
-    text: str
-    by_token: Mapping[str, str]
+    base_ids: RowIds | None
+    keys: pa.Table | None
+
+
+PlaceOf = Callable[[RowIds], Place]
 
 
 class Corpus(Protocol):
-    """Newest versions of rows, of one source, with an index of their texts."""
+    """Newest versions of rows, of one source, with an index of their texts. Safe to use from several threads."""
 
-    def statistics(self, words: Words) -> CorpusStatistics:
-        """Count exactly these rows."""
+    @property
+    def documents(self) -> float:
+        """Rows with a text."""
         ...
 
-    def local(self, exact: CorpusStatistics) -> LocalScores:
-        """Return what Lance scores them by, which may count rows that are gone; weights at most too low.
+    @property
+    def tokens(self) -> float:
+        """Tokens of all of them."""
+        ...
+
+    def matches(self, word: str) -> Matches:
+        """Return exactly those of these rows that have a word."""
+        ...
+
+    def local(self, found: Mapping[str, Matches]) -> LocalScores:
+        """Return what Lance scores them by, which may count rows that are gone.
 
         Args:
-            exact: Their ``statistics``.
+            found: Token -> its matches, at least one each.
         """
         ...
 
-    def probed(self, exact: CorpusStatistics, words: Words) -> LocalScores:
-        """Return the same with exact weights, told from scores that Lance gives; takes a search per token.
-
-        Args:
-            exact: Their ``statistics``.
-            words: Of the query.
-        """
+    def lengths(self, ids: RowIds) -> npt.NDArray[np.int64]:
+        """Return how many tokens rows have; their ids are ascending."""
         ...
 
-    def search(self, words: Words, count: int, filter_sql: str | None) -> pa.Table:
-        """Return the ``count`` best rows by Lance's own score: key columns, text and ``_score``, best first."""
+    def passing(self, word: str, filter_sql: str, found: Matches) -> Matches:
+        """Return those matches of a word that a condition lets through."""
         ...
 
-    def best(
-        self, counted: tuple[CorpusStatistics, Words], k: int, filter_sql: str | None, scores: GlobalScores
-    ) -> tuple[pa.Table, npt.NDArray[np.float64]]:
-        """Return the keys of the best rows by their global scores, and the scores; every row is looked at.
-
-        Args:
-            counted: Their ``statistics``, and of which words.
-            k: How many at most.
-            filter_sql: Only rows that fulfil it; None for all.
-            scores: What they are scored by.
-        """
+    def place(self, ids: RowIds) -> Place:
+        """Return where some of these rows are to be read, in the order of the ids."""
         ...
 
 
@@ -89,75 +92,75 @@ class IndexedCorpus:
     Attributes:
         dataset: The base table, or a flushed MemTable.
         column: The text column.
-        key: The primary key.
         index: Its index.
         documents: Documents of the index that are among the rows.
         tokens: Their tokens.
-        mask: ``row_addr_allowlist`` or ``row_addr_blocklist`` that leaves the rows.
-        lengths: Tokens of documents of the index.
+        is_whole: Whether the dataset still has every document of the index.
+        belongs: Which rows of the dataset are meant.
+        known_lengths: Tokens of documents of the index; 0 for one that it does not know.
+        place_of: Where rows are to be read.
     """
 
     dataset: lance.LanceDataset
     column: str
-    key: tuple[str, ...]
     index: TextIndex
-    documents: int
-    tokens: int
-    mask: Mapping[str, bytes]
-    lengths: LengthsOf
+    documents: float
+    tokens: float
+    is_whole: bool
+    belongs: Belongs
+    known_lengths: LengthsOf
+    place_of: PlaceOf
 
-    def statistics(self, words: Words) -> CorpusStatistics:
-        """Count exactly these rows; see ``Corpus``."""
-        counts = {token: self._count(word) for token, word in words.by_token.items()}
-        return CorpusStatistics(self.documents, self.tokens, counts)
+    def matches(self, word: str) -> Matches:
+        """Return the rows with a word; see ``Corpus``."""
+        found = matches_of(self.dataset, self.column, word, **_INDEXED_ONLY)
+        return found.kept(self.belongs(found.ids))
 
-    def local(self, exact: CorpusStatistics) -> LocalScores:
+    def local(self, found: Mapping[str, Matches]) -> LocalScores:
         """Return what Lance scores by; see ``Corpus``."""
-        gone = self.index.documents - self.documents
-        counts = {token: found + gone for token, found in exact.frequencies.items() if found}
-        return LocalScores.of(CorpusStatistics(self.index.documents, self.index.tokens, {}), counts)
-
-    def probed(self, exact: CorpusStatistics, words: Words) -> LocalScores:
-        """Return what Lance scores by, exactly; see ``Corpus``."""
-        roughly = self.local(exact)
-        if self.index.documents == self.documents:
-            return roughly
-        weights = {token: self._probed(words.by_token[token], token, low) for token, low in roughly.weights.items()}
-        return LocalScores(roughly.mean_length, weights)
-
-    def search(self, words: Words, count: int, filter_sql: str | None) -> pa.Table:
-        """Return the best rows; see ``Corpus``."""
-        return _search(self.dataset, self.column, self.key, words.text, count, filter=filter_sql, **self._options())
-
-    def best(
-        self, counted: tuple[CorpusStatistics, Words], k: int, filter_sql: str | None, scores: GlobalScores
-    ) -> tuple[pa.Table, npt.NDArray[np.float64]]:
-        """Return the best rows of all; see ``Corpus``."""
-        local = self.probed(*counted)
-        words = IndexedWords(self.dataset, self.column, counted[1].by_token, local, self.lengths, self._options())
-        ids, found = words.best(k, filter_sql, scores)
-        return rows_of(self.dataset, ids, self.key), found
-
-    def _count(self, word: str) -> int:
-        with translated("count texts with a word", self.dataset.uri):
-            return int(
-                self.dataset.scanner(full_text_query=MatchQuery(word, self.column), **self._options()).count_rows()
+        index = CorpusStatistics(self.index.documents, self.index.tokens, {})
+        if self.is_whole:
+            counts = {token: each.indexed for token, each in found.items()}
+            return LocalScores.of(index, counts)
+        # How many deleted documents have a word is not known, but the score of any row tells the weight.
+        best = {token: int(np.argmax(each.scores)) for token, each in found.items()}
+        ids = np.unique(np.array([each.ids[best[token]] for token, each in found.items()], dtype=np.uint64))
+        texts = self._tokens(ids)
+        weights = {}
+        for token, each in found.items():
+            own = texts[int(np.searchsorted(ids, each.ids[best[token]]))]
+            count = own.count(token)
+            weights[token] = (
+                weight_of(each.scores[best[token]], count, len(own), index.mean_length)
+                if count
+                else index.stored_weight(each.indexed)
             )
+        return LocalScores(index.mean_length, weights)
 
-    def _probed(self, word: str, token: str, low: float) -> float:
-        hit = _search(self.dataset, self.column, (), word, 1, **self._options())
-        tokens = tokens_of(hit.column(self.column)[0].as_py(), self.index.tokenizer) if hit.num_rows else []
-        count = tokens.count(token)
-        if not count:
-            return low
-        return max(low, weight_of(hit.column(SCORE_COLUMN)[0].as_py(), count, len(tokens), self.index.mean_length))
+    def lengths(self, ids: RowIds) -> npt.NDArray[np.int64]:
+        """Return how many tokens rows have; see ``Corpus``."""
+        lengths = self.known_lengths(ids)
+        unknown = np.flatnonzero(lengths == 0)
+        if len(unknown):
+            lengths[unknown] = [len(each) for each in self._tokens(ids[unknown])]
+        return lengths
 
-    def _options(self) -> dict[str, Any]:
-        return {"prefilter": True, "fast_search": True, **self.mask}
+    def passing(self, word: str, filter_sql: str, found: Matches) -> Matches:
+        """Return the matches that a condition lets through; see ``Corpus``."""
+        passing = matches_of(self.dataset, self.column, word, filter=filter_sql, **_INDEXED_ONLY)
+        return found.kept(is_among(found.ids, np.sort(passing.ids)))
+
+    def place(self, ids: RowIds) -> Place:
+        """Return where rows are to be read; see ``Corpus``."""
+        return self.place_of(ids)
+
+    def _tokens(self, ids: RowIds) -> list[list[str]]:
+        texts = rows_of(self.dataset, ids, (self.column,)).column(0)
+        return [tokens_of(text, self.index.tokenizer) for text in texts.to_pylist()]
 
 
 class MemoryCorpus:
-    """Rows indexed in memory; see ``Corpus``.
+    """Rows indexed in memory; see ``Corpus``. Their ids are their numbers.
 
     Args:
         rows: Key columns and texts.
@@ -165,61 +168,62 @@ class MemoryCorpus:
         key: The primary key.
         tokenizer: Options under Lance's names.
         passing: Judges the rows by a condition.
+        base_ids: Row ids in the base table; None if the rows are not there.
     """
 
     def __init__(
-        self, rows: pa.Table, column: str, key: tuple[str, ...], tokenizer: Mapping[str, Any], passing: Passing
+        self,
+        rows: pa.Table,
+        column: str,
+        key: tuple[str, ...],
+        tokenizer: Mapping[str, Any],
+        passing: Passing,
+        base_ids: RowIds | None = None,
     ) -> None:
         """Index the texts."""
         self._column = column
         self._key = key
         self._tokenizer = tokenizer
         self._passing = passing
-        self._dataset = as_dataset(rows.filter(pc.is_valid(rows.column(column))))
+        is_text = pc.is_valid(rows.column(column))
+        texts = rows.filter(is_text)
+        self._base_ids = None if base_ids is None else base_ids[is_text.to_numpy()]
+        self._keys = texts.select(list(key))
+        self._lengths = np.zeros(texts.num_rows, dtype=np.int64)
+        self._dataset = as_dataset(texts.select([column]))
         with translated("index texts in memory", self._dataset.uri):
             self._dataset.create_scalar_index(column, "INVERTED", name=_NAME, **tokenizer)
             statistics: Any = self._dataset.stats.index_stats(_NAME)
-        self._documents = sum(int(each["num_docs"]) for each in statistics["indices"])
-        self._tokens = self._documents * self._mean_length()
+        self.documents: float = sum(int(each["num_docs"]) for each in statistics["indices"])
+        self.tokens: float = self.documents * self._mean_length()
 
-    def statistics(self, words: Words) -> CorpusStatistics:
-        """Count exactly these rows; see ``Corpus``."""
-        counts = {token: self._count(word) for token, word in words.by_token.items()}
-        return CorpusStatistics(self._documents, self._tokens, counts)
+    def matches(self, word: str) -> Matches:
+        """Return the rows with a word; see ``Corpus``."""
+        return matches_of(self._dataset, self._column, word)
 
-    def local(self, exact: CorpusStatistics) -> LocalScores:
+    def local(self, found: Mapping[str, Matches]) -> LocalScores:
         """Return what Lance scores by, which are the same rows; see ``Corpus``."""
-        return LocalScores.of(exact, {token: found for token, found in exact.frequencies.items() if found})
+        own = CorpusStatistics(self.documents, self.tokens, {})
+        return LocalScores.of(own, {token: len(each.ids) for token, each in found.items()})
 
-    def probed(self, exact: CorpusStatistics, words: Words) -> LocalScores:  # noqa: ARG002 - nothing is to be found out
-        """Return the same; see ``Corpus``."""
-        return self.local(exact)
+    def lengths(self, ids: RowIds) -> npt.NDArray[np.int64]:
+        """Return how many tokens rows have; a text is looked at once. See ``Corpus``."""
+        unknown = ids[self._lengths[ids] == 0]
+        if len(unknown):
+            texts = rows_of(self._dataset, unknown, (self._column,)).column(0).to_pylist()
+            self._lengths[unknown] = [len(tokens_of(text, self._tokenizer)) for text in texts]
+        return self._lengths[ids]
 
-    def search(self, words: Words, count: int, filter_sql: str | None) -> pa.Table:
-        """Return the best rows; see ``Corpus``."""
-        if filter_sql is None:
-            return _search(self._dataset, self._column, self._key, words.text, count)
+    def passing(self, word: str, filter_sql: str, found: Matches) -> Matches:  # noqa: ARG002 - rows are judged by key
+        """Return the matches that a condition lets through; see ``Corpus``."""
         passing = KeySearch(self._passing(filter_sql), self._key)
-        taken = count
-        while True:
-            found = _search(self._dataset, self._column, self._key, words.text, taken)
-            kept = found.filter(pa.array(passing.found(found.select(list(self._key)))))
-            if kept.num_rows >= count or found.num_rows < taken:
-                return kept.slice(0, count)
-            taken *= 4
+        return found.kept(passing.found(self._keys.take(pa.array(found.ids))))
 
-    def best(
-        self, counted: tuple[CorpusStatistics, Words], k: int, filter_sql: str | None, scores: GlobalScores
-    ) -> tuple[pa.Table, npt.NDArray[np.float64]]:
-        """Return the best rows of all, their texts looked at one by one; see ``Corpus``."""
-        found = self.search(counted[1], max(k, self._dataset.count_rows()), filter_sql)
-        by_text = scored_by_text(found.column(self._column), self._tokenizer, scores)
-        best = np.argsort(-by_text, kind="stable")[:k]
-        return found.select(list(self._key)).take(pa.array(best)), by_text[best]
-
-    def _count(self, word: str) -> int:
-        with translated("count texts with a word", self._dataset.uri):
-            return int(self._dataset.scanner(full_text_query=MatchQuery(word, self._column)).count_rows())
+    def place(self, ids: RowIds) -> Place:
+        """Return where rows are to be read; see ``Corpus``."""
+        if self._base_ids is None:
+            return Place(None, self._keys.take(pa.array(ids)))
+        return Place(self._base_ids[ids], None)
 
     def _mean_length(self) -> float:
         """Return tokens per document, which Lance does not tell of an index in memory, but a score depends on it."""
@@ -228,30 +232,23 @@ class MemoryCorpus:
                 words = words_of(text, self._tokenizer)
                 if words:
                     # In 32 bits the weight of a word that nearly all texts have is hardly known.
-                    return self._explained_by(*min(words.items(), key=lambda each: self._count(each[1])))
+                    found = {token: self.matches(word) for token, word in words.items()}
+                    return self._explained_by(*min(found.items(), key=lambda each: len(each[1].ids)))
         return 0.0
 
-    def _explained_by(self, token: str, word: str) -> float:
-        hit = _search(self._dataset, self._column, (), word, 1)
-        if not hit.num_rows:
+    def _explained_by(self, token: str, found: Matches) -> float:
+        if not len(found.ids):
             return 0.0
-        tokens = tokens_of(hit.column(self._column)[0].as_py(), self._tokenizer)
-        frequency = self._count(word)
-        weight = CorpusStatistics(self._documents, 0, {}).weight(frequency)
-        return mean_length(hit.column(SCORE_COLUMN)[0].as_py(), weight, tokens.count(token), len(tokens))
+        row = int(np.argmax(found.scores))
+        text = rows_of(self._dataset, found.ids[row : row + 1], (self._column,)).column(0)[0].as_py()
+        tokens = tokens_of(text, self._tokenizer)
+        weight = CorpusStatistics(self.documents, 0, {}).weight(len(found.ids))
+        return mean_length(found.scores[row], weight, tokens.count(token), len(tokens))
 
 
 def tokens_of(text: str, tokenizer: Mapping[str, Any]) -> list[str]:
     """Return the tokens of a text as Lance counts them."""
     return [token.text for token in lance.tokenize(text, **tokenizer)]
-
-
-def scored_by_text(
-    texts: pa.ChunkedArray, tokenizer: Mapping[str, Any], scores: GlobalScores
-) -> npt.NDArray[np.float64]:
-    """Return the global scores of rows from their texts, which are tokenized one by one."""
-    found = [scores.total.score(tokens_of(text, tokenizer), scores.asked) for text in texts.to_pylist()]
-    return np.array(found, dtype=np.float64)
 
 
 def words_of(text: str, tokenizer: Mapping[str, Any]) -> dict[str, str]:
@@ -262,20 +259,3 @@ def words_of(text: str, tokenizer: Mapping[str, Any]) -> dict[str, str]:
         for token in tokens:
             words.setdefault(token, word if len(tokens) == 1 else token)
     return words
-
-
-def _search(
-    dataset: lance.LanceDataset,
-    column: str,
-    key: tuple[str, ...],
-    text: str,
-    count: int,
-    **options: Any,  # noqa: ANN401
-) -> pa.Table:
-    with translated("search texts", dataset.uri):
-        return dataset.scanner(
-            columns=list(dict.fromkeys([*key, column, SCORE_COLUMN])),
-            full_text_query=MatchQuery(text, column),
-            limit=count,
-            **options,
-        ).to_table()

@@ -15,6 +15,7 @@ from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.newest import last_row_per_key
 from memwal_core.reader.by_key import rows_with_keys
+from memwal_core.reader.every_match import rows_of
 from memwal_core.reader.explain import RegionNames, explain_lookup
 from memwal_core.reader.guard import KeyGuard
 from memwal_core.reader.key_condition import shown_condition
@@ -246,8 +247,11 @@ class Lookup:
             offsets = held.offsets(keys.column(0).to_numpy())
             if not len(offsets):
                 return empty
-            with translated("look rows up", base.uri):
-                rows = base.take(offsets.tolist(), columns=empty.column_names)
+            if held.has_row_ids:
+                rows = rows_of(base, offsets.view(np.uint64), tuple(empty.column_names))
+            else:
+                with translated("look rows up", base.uri):
+                    rows = base.take(offsets.tolist(), columns=empty.column_names)
         return _typed({name: rows.column(name) for name in empty.column_names}, empty.schema)
 
 

@@ -259,7 +259,7 @@ class Scan:
 def _width_of(kind: pa.DataType) -> float:
     """Return the bytes of one value, infinitely many where values differ in length."""
     try:
-        return kind.bit_width / 8
+        return float(kind.bit_width) / 8
     except ValueError:
         return math.inf
 

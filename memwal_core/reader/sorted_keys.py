@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import translated
+from memwal_core.reader.superseded import ROW_ID
 
 MAX_ROWS = 2 << 20
 """Rows of a base table whose keys are held: at most 16 bytes each."""
@@ -22,14 +23,20 @@ class SortedKeys:
 
     Args:
         keys: The key column, in the order in which Lance numbers rows.
+        row_ids: Of the rows, if these are wanted in place of their numbers.
+
+    Attributes:
+        has_row_ids: Whether ``offsets`` returns row ids.
     """
 
-    def __init__(self, keys: npt.NDArray[np.integer]) -> None:
+    def __init__(self, keys: npt.NDArray[np.integer], row_ids: npt.NDArray[np.uint64] | None = None) -> None:
         """Sort the keys, unless they are sorted."""
-        self._offsets: npt.NDArray[np.int64] | None = None
+        self.has_row_ids = row_ids is not None
+        self._offsets: npt.NDArray[np.int64] | None = None if row_ids is None else row_ids.view(np.int64)
         if len(keys) > 1 and not bool(np.all(keys[1:] >= keys[:-1])):
-            self._offsets = np.argsort(keys, kind="stable").astype(np.int64, copy=False)
-            keys = keys[self._offsets]
+            order = np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+            self._offsets = order if self._offsets is None else self._offsets[order]
+            keys = keys[order]
         self._sorted = keys
 
     @property
@@ -38,7 +45,7 @@ class SortedKeys:
         return int(self._sorted.nbytes) + (0 if self._offsets is None else int(self._offsets.nbytes))
 
     def offsets(self, keys: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the numbers of all rows that have one of some keys of the same type."""
+        """Return the numbers, or row ids, of all rows that have one of some keys of the same type."""
         first = np.searchsorted(self._sorted, keys, "left")
         counts = np.searchsorted(self._sorted, keys, "right") - first
         before = np.cumsum(counts) - counts
@@ -53,7 +60,10 @@ def can_be_held(rows: int, key: pa.Schema) -> bool:
 
 
 def read_base_keys(dataset: lance.LanceDataset, key: str) -> SortedKeys:
-    """Read the keys of a version of the base table.
+    """Read the keys of a version of the base table, with row ids if some of its rows are deleted.
+
+    Lance takes rows by number quickly only from a table without deletions: otherwise it looks at the deleted
+    rows of every fragment first.
 
     Args:
         dataset: The version.
@@ -63,5 +73,7 @@ def read_base_keys(dataset: lance.LanceDataset, key: str) -> SortedKeys:
         UnavailableError: Storage failed.
     """
     with translated("read keys", dataset.uri):
-        column = dataset.scanner(columns=[key], scan_in_order=True).to_table().column(0)
-        return SortedKeys(column.to_numpy())
+        has_deleted = any(fragment.metadata.deletion_file for fragment in dataset.get_fragments())
+        rows = dataset.scanner(columns=[key], scan_in_order=True, with_row_id=has_deleted).to_table()
+        keys = rows.column(key).to_numpy()
+        return SortedKeys(keys, rows.column(ROW_ID).to_numpy().copy() if has_deleted else None)

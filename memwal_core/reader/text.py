@@ -1,14 +1,14 @@
 """Full-text search: the newest versions of rows, ranked as one index over all of them would.
 
-Each source finds candidates with an index. Documents, tokens and document frequencies are counted in
-each and summed, and the candidates are scored again with the sums.
+Each source finds with an index the rows that have a word, for each word once. Documents, tokens and
+document frequencies are summed over the sources, and every row found is scored again with the sums.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,23 +16,23 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
-from memwal_core.reader.bm25 import CorpusStatistics, LocalScores
+from memwal_core.reader.bm25 import CorpusStatistics, GlobalScores
 from memwal_core.reader.corpora import TextCorpora
-from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, Words, scored_by_text, tokens_of, words_of
-from memwal_core.reader.every_match import GlobalScores
+from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, tokens_of, words_of
+from memwal_core.reader.every_match import Matches, best_of, rows_of
 from memwal_core.reader.explain import RegionNames, explain_text_search
 from memwal_core.reader.gap import IndexGap
 from memwal_core.reader.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan import ReadPlan
+from memwal_core.storage import StoreKind
+from memwal_core.storage.address import parse_address
+from memwal_core.storage.concurrent import map_concurrently
 
-_CANDIDATES = 2
-_GROWTH = 4
-_ROUNDS = 2
-"""How often more candidates are asked for before every row with one of the words is scored."""
-
-_PRECISION = 1e-5
-"""Relative error of Lance's scores, which are 32-bit: a row may be missed that is better by less."""
+LOCAL_THREADS = 1
+"""A word is found in a local index sooner than threads have taken turns."""
+REMOTE_THREADS = 8
+"""Searches for one word in one source of a remote table that are under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,11 @@ class TextQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The best rows of one corpus.
-
-    Attributes:
-        keys: Their keys.
-        scores: Global scores.
-        unseen: No row of the corpus that is not among them has a higher global score.
-    """
-
-    keys: pa.Table
-    scores: npt.NDArray[np.float64]
-    unseen: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """A corpus that has some of the words, and what is known of it."""
+    """The best rows of one corpus, and their global scores."""
 
     corpus: Corpus
-    statistics: CorpusStatistics
-    local: LocalScores
+    ids: npt.NDArray[np.uint64]
+    scores: npt.NDArray[np.float64]
 
 
 class TextColumn:
@@ -88,6 +73,7 @@ class TextColumn:
     Attributes:
         index: The base table's index of it.
         corpora: Makes the sources.
+        threads: Searches of sources at once.
     """
 
     def __init__(self, opened: OpenedTable, column: str) -> None:
@@ -106,6 +92,8 @@ class TextColumn:
             )
         self.index: TextIndex = found
         self.corpora = TextCorpora(opened, column, found)
+        is_local = parse_address(opened.uri).kind is StoreKind.LOCAL
+        self.threads = LOCAL_THREADS if is_local else REMOTE_THREADS
         self._made: tuple[Corpus, ...] | None = None
 
     def sources(self) -> tuple[Corpus, ...]:
@@ -137,7 +125,8 @@ class TextSearch:
         self._query = query
         self._column = column
         self._plan = opened.plan(query.filter_sql)
-        self._words = Words(query.query, words_of(query.query, column.index.tokenizer))
+        self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
+        self._words = words_of(query.query, column.index.tokenizer)
         # A word that the query repeats counts as often, as it does in Lance.
         self._asked = Counter(tokens_of(query.query, column.index.tokenizer))
 
@@ -162,64 +151,81 @@ class TextSearch:
             UnavailableError: Storage failed.
             InvalidRequestError: Lance does not accept the filter.
         """
-        total = CorpusStatistics(0, 0, dict.fromkeys(self._words.by_token, 0.0))
-        counted = []
-        for corpus in self._column.sources():
-            statistics = corpus.statistics(self._words)
-            total = total.plus(statistics)
-            counted.append((corpus, statistics))
+        sources = self._column.sources()
+        found = self._matches(sources)
+        total = CorpusStatistics(0, 0, dict.fromkeys(self._words, 0))
+        for corpus, own in zip(sources, found, strict=True):
+            counts = {token: len(each.ids) for token, each in own.items()}
+            total = total.plus(CorpusStatistics(corpus.documents, corpus.tokens, counts))
         scores = GlobalScores(total, self._asked)
-        corpora = [_Counted(corpus, own, corpus.local(own)) for corpus, own in counted if any(own.frequencies.values())]
-        count = _CANDIDATES * self._query.k
-        ranked = [self._candidates(each, count, scores) for each in corpora]
-        for _ in range(_ROUNDS):
-            count *= _GROWTH
-            for number in self._open_ended(ranked):
-                each = corpora[number]
-                exact = replace(each, local=each.corpus.probed(each.statistics, self._words))
-                ranked[number] = self._candidates(exact, count, scores)
-        for number in self._open_ended(ranked):
-            each = corpora[number]
-            found = each.corpus.best((each.statistics, self._words), self._query.k, self._query.filter_sql, scores)
-            ranked[number] = _Ranked(self._keys(found[0]), found[1], 0.0)
+        ranked = []
+        for corpus, own in zip(sources, found, strict=True):
+            present = {token: each for token, each in own.items() if len(each.ids)}
+            if present:
+                ranked.append(self._ranked(corpus, present, scores))
         return self._best(ranked)
 
-    def _open_ended(self, ranked: Sequence[_Ranked]) -> list[int]:
-        """Return the corpora that may hold rows which belong into the result and were not given."""
-        least = _at_rank([each.scores for each in ranked], self._query.k) * (1 + _PRECISION)
-        return [number for number, each in enumerate(ranked) if each.unseen > least]
+    def _matches(self, sources: Sequence[Corpus]) -> list[dict[str, Matches]]:
+        """Return for each source the rows with each token: one search per token and source, none by the way."""
+        asked = [(source, word) for source in sources for word in self._words.values()]
+        every = iter(map_concurrently(lambda each: each[0].matches(each[1]), asked, self._column.threads))
+        return [{token: next(every) for token in self._words} for _ in sources]
 
-    def _candidates(self, counted: _Counted, count: int, scores: GlobalScores) -> _Ranked:
-        found = counted.corpus.search(self._words, count, self._query.filter_sql)
-        by_text = scored_by_text(found.column(self._query.column), self._column.index.tokenizer, scores)
-        unseen = 0.0
-        if found.num_rows >= count:
-            unseen = counted.local.highest(float(found.column(SCORE_COLUMN)[-1].as_py()), scores.total, scores.asked)
-        return _Ranked(self._keys(found), by_text, unseen)
-
-    def _keys(self, rows: pa.Table) -> pa.Table:
-        schema = pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
-        return pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema)
+    def _ranked(self, corpus: Corpus, found: Mapping[str, Matches], scores: GlobalScores) -> _Ranked:
+        local, filter_sql = corpus.local(found), self._query.filter_sql
+        if filter_sql is not None:
+            found = {token: corpus.passing(self._words[token], filter_sql, each) for token, each in found.items()}
+            found = {token: each for token, each in found.items() if len(each.ids)}
+        if not found:
+            return _Ranked(corpus, np.empty(0, dtype=np.uint64), np.empty(0))
+        return _Ranked(corpus, *best_of(found, local, corpus.lengths, self._query.k, scores))
 
     def _best(self, ranked: Sequence[_Ranked]) -> pa.Table:
-        columns = self._query.columns if self._query.columns is not None else self._opened.target.schema.names
+        """Read the best rows: those that are in the base table by row id, at once, and others by key."""
         scores = np.concatenate([np.empty(0), *(each.scores for each in ranked)])
         best = np.argsort(-scores, kind="stable")[: self._query.k]
-        schema = pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
-        keys = pa.concat_tables([schema.empty_table(), *(each.keys for each in ranked)]).take(pa.array(best))
-        rows = self._lookup.find(keys, columns)
-        return rows.append_column(SCORE_COLUMN, pa.array(scores[best], pa.float32()))
+        owners = np.repeat(np.arange(len(ranked)), [len(each.ids) for each in ranked])[best]
+        ids = np.concatenate([np.empty(0, dtype=np.uint64), *(each.ids for each in ranked)])[best]
+        in_base, elsewhere = np.empty(0, dtype=np.uint64), [self._key_schema().empty_table()]
+        at_base, at_keys = [], []
+        for number, each in enumerate(ranked):
+            places = np.flatnonzero(owners == number)
+            if not len(places):
+                continue
+            place = each.corpus.place(ids[places])
+            if place.base_ids is not None:
+                in_base = np.concatenate([in_base, place.base_ids])
+                at_base.append(places)
+            elif place.keys is not None:
+                elsewhere.append(place.keys.cast(elsewhere[0].schema))
+                at_keys.append(places)
+        rows = pa.concat_tables([self._of_base(in_base), self._by_key(pa.concat_tables(elsewhere))])
+        order = np.argsort(np.concatenate([np.empty(0, dtype=np.int64), *at_base, *at_keys]))
+        stated = self._opened.remembered(("freshness",), lambda: dict(self._opened.plan().freshness.metadata()))
+        return (
+            rows.take(pa.array(order))
+            .append_column(SCORE_COLUMN, pa.array(scores[best], pa.float32()))
+            .replace_schema_metadata(stated)
+        )
 
+    def _of_base(self, ids: npt.NDArray[np.uint64]) -> pa.Table:
+        schema = pa.schema([self._opened.target.schema.field(name) for name in self._columns])
+        if not len(ids):
+            return schema.empty_table()
+        rows = rows_of(self._opened.base, ids, self._columns)
+        return pa.Table.from_arrays([rows.column(field.name).cast(field.type) for field in schema], schema=schema)
 
-def _at_rank(scores: Sequence[npt.NDArray[np.float64]], k: int) -> float:
-    """Return the k-th best score of all; 0 if there are fewer."""
-    together = np.sort(np.concatenate([np.empty(0), *scores]))
-    return float(together[-k]) if len(together) >= k else 0.0
+    def _by_key(self, keys: pa.Table) -> pa.Table:
+        found = self._lookup.find(keys, self._columns) if keys.num_rows else self._of_base(np.empty(0, dtype=np.uint64))
+        return found.replace_schema_metadata(None)
+
+    def _key_schema(self) -> pa.Schema:
+        return pa.schema([self._opened.target.schema.field(name) for name in self._opened.key])
 
 
 def _check(query: TextQuery, names: Sequence[str]) -> None:
     unknown = [name for name in query.columns or () if name not in names]
-    if unknown or query.k < 1 or not query.query.strip():
+    if unknown or query.columns == () or query.k < 1 or not query.query.strip():
         raise InvalidRequestError(
             "this full-text search does not fit the table",
             remedy="search for at least one word and one row, and name columns of the table",

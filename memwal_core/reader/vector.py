@@ -6,6 +6,7 @@ Superseded candidates are found by key, not by filter, so none is dropped wrongl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.reader.bridge import bridge_gap, fragments_of
 from memwal_core.reader.explain import RegionNames, explain_vector_search
 from memwal_core.reader.gap import IndexGap, plan_gap
+from memwal_core.reader.held_vectors import DISTANCE_COLUMN, HeldVectors, hold_vectors
 from memwal_core.reader.in_memory import as_dataset
 from memwal_core.reader.key_condition import condition_on
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
@@ -29,11 +31,14 @@ from memwal_core.reader.plan import ReadPlan
 from memwal_core.reader.rows import ROW_ADDRESS, FlushedRows, RowRequest, is_among
 from memwal_core.reader.sources import GenerationSource
 from memwal_core.reader.superseded import BaseMask
-from memwal_core.reader.winners import WinningRows
+from memwal_core.reader.winners import RegionWinners, WinningRows
 
-DISTANCE_COLUMN = "_distance"
 _GROWTH = 4
 _SPARE = 2
+_FEW = 0.02
+"""Share of superseded rows below which they are dropped after a search and not masked in it."""
+_EXTRA = 1
+"""Rows found beyond those that are likely to be superseded."""
 
 _KEYS_AT_ONCE = 500
 
@@ -141,18 +146,63 @@ class VectorSearch:
             InvalidRequestError: Lance does not accept the filter.
         """
         winners = self._opened.winners(self._plan.regions)
-        keys = [region.keys for region in winners if region.keys.num_rows]
-        superseded = KeySearch(pa.concat_tables(keys), self._opened.key) if keys else None
-        found = [self._in_base(superseded)]
+        superseded = self._superseded(winners)
+        held = self._held(winners, superseded)
+        parts = [self._in_base(superseded, None)[0]] if held is None else self._in_base_and_held(superseded, held)
         for region in winners:
-            found.extend(self._in_generation(generation) for generation in region.generations if len(generation.live))
-        ranked = pa.concat_tables(found).sort_by([(DISTANCE_COLUMN, "ascending")]).slice(0, self._query.k)
-        result = ranked.select([*self._columns, DISTANCE_COLUMN])
+            unheld = (each for each in region.generations if len(each.live) and not (held and held.holds(each)))
+            parts.extend(self._in_generation(generation) for generation in unheld)
+        ranked = pa.concat_tables(parts)
+        result = ranked.sort_by([(DISTANCE_COLUMN, "ascending")]).slice(0, self._query.k)
+        result = result.select([*self._columns, DISTANCE_COLUMN])
         return result.replace_schema_metadata(dict(self._plan.freshness.metadata()))
 
-    def _in_base(self, superseded: KeySearch | None) -> pa.Table:
+    def _superseded(self, winners: Sequence[RegionWinners]) -> KeySearch | None:
+        """Return the keys of older rows; None if there are none."""
+        keys = [region.keys for region in winners if region.keys.num_rows]
+        if not keys:
+            return None
+        if self._query.filter_sql is not None:
+            return KeySearch(pa.concat_tables(keys), self._opened.key)
+        return self._opened.remembered(
+            ("superseded keys",), lambda: KeySearch(pa.concat_tables(keys), self._opened.key)
+        )
+
+    def _held(self, winners: Sequence[RegionWinners], superseded: KeySearch | None) -> HeldVectors | None:
+        """Return the small sources, read by the first search; None if a condition is to be judged first."""
+        if self._query.filter_sql is not None:
+            return None
+        column, index = self._query.column, self._index if self._has_index else None
+
+        def hold() -> HeldVectors:
+            unindexed = () if index is None else self._opened.unindexed_fragments(index)
+            every = [generation for region in winners for generation in region.generations]
+            return hold_vectors(self._opened, column, unindexed, every, superseded)
+
+        return self._opened.remembered(("held vectors", column, index or ""), hold)
+
+    def _in_base_and_held(self, superseded: KeySearch | None, held: HeldVectors) -> list[pa.Table]:
+        """Search the base table's index and the rows that are held.
+
+        Of the rows held only those are read that are as near as the nearest of the base table.
+        """
+        k, gap_rows = self._query.k, len(held.base_ids)
+        found, is_complete = self._in_base(superseded, held)
+        # If the whole base table was searched after all, the rows of it that are held are among them.
+        left_out = gap_rows if is_complete else 0
+        near = held.nearest(self._query.vector, k + left_out, self._metric)
+        chosen = near.numbers >= left_out
+        if found.num_rows >= k:
+            chosen &= near.distances <= np.partition(found.column(DISTANCE_COLUMN).to_numpy(), k - 1)[k - 1]
+        schema = pa.schema([field for field in found.schema if field.name != DISTANCE_COLUMN])
+        rows = held.read(near.numbers[chosen], schema)
+        distances = pa.array(near.distances[chosen], pa.float32())
+        return [found, rows.append_column(found.schema.field(DISTANCE_COLUMN), distances)]
+
+    def _in_base(self, superseded: KeySearch | None, held: HeldVectors | None) -> tuple[pa.Table, bool]:
+        """Return the nearest rows of the base table but those that are held, and whether these are among them, too."""
         base, query = self._opened.base, self._query
-        mask = self._opened.known_mask() if superseded is not None else None
+        mask, first = self._base_mask(superseded)
 
         def keep(rows: pa.Table) -> npt.NDArray[np.bool_]:
             if superseded is None:
@@ -160,23 +210,42 @@ class VectorSearch:
             return ~superseded.found(rows.select(list(self._opened.key)))
 
         def search(part: _Part) -> pa.Table:
-            # Without a mask some of the nearest rows turn out to be superseded, so more are taken at once.
-            first = query.k if superseded is None or mask is not None else query.k * _SPARE
             return _until(query.k, first, lambda count: self._nearest(base, count, query.filter_sql, part), keep)
 
+        others = 0
+        if held is not None and held.has_gap and self._has_index:
+            found, others = search(_Part(use_index=True, indexed_only=True, mask=mask)), len(held.base_ids)
+        else:
+            found = self._in_base_and_gap(search, keep, mask)
+        if self._has_index and found.num_rows + others < query.k:
+            # The partitions probed may be exhausted while the table is not.
+            return self._typed(search(_Part(use_index=False, mask=mask))), True
+        return self._typed(found), not others
+
+    def _base_mask(self, superseded: KeySearch | None) -> tuple[BaseMask | None, int]:
+        """Return the rows to leave out of a search of the base table, and how many to search for at first.
+
+        Few superseded rows cost less among those found than a mask does in every search.
+        """
+        k = self._query.k
+        if superseded is None:
+            return None, k
+        share = len(superseded) / max(1, self._opened.survey.state.num_rows)
+        if share <= _FEW:
+            return None, k + _EXTRA + math.ceil(_SPARE * share * k)
+        mask = self._opened.known_mask()
+        return mask, k if mask is not None else k * _SPARE
+
+    def _in_base_and_gap(self, search: Callable[[_Part], pa.Table], keep: Keep, mask: BaseMask | None) -> pa.Table:
+        """Search the index and, for base rows that it lacks, flushed MemTables if they can stand in."""
         gap = self._gap()
         if gap is None:
-            found = search(_Part(self._has_index, mask=mask))
-        else:
-            parts = [search(_Part(use_index=True, indexed_only=True, mask=mask)), gap.rows]
-            if gap.scanned:
-                parts.append(search(_Part(use_index=False, fragments=gap.scanned, mask=mask)))
-            typed = pa.concat_tables([self._typed(each) for each in parts])
-            found = typed.filter(pa.array(keep(typed)))
-        if self._has_index and found.num_rows < query.k:
-            # The partitions probed may be exhausted while the table is not.
-            found = search(_Part(use_index=False, mask=mask))
-        return self._typed(found)
+            return search(_Part(self._has_index, mask=mask))
+        parts = [search(_Part(use_index=True, indexed_only=True, mask=mask)), gap.rows]
+        if gap.scanned:
+            parts.append(search(_Part(use_index=False, fragments=gap.scanned, mask=mask)))
+        typed = pa.concat_tables([self._typed(each) for each in parts])
+        return typed.filter(pa.array(keep(typed)))
 
     def gap(self) -> IndexGap | None:
         """Return how the column's index lags behind merges; None without an index that can be used."""
@@ -193,7 +262,7 @@ class VectorSearch:
         bridge = self._opened.remembered(("bridge", gap.index), lambda: bridge_gap(self._opened, gap))
         if not bridge.left_out:
             return None
-        near = [self._in_generation(each) for each in bridge.standing]
+        near = [self._in_generation(each.winning) for each in bridge.standing]
         return _Bridged(self._of_base(pa.concat_tables(near), bridge.left_out), bridge.scanned)
 
     def _of_base(self, near: pa.Table, fragments: Sequence[int]) -> pa.Table:

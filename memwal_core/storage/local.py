@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from memwal_core.errors import ConflictError, ObjectExistsError
 from memwal_core.rng import Rng
 from memwal_core.storage import local_files
 from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
-from memwal_core.storage.protocol import ObjectInfo, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
 from memwal_core.storage.translate import translated
 
 STAGING_NAME = f"{TEMPORARY_PREFIX}staging"
@@ -115,7 +115,7 @@ class LocalStore:
         """Write, replacing what is there; not synced, since a hint may be lost."""
         target = self._locate(path)
         with self._translated("put", path):
-            staged = self._stage(data, sync=False)
+            staged = self._stage([data], sync=False)
             try:
                 with local_files.locked_directory(os.path.dirname(target), create=True):
                     local_files.replace_file(staged, target)
@@ -124,9 +124,13 @@ class LocalStore:
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Write only if nothing is there."""
+        self.put_parts_if_absent(path, [data])
+
+    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+        """Write only if nothing is there: synced while it is written, then linked."""
         target = self._locate(path)
         with self._translated("put_if_absent", path):
-            staged = self._stage(data, sync=self._fsync)
+            staged = self._stage(parts, sync=self._fsync)
             try:
                 self._publish(staged, target, path)
             finally:
@@ -153,7 +157,7 @@ class LocalStore:
         """
         target = self._locate(path)
         with self._translated("put_if_match", path):
-            staged = self._stage(data, sync=self._fsync)
+            staged = self._stage([data], sync=self._fsync)
             try:
                 self._replace_matching(staged, target, path, etag)
             finally:
@@ -207,12 +211,12 @@ class LocalStore:
             except FileNotFoundError:
                 return None  # Deleted since the directory was read.
 
-    def _stage(self, data: bytes, *, sync: bool) -> str:
-        """Write the data to a new file in the staging directory and return its path."""
+    def _stage(self, parts: Sequence[Part], *, sync: bool) -> str:
+        """Write the parts to a new file in the staging directory and return its path."""
         while True:
             staged = f"{self._staging}/{self._rng.getrandbits(64):016x}"
             try:
-                local_files.write_new_file(staged, data, sync=sync)
+                local_files.write_new_file(staged, parts, sync=sync)
             except FileExistsError:
                 continue  # Another store drew the same name from an equally seeded source.
             except FileNotFoundError:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from memwal_core.storage.address import TEMPORARY_PREFIX
-from memwal_core.storage.protocol import ObjectInfo
+from memwal_core.storage.protocol import ObjectInfo, Part
 
 _LINK_ATTEMPTS = 10
 _MTIME_STEP_NS = 1000
 _LOCK_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_VECTORS = 1024
+"""Parts that the operating system takes in one call."""
+_JOINED_BYTES = 256 * 1024
+"""Up to this size one copy costs less than handing over the parts one by one."""
 
 
 def read_file(path: str) -> bytes:
@@ -23,17 +27,23 @@ def read_file(path: str) -> bytes:
         return file.readall()
 
 
-def write_new_file(path: str, data: bytes, *, sync: bool) -> None:
-    """Write a file that must not exist yet.
+def write_new_file(path: str, parts: Sequence[Part], *, sync: bool) -> None:
+    """Write a file that must not exist yet, and sync it through the same descriptor if wanted.
 
     Raises:
         FileExistsError: It exists.
     """
+    pending = [memoryview(part) for part in parts if len(part)]
+    if len(pending) > 1 and sum(map(len, pending)) <= _JOINED_BYTES:
+        pending = [memoryview(b"".join(pending))]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        while pending:
+            written = os.writev(descriptor, pending[:_MAX_VECTORS])
+            while pending and written >= len(pending[0]):
+                written -= len(pending.pop(0))
+            if written:
+                pending[0] = pending[0][written:]
         if sync:
             os.fsync(descriptor)
     finally:

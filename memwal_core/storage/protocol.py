@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Part: TypeAlias = "bytes | memoryview"
+"""A piece of an object, in memory; a view of single bytes."""
 
 
 class StoreKind(StrEnum):
@@ -93,7 +96,10 @@ class ObjectStore(Protocol):
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write, replacing what is there. For hints only: readers may see old or new."""
+        """Write, replacing what is there, not durable on local disks: readers may see old or new.
+
+        For hints, and in a directory that nobody knows yet, before ``sync_directory``.
+        """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> None:
@@ -102,6 +108,14 @@ class ObjectStore(Protocol):
         An object that already holds exactly ``data`` counts as success: it is this call's own
         write whose reply was lost. Callers that can race with equal bytes must therefore make
         the bytes unique per attempt (``IdSource.commit_id``).
+
+        Raises:
+            ObjectExistsError: Other bytes are there; they stay untouched.
+        """
+        ...
+
+    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+        """Like ``put_if_absent`` with content in several pieces, in order, that need not be joined before.
 
         Raises:
             ObjectExistsError: Other bytes are there; they stay untouched.

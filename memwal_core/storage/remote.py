@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +22,7 @@ from memwal_core.errors import (
     UnavailableError,
 )
 from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
-from memwal_core.storage.protocol import ObjectInfo, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
 from memwal_core.storage.retrying import Retrier
 from memwal_core.storage.translate import translated
 
@@ -162,6 +162,10 @@ class RemoteStore:
                     ) from error
 
         self._retrier.run(attempt)
+
+    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+        """Write only if nothing is there, as one request."""
+        self.put_if_absent(path, b"".join(parts))
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Upload a prepared file if nothing is there, then remove the file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,11 +11,21 @@ from typing import TypeVar
 
 from memwal_core.errors import UnavailableError
 from memwal_core.rng import Rng
-from memwal_core.storage.protocol import ObjectInfo, ObjectStore, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore, Part, StoreKind
 
 _Result = TypeVar("_Result")
 
-WRITES = frozenset({"put", "put_if_absent", "put_file_if_absent", "put_if_match", "delete", "delete_directory"})
+WRITES = frozenset(
+    {
+        "put",
+        "put_if_absent",
+        "put_parts_if_absent",
+        "put_file_if_absent",
+        "put_if_match",
+        "delete",
+        "delete_directory",
+    }
+)
 
 
 class Moment(StrEnum):
@@ -174,6 +184,10 @@ class FaultyStore:
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Write only if nothing is there."""
         self._call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+
+    def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
+        """Write several pieces as one object only if nothing is there."""
+        self._call("put_parts_if_absent", path, lambda: self.inner.put_parts_if_absent(path, parts))
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Publish a local file only if nothing is there."""

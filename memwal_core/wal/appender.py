@@ -11,8 +11,9 @@ A position that is taken is read before anything else is decided:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -130,11 +131,13 @@ class WalAppender:
             CommitUnknownError: See ``append``.
         """
         path = wal_entry_path(self._region_id, wal_id, self._codec.suffix)
-        staged = self._store.staging_directory(path) / f"{attempt}{self._codec.suffix}"
+        metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
+        name = f"{attempt}{self._codec.suffix}"
         try:
-            metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
-            size = self._codec.write(staged, rows, metadata, self._storage_version)
-            self._store.put_file_if_absent(path, staged)
+            content = self._codec.encode(
+                rows, metadata, self._storage_version, lambda: self._store.staging_directory(path) / name
+            )
+            return self._put_content(path, content)
         except ObjectExistsError:
             return None
         except UnavailableError as error:
@@ -146,8 +149,16 @@ class WalAppender:
                 wal_id=wal_id,
                 attempt=attempt,
             ) from error
+
+    def _put_content(self, path: str, content: Sequence[memoryview] | Path) -> int:
+        if not isinstance(content, Path):
+            self._store.put_parts_if_absent(path, content)
+            return sum(map(len, content))
+        try:
+            size = content.stat().st_size
+            self._store.put_file_if_absent(path, content)
         finally:
-            staged.unlink(missing_ok=True)
+            content.unlink(missing_ok=True)
         return size
 
     def _occupied(self, wal_id: int) -> WalEntry:

@@ -8,20 +8,20 @@ checksum are custom metadata of the first batch's message, which it ignores.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from memwal_core.ids import RegionId
 from memwal_core.storage.layout import ARROW_WAL_SUFFIX
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, verify, write_sealed
+from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
 from memwal_core.wal.entry import (
     ATTEMPT_KEY,
     FENCE_KEY,
     FIELD_ID_KEY,
     EntryShape,
+    NewFile,
     WalEntry,
     described_entry,
     entry_bytes,
@@ -46,8 +46,14 @@ class ArrowCodec:
         """Keep the ids."""
         self._field_ids = dict(field_ids)
 
-    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:  # noqa: ARG002  (Arrow has no storage version)
-        """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
+    def encode(
+        self,
+        rows: pa.Table,
+        metadata: Mapping[str, str],
+        storage_version: str,  # noqa: ARG002  (Arrow has none)
+        new_file: NewFile,  # noqa: ARG002  (all is made in memory)
+    ) -> Sequence[memoryview]:
+        """Return the rows, the metadata and the checksum as bytes; see ``WalCodec.encode``."""
         sink = pa.BufferOutputStream()
         if FENCE_KEY in metadata:
             schema = pa.schema([], metadata={**metadata, CHECKSUM_KEY: EMPTY_SLOT})
@@ -61,7 +67,7 @@ class ArrowCodec:
                 for number, batch in enumerate(rows.cast(schema).combine_chunks().to_batches()):
                     writer.write_batch(batch, custom_metadata=None if number else own)
         data = memoryview(sink.getvalue())
-        return write_sealed(path, [data], 0, metadata_range(data))
+        return sealed([data], 0, metadata_range(data))
 
     def read(self, store: ObjectStore, region_id: RegionId, wal_id: int) -> WalEntry:
         """Read and verify an entry; see ``WalCodec.read``."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -105,6 +105,10 @@ class WalEntry:
     file_version: tuple[int, int] | None = None
 
 
+NewFile: TypeAlias = Callable[[], Path]
+"""Gives the path of a local file that does not exist yet."""
+
+
 class WalCodec(Protocol):
     """How rows become the bytes of an entry and back."""
 
@@ -118,17 +122,19 @@ class WalCodec(Protocol):
         """Whether a claim takes the next position with an entry of its own."""
         ...
 
-    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:
-        """Write an entry's file, its checksum included.
+    def encode(
+        self, rows: pa.Table, metadata: Mapping[str, str], storage_version: str, new_file: NewFile
+    ) -> Sequence[memoryview] | Path:
+        """Return the content of an entry, its checksum included.
 
         Args:
-            path: A local file that does not exist yet.
             rows: In write order, the MemTable schema.
             metadata: Goes into the schema metadata; holds ``WRITER_EPOCH_KEY`` and ``ATTEMPT_KEY``.
             storage_version: Version of the Lance format, where the codec has use for it.
+            new_file: Called where the bytes cannot be made in memory.
 
         Returns:
-            The length of the file in bytes.
+            The bytes in pieces, in order, which may share memory with ``rows``; or the new file that holds them.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -15,10 +15,11 @@ from lance.file import LanceFileReader, LanceFileWriter
 from memwal_core.ids import RegionId
 from memwal_core.storage.layout import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
-from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, seal, verify, write_sealed
+from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, sealed, verify
 from memwal_core.wal.entry import (
     FIELD_IDS_KEY,
     EntryShape,
+    NewFile,
     WalEntry,
     described_entry,
     entry_bytes,
@@ -73,20 +74,21 @@ class LanceCodec:
         self._shape: FileShape | None = None
         self._chosen: _Chosen | None = None
 
-    def write(self, path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> int:
-        """Write the rows, the metadata and the checksum; see ``WalCodec.write``."""
-        sealed = {**metadata, **self._noted_ids(rows.schema), CHECKSUM_KEY: EMPTY_SLOT}
-        parts = self._packed(rows, sealed) if storage_version == PLAIN_VERSION else None
+    def encode(
+        self, rows: pa.Table, metadata: Mapping[str, str], storage_version: str, new_file: NewFile
+    ) -> Sequence[memoryview] | Path:
+        """Return the rows, the metadata and the checksum: as bytes, or as a file by Lance; see ``WalCodec.encode``."""
+        noted = {**metadata, **self._noted_ids(rows.schema), CHECKSUM_KEY: EMPTY_SLOT}
+        parts = self._packed(rows, noted) if storage_version == PLAIN_VERSION else None
         if parts is not None:
-            return write_sealed(path, parts, len(parts) - 1, (0, len(parts[-1])))
-        schema = _uncompressed(rows.schema)
-        with LanceFileWriter(str(path), schema, version=storage_version) as writer:
-            for key, value in sealed.items():
-                writer.add_schema_metadata(key, value)
-            for batch in rows.cast(schema).to_batches():
-                writer.write_batch(batch)
-        seal(path, schema_range)
-        return path.stat().st_size
+            return sealed(parts, len(parts) - 1, (0, len(parts[-1])))
+        path = new_file()
+        try:
+            _write_by_lance(path, rows, noted, storage_version)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
 
     def _packed(self, rows: pa.Table, metadata: Mapping[str, str]) -> list[Buffer] | None:
         shape = self._shape
@@ -139,6 +141,20 @@ def file_version(data: bytes) -> tuple[int, int]:
     """Return the version of a Lance file as table manifests spell it, from its footer."""
     major, minor = FOOTER.unpack_from(data, len(data) - FOOTER.size)[5:7]
     return _SPELT_VERSIONS.get((major, minor), (major, minor))
+
+
+def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
+    schema = _uncompressed(rows.schema)
+    with LanceFileWriter(str(path), schema, version=storage_version) as writer:
+        for key, value in metadata.items():
+            writer.add_schema_metadata(key, value)
+        for batch in rows.cast(schema).to_batches():
+            writer.write_batch(batch)
+    data = path.read_bytes()
+    before, digits, _ = sealed([data], 0, schema_range(data))
+    with path.open("r+b") as file:
+        file.seek(len(before))
+        file.write(digits)
 
 
 def _read_with_lance(store: ObjectStore, path: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:

@@ -60,7 +60,7 @@ def plain_file(rows: pa.Table, metadata: Mapping[str, str]) -> bytes:
     shape = plain_shape(rows.schema)
     if shape is None:
         raise NotPlainError
-    return b"".join(bytes(memoryview(part).cast("B")) for part in pack(rows, shape, metadata))
+    return b"".join(pack(rows, shape, metadata))
 
 
 @lru_cache(maxsize=64)

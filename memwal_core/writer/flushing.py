@@ -61,7 +61,7 @@ class RegionFlusher:
         layout = self.layout
         # Only Lance files of one version can be shared; other rows are copied, each key's newest.
         rows = None if self._can_share(planned) else newest_rows(memtable, layout.key)
-        keys = memtable.to_table(layout.key) if rows is None else rows
+        keys = planned.keys if rows is None else rows
 
         def complete(table: lance.LanceDataset) -> None:
             build_maintained_indexes(table, self.recipes(), self.reach)

@@ -69,7 +69,7 @@ def test_durable_put_is_one_object_and_at_most_one_read(tmp_path):
 
         written = [call for call in store.calls if call.operation in WRITES]
         assert len(written) == 10
-        assert {call.operation for call in written} <= {"put_if_absent", "put_file_if_absent"}
+        assert {call.operation for call in written} <= {"put_if_absent", "put_parts_if_absent"}
         assert all("/wal/" in call.path for call in written)
         assert len(store.calls) - len(written) <= 10
 

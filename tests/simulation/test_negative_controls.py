@@ -1,7 +1,6 @@
 """Switch one safety rule off: the simulation must find the loss. Otherwise it proves nothing."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from memwal_core.manifest import ManifestStore
 from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
 from memwal_core.storage.layout import generation_path
 from memwal_core.storage.local import LocalStore
+from memwal_core.storage.protocol import Part
 from memwal_core.testing.simulation import Chances, SimulationFailedError, World, simulate
 from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
 from memwal_core.testing.simulation.run import everybody
@@ -51,12 +51,14 @@ def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, mo
 
 @pytest.mark.req("WRT-41", "LEASE-14")
 def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overwrite(self: LocalStore, path: str, source: Path) -> None:
-        target = Path(self.uri_of(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source, target)
+    def overwrite(self: LocalStore, path: str, parts: Sequence[Part]) -> None:
+        if "/wal/" in path:
+            self.put(path, b"".join(parts))
+        else:
+            put_parts(self, path, parts)
 
-    monkeypatch.setattr(LocalStore, "put_file_if_absent", overwrite)
+    put_parts = LocalStore.put_parts_if_absent
+    monkeypatch.setattr(LocalStore, "put_parts_if_absent", overwrite)
     assert _found(tmp_path)
 
 

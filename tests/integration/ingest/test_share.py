@@ -142,7 +142,7 @@ def test_an_attempt_that_sleeps_before_its_claim_wakes_up_to_nothing(table: Base
 def test_two_attempts_at_once_leave_the_rows_of_one(table: BaseTable, entries_before: int) -> None:
     slow, store = _faulty(table)
     with ThreadPoolExecutor(1) as pool:
-        with blocking(store, "put_file_if_absent", "put_if_absent", path=_NthWal(entries_before)) as blocked:
+        with blocking(store, "put_parts_if_absent", "put_if_absent", path=_NthWal(entries_before)) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a", attempt="1")
             assert blocked.reached.wait(60)
             faster = _write(table, FIRST, *range(20), name="a", attempt="2")
@@ -161,7 +161,7 @@ def test_attempts_that_claim_at_the_same_moment_know_each_other(table: BaseTable
     with ThreadPoolExecutor(2) as pool, blocking(store, "put", path=lambda path: "/claims/" in path) as first:
         sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a", attempt="1")
         assert first.reached.wait(60)
-        with blocking(log, "put_file_if_absent", "put_if_absent", path=_is_wal) as second:
+        with blocking(log, "put_parts_if_absent", "put_if_absent", path=_is_wal) as second:
             overtaken = pool.submit(_write, quick, FIRST, *range(20), name="a", attempt="2")
             assert second.reached.wait(60)
             first.release.set()
@@ -175,7 +175,7 @@ def test_attempts_that_claim_at_the_same_moment_know_each_other(table: BaseTable
 
 def test_a_cut_off_attempt_is_repeated_at_once_although_its_claim_looks_alive(table: BaseTable) -> None:
     dying, store = _faulty(table)
-    store.fail("put_file_if_absent", "put_if_absent", path=_is_wal, nth=3, times=None)
+    store.fail("put_parts_if_absent", "put_if_absent", path=_is_wal, nth=3, times=None)
     with pytest.raises(Exception, match=r"injected|did not answer"):
         _write(dying, FIRST, *range(20), name="a")
     assert 0 < len(_names(table)) < 20
@@ -206,7 +206,7 @@ def test_an_attempt_fenced_by_a_writer_of_others_says_so(table: BaseTable) -> No
     value, _ = _parts(table, 1, name="a")
     region_id = _region(table, value)
     with ThreadPoolExecutor(1) as pool:
-        with blocking(store, "put_file_if_absent", "put_if_absent", path=_is_wal) as blocked:
+        with blocking(store, "put_parts_if_absent", "put_if_absent", path=_is_wal) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a")
             assert blocked.reached.wait(60)
             other = RegionWriter.open(table, region_id, settings=SETTINGS)
@@ -220,9 +220,9 @@ def test_an_attempt_fenced_by_a_writer_of_others_says_so(table: BaseTable) -> No
 def test_an_attempt_overtaken_by_one_that_dies_asks_to_be_repeated(table: BaseTable) -> None:
     slow, store = _faulty(table)
     dying, broken = _faulty(table)
-    broken.fail("put_file_if_absent", "put_if_absent", path=_is_wal, nth=3, times=None)
+    broken.fail("put_parts_if_absent", "put_if_absent", path=_is_wal, nth=3, times=None)
     with ThreadPoolExecutor(1) as pool:
-        with blocking(store, "put_file_if_absent", "put_if_absent", path=_is_wal) as blocked:
+        with blocking(store, "put_parts_if_absent", "put_if_absent", path=_is_wal) as blocked:
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="a")
             assert blocked.reached.wait(60)
             with pytest.raises(Exception, match=r"injected|did not answer"):

@@ -16,7 +16,7 @@ from lance.query import MatchQuery
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import RegionId
-from memwal_core.reader import Consistency, ReadPlan
+from memwal_core.reader import Consistency, ReadPlan, held_vectors, text
 from memwal_core.reader.corpus import MemoryCorpus
 from memwal_core.reader.gap import plan_gap
 from memwal_core.reader.text import TextColumn, TextQuery
@@ -136,7 +136,7 @@ def _assert_exact(view: TableView, rng: np.random.Generator) -> None:
 
 @pytest.mark.req("RD-28", "RD-29", "RD-30", "RD-32", "RD-33")
 @pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "collected"])
-def test_search_over_a_gap_is_exact(tmp_path: Path, change: str) -> None:
+def test_search_over_a_gap_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     rng = np.random.default_rng(17)
     uri = str(tmp_path / "t")
     _merged_with_gap(uri, rng)
@@ -155,6 +155,9 @@ def test_search_over_a_gap_is_exact(tmp_path: Path, change: str) -> None:
     assert gap.is_empty == (bridged is None) == (change == "collected")
     assert bridged is None or bool(bridged.scanned) == (change == "direct append")
     _assert_exact(view, rng)
+    # What does not fit into memory is searched in flushed MemTables that stand in.
+    monkeypatch.setattr(held_vectors, "MAX_HELD_BYTES", 0)
+    _assert_exact(MemWalTable.open(uri).view(Consistency.LATEST), rng)
 
 
 TEXTS = pa.schema(
@@ -185,7 +188,11 @@ def _texts_with_gap(uri: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.req("RD-29", "RD-30", "RD-33", "RD-55", "RD-67")
 @pytest.mark.parametrize("change", ["none", "direct append", "direct delete", "collected"])
-def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(tmp_path: Path, change: str) -> None:
+def test_text_search_over_a_gap_scores_as_one_index_over_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    if change == "none":  # Sources are searched at once, as those of a remote table are.
+        monkeypatch.setattr(text, "LOCAL_THREADS", text.REMOTE_THREADS)
     rng = np.random.default_rng(23)
     uri = str(tmp_path / "t")
     _texts_with_gap(uri, rng)

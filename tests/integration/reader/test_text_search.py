@@ -13,7 +13,7 @@ from lance.query import MatchQuery
 from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
-from memwal_core.reader import Consistency
+from memwal_core.reader import Consistency, corpora
 from memwal_core.reader.text import TextQuery
 from memwal_core.reader.view import TableView
 from memwal_core.region_spec import bucket_spec
@@ -105,9 +105,16 @@ def test_rare_word_in_a_small_generation_does_not_jump_to_the_top(tmp_path: Path
 
 
 @pytest.mark.req("RD-55", "RD-56")
-@pytest.mark.parametrize("filter_sql", [None, "id >= 9000"])
-def test_row_that_its_own_index_ranks_behind_thousands_is_found(tmp_path: Path, filter_sql: str | None) -> None:
+@pytest.mark.parametrize(
+    ("filter_sql", "held", "few"), [(None, 1 << 20, 0), ("id >= 9000", 1 << 20, 0), (None, 0, 0), (None, 0, 10_000)]
+)
+def test_row_that_its_own_index_ranks_behind_thousands_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filter_sql: str | None, held: int, few: int
+) -> None:
     """A search used to stop at 4096 candidates of a source, without saying so."""
+    # Lengths of documents are held, or read from the index for each search, or told from a few texts.
+    monkeypatch.setattr(corpora, "MAX_HELD_DOCUMENTS", held)
+    monkeypatch.setattr(corpora, "FEW_TEXTS", few)
     uri = str(tmp_path / "t")
     # Half the rows have "late" in the base table's index, but most of them have got another text since.
     texts = ["late one two"] * 5000 + ["often one two"] * 4980 + ["late"] * 4 + ["late one two three four"] * 16

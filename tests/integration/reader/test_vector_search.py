@@ -12,7 +12,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
-from memwal_core.reader import Consistency
+from memwal_core.reader import Consistency, held_vectors
 from memwal_core.reader.vector import VectorQuery
 from memwal_core.region_spec import bucket_spec
 from memwal_core.table import MemWalTable
@@ -52,8 +52,14 @@ def _brute_force(rows: pa.Table, query: npt.NDArray[np.float32], k: int) -> list
 
 
 @pytest.mark.req("RD-51", "RD-52", "RD-62", "RD-63", "RD-64")
-@pytest.mark.parametrize("indexed", [False, True])
-def test_ranking_is_that_of_brute_force_over_the_view(tmp_path: Path, indexed: bool) -> None:
+@pytest.mark.parametrize(
+    ("indexed", "held_bytes"), [(False, None), (True, None), (True, 0), (True, 100 * DIMENSION * 4)]
+)
+def test_ranking_is_that_of_brute_force_over_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool, held_bytes: int | None
+) -> None:
+    if held_bytes is not None:  # Then generations that do not fit are searched where they are stored.
+        monkeypatch.setattr(held_vectors, "MAX_HELD_BYTES", held_bytes)
     rng = np.random.default_rng(3)
     uri = str(tmp_path / "t")
     with TableWriter.open(_table(uri, 400, rng, indexed=indexed)) as writer:

@@ -151,6 +151,16 @@ def test_eight_racing_put_if_absent_have_one_winner(store: ObjectStore) -> None:
         assert winners == [store.get(f"new directory {race}/object")]
 
 
+def test_put_parts_if_absent_joins_them_and_never_replaces_other_bytes(store: ObjectStore) -> None:
+    store.put_parts_if_absent("wal/1", [b"con", memoryview(b"tent"), b""])
+    store.put_parts_if_absent("wal/1", [b"content"])
+
+    with pytest.raises(ObjectExistsError):
+        store.put_parts_if_absent("wal/1", [b"con"])
+
+    assert store.get("wal/1") == b"content"
+
+
 def test_put_file_if_absent_publishes_and_consumes_the_file(store: ObjectStore) -> None:
     source = store.staging_directory("wal/1") / "prepared"
     source.write_bytes(b"content")
@@ -351,6 +361,7 @@ def test_ambiguous_path_is_refused_by_every_method(store: ObjectStore, path: str
         lambda: store.head(path),
         lambda: store.put(path, b"x"),
         lambda: store.put_if_absent(path, b"x"),
+        lambda: store.put_parts_if_absent(path, [b"x"]),
         lambda: store.put_file_if_absent(path, tmp_path / "file"),
         lambda: store.put_if_match(path, b"x", "etag"),
         lambda: store.delete(path),

@@ -100,7 +100,7 @@ def test_a_flush_whose_filter_cannot_be_written_is_not_recorded(table) -> None:
     faulty = FaultyStore(table.store)
     writer = RegionWriter.open(reopened(table, faulty, SETTINGS), region_id, settings=SETTINGS)
     writer.put(people(1))
-    faulty.fail("put_if_absent", path=lambda path: path.endswith(KEY_FILTER_NAME))
+    faulty.fail("put", path=lambda path: path.endswith(KEY_FILTER_NAME))
     with pytest.raises(UnavailableError):
         writer.flush()
     assert _manifest(table, region_id).flushed_generations == ()

@@ -20,7 +20,7 @@ from memwal_core.writer import RegionWriter, stats
 
 WITH_THREADS = writer_settings(background_flush=True)
 BUFFERED = writer_settings(durable_write=False)
-WAL_PUT = "put_file_if_absent"
+WAL_PUT = "put_parts_if_absent"
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ import pytest
 from memwal_core.clock import SystemClock
 from memwal_core.errors import CommitUnknownError
 from memwal_core.ids import IdSource, RegionId
+from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME
 from memwal_core.maintenance.snapshot import SnapshotParts, build_region_snapshot
 from memwal_core.manifest import ManifestStore
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.storage import local_files
-from memwal_core.storage.layout import wal_directory, wal_entry_path
+from memwal_core.storage.layout import generation_path, wal_directory, wal_entry_path
 from memwal_core.testing.regions import create_region, flushed_rows
 from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import RegionWriter
@@ -82,6 +83,36 @@ def test_a_successor_flushes_replayed_entries_only_once_their_names_are_on_the_d
     record = writer.flush()
     assert disk.unsynced_at_manifest[1:] == [set()]
     assert flushed_rows(table, region_id, record) == {1: "p1", 2: "p2"}
+
+
+@pytest.mark.req("WRT-26", "MEM-25")
+def test_a_flush_syncs_every_file_once_before_it_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
+    region_id = create_region(table)
+    writer = RegionWriter.open(table, region_id, settings=SETTINGS)
+    writer.put(people(1, 2))
+    synced: list[str] = []
+    sync, link = os.fsync, local_files.link_new
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    def link_new(staged: str, target: str) -> None:
+        synced.append(target)
+        link(staged, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(local_files, "link_new", link_new)
+    record = writer.flush()
+    assert record is not None
+    generation = Path(table.store.uri_of(generation_path(region_id, record.path)))
+    written = [generation, *generation.rglob("*")]
+    assert {path.name for path in written} >= {KEY_FILTER_NAME, PYLANCE_FILTER_NAME, "page_data.lance"}
+    recorded = next(number for number, path in enumerate(synced) if f"{os.sep}manifest{os.sep}" in path)
+    before = synced[:recorded]
+    assert [before.count(str(path)) for path in written] == [1] * len(written)
+    assert before.count(str(generation.parent)) == 1
 
 
 @pytest.mark.req("WRT-26", "WRT-45", "MEM-41")

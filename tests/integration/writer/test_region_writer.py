@@ -295,7 +295,7 @@ def test_a_stale_hint_hides_no_entry(table) -> None:
 def test_a_lost_wal_write_says_unknown_and_its_rows_come_with_the_next(table, region_id) -> None:
     faulty = FaultyStore(table.store)
     writer = _open(reopened(table, faulty, FAST), region_id)
-    faulty.fail("put_file_if_absent", times=None)
+    faulty.fail("put_parts_if_absent", times=None)
     with pytest.raises(CommitUnknownError):
         writer.put(people(1))
     faulty.heal()
@@ -307,7 +307,7 @@ def test_a_lost_wal_write_says_unknown_and_its_rows_come_with_the_next(table, re
 def test_a_wal_write_that_landed_without_reply_is_neither_lost_nor_doubled(table, region_id) -> None:
     faulty = FaultyStore(table.store)
     writer = _open(reopened(table, faulty, FAST), region_id)
-    faulty.lose_reply("put_file_if_absent", times=None)
+    faulty.lose_reply("put_parts_if_absent", times=None)
     with pytest.raises(CommitUnknownError):
         writer.put(people(1, name="in doubt"))
     faulty.heal()
@@ -321,7 +321,7 @@ def test_a_late_entry_met_by_a_failing_write_is_still_replayed_by_the_next(table
     late = _open(table, region_id)
     writer = _open(reopened(table, faulty, FAST), region_id)
     late.put(people(1, name="late"))
-    faulty.fail("put_file_if_absent", nth=2)
+    faulty.fail("put_parts_if_absent", nth=2)
     with pytest.raises(CommitUnknownError):
         writer.put(people(2))
     writer.put(people(3))

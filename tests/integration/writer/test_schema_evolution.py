@@ -87,7 +87,7 @@ def test_a_late_entry_of_an_older_schema_is_flushed_by_the_next_opening(table, s
     old.flush()
     lance.dataset(table.uri).add_columns(NEW)
     store = FaultyStore(open_store(table.uri, settings=SETTINGS.storage))
-    late = Rule(lambda _: old.put(people(2, name="late")), Moment.BEFORE, frozenset({"put_file_if_absent"}))
+    late = Rule(lambda _: old.put(people(2, name="late")), Moment.BEFORE, frozenset({"put_parts_if_absent"}))
     store.add(late)
     with pytest.raises(ConflictError, match="late"):
         RegionWriter.open(reopened(table, store), region, settings=SETTINGS).put(_people_with_city(3))
@@ -185,7 +185,7 @@ def test_a_late_entry_of_a_dropped_column_does_not_fill_the_new_one_of_its_name(
     lance.dataset(table.uri).drop_columns(["score"])
     lance.dataset(table.uri).add_columns(pa.field("score", pa.float64()))
     store = FaultyStore(open_store(table.uri, settings=SETTINGS.storage))
-    store.add(Rule(lambda _: old.put(people(2)), Moment.BEFORE, frozenset({"put_file_if_absent"})))
+    store.add(Rule(lambda _: old.put(people(2)), Moment.BEFORE, frozenset({"put_parts_if_absent"})))
     with pytest.raises(ConflictError, match="late"):
         RegionWriter.open(reopened(table, store), region, settings=SETTINGS).put(people(3))
     with RegionWriter.open(table, region, settings=SETTINGS) as writer:

@@ -145,7 +145,7 @@ def test_reopened_table_shares_the_store(table) -> None:
     recorder = FaultyStore(table.store)
     with TableWriter.open(reopened(table, recorder, FAST), settings=FAST) as writer:
         writer.put(people(1))
-    assert recorder.count("put_file_if_absent") == 1
+    assert recorder.count("put_parts_if_absent") == 1
 
 
 @pytest.mark.req("WRT-34", "MEM-18")
@@ -153,8 +153,8 @@ def test_concurrent_callers_share_wal_entries_and_lose_nothing(table) -> None:
     store = FaultyStore(table.store)
     with TableWriter.open(reopened(table, store, FAST), settings=FAST) as writer:
         writer.put(people(*range(100)))
-        before = store.count("put_file_if_absent")
-        with blocking(store, "put_file_if_absent") as blocked, ThreadPoolExecutor(2) as pool:
+        before = store.count("put_parts_if_absent")
+        with blocking(store, "put_parts_if_absent") as blocked, ThreadPoolExecutor(2) as pool:
             first = pool.submit(writer.put, people(*range(100), name="first"))
             assert blocked.reached.wait(60)
             second = pool.submit(writer.put, people(*range(100), name="second"))
@@ -163,6 +163,6 @@ def test_concurrent_callers_share_wal_entries_and_lose_nothing(table) -> None:
                 wait([second], timeout=0.001)
             blocked.release.set()
             assert [future.result(60).rows for future in (first, second)] == [100, 100]
-        assert store.count("put_file_if_absent") - before <= 8
+        assert store.count("put_parts_if_absent") - before <= 8
         rows = [region.lookup(people(*range(100)).select(["id"])) for region in writer.writers.values()]
         assert sum(found.num_rows for found in rows) == 100

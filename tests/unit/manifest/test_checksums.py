@@ -15,6 +15,7 @@ from memwal_core.manifest import RegionManifest
 from memwal_core.manifest.codec import decode_manifest, encode_manifest
 from memwal_core.pb import mem_wal_pb2 as pb
 from memwal_core.testing.tables import PEOPLE
+from memwal_core.testing.wal_entries import written_entry
 from memwal_core.wal.arrow_codec import ArrowCodec, metadata_range
 from memwal_core.wal.checksum import ChecksumError, verify
 from memwal_core.wal.entry import ATTEMPT_KEY
@@ -58,9 +59,7 @@ def test_checksum_of_a_wal_entry_covers_its_rows_and_its_deletes(tmp_path: Path)
         {"id": [1, 2], "name": ["a", None], "score": [0.5, None], "_tombstone": [False, True]},
         schema=PEOPLE.append(pa.field("_tombstone", pa.bool_())),
     )
-    path = tmp_path / "entry.lance"
-    LANCE_CODEC.write(path, rows, {"writer_epoch": "1"}, "2.0")
-    data = path.read_bytes()
+    data = written_entry(tmp_path / "entry.lance", LANCE_CODEC, rows, {"writer_epoch": "1"})
     assert verify(data, schema_range)
 
     found = 0
@@ -79,9 +78,8 @@ def test_checksum_of_a_wal_entry_covers_its_rows_and_its_deletes(tmp_path: Path)
 
 def test_position_in_a_footer_that_nobody_can_index_is_damage_and_no_other_error(tmp_path: Path) -> None:
     """It was an OverflowError, which no caller takes for a damaged entry."""
-    path = tmp_path / "entry.lance"
-    LANCE_CODEC.write(path, PEOPLE.empty_table(), {"writer_epoch": "1"}, "2.0")
-    damaged = bytearray(path.read_bytes())
+    data = written_entry(tmp_path / "entry.lance", LANCE_CODEC, PEOPLE.empty_table(), {"writer_epoch": "1"})
+    damaged = bytearray(data)
     damaged[-24:-16] = b"\xff" * 8  # Where the footer says that the list of global buffers begins.
 
     with pytest.raises(ChecksumError, match="footer is damaged"):
@@ -90,10 +88,9 @@ def test_position_in_a_footer_that_nobody_can_index_is_damage_and_no_other_error
 
 @pytest.mark.req("LEASE-24", "LEASE-26")
 def test_flipped_byte_of_an_arrow_entry_is_found_and_no_other_error(tmp_path: Path) -> None:
-    path = tmp_path / "entry.arrow"
     rows = pa.table({"id": [1, 2], "name": ["a", None], "score": [0.5, None]}, PEOPLE)
-    ArrowCodec({"id": 0, "name": 1, "score": 2}).write(path, rows, {"writer_epoch": "1", ATTEMPT_KEY: "a"}, "2.0")
-    data = path.read_bytes()
+    codec = ArrowCodec({"id": 0, "name": 1, "score": 2})
+    data = written_entry(tmp_path / "entry.arrow", codec, rows, {"writer_epoch": "1", ATTEMPT_KEY: "a"})
     assert verify(data, metadata_range)
 
     for at in range(len(data)):

@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memwal_core.newest import last_row_per_key, rows_without_key, superseded_rows
+from memwal_core.newest import key_order, last_row_per_key, rows_without_key, superseded_rows
 
 KEYS = st.lists(st.integers(0, 20), max_size=200)
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+
+
+@st.composite
+def _integers(draw: st.DrawFn, kind: pa.DataType) -> list[int]:
+    """Draw integers all over their type, or many of a narrow range of it, so that keys come twice."""
+    limits = np.iinfo(kind.to_pandas_dtype())
+    span = draw(st.sampled_from([3, 2**16 - 1, 2**16, 2**32, 2**64]))
+    low = draw(st.integers(limits.min, max(limits.min, limits.max - span)))
+    return draw(st.lists(st.integers(low, min(limits.max, low + span)), max_size=300))
 
 
 def _expected(keys: list[object]) -> list[int]:
@@ -30,6 +40,29 @@ def test_composite_keys_keep_their_last_row(keys: list[int]) -> None:
         {"a": pa.array([a for a, _ in pairs], pa.int8()), "b": pa.array([b for _, b in pairs], pa.string())}
     )
     assert last_row_per_key(table, ["a", "b"]).tolist() == _expected(list(pairs))
+
+
+@pytest.mark.req("MRG-07", "RD-04")
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+@settings(derandomize=True, deadline=None)
+@given(data=st.data())
+def test_order_of_integers_is_that_of_a_stable_sort(kind: pa.DataType, data: st.DataObject) -> None:
+    values = np.array(data.draw(_integers(kind)), kind.to_pandas_dtype())
+    order = key_order(pa.table({"id": pa.array(values, kind)}), ["id"])
+    assert order is not None
+    assert order.dtype == np.int64
+    assert order.tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+@pytest.mark.parametrize("rows", [0, 1, 2, 70_000])
+def test_order_of_many_integers_from_end_to_end_is_that_of_a_stable_sort(kind: pa.DataType, rows: int) -> None:
+    limits = np.iinfo(kind.to_pandas_dtype())
+    values = np.random.default_rng(rows).integers(limits.min, limits.max, rows, kind.to_pandas_dtype(), endpoint=True)
+    values[:1], values[-1:] = limits.max, limits.min
+    order = key_order(pa.table({"id": pa.array(values, kind)}), ["id"])
+    assert order is not None
+    assert np.array_equal(order, np.argsort(values, kind="stable"))
 
 
 def test_ascending_integers_take_the_short_way_and_all_survive() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from memwal_core.errors import InvalidRequestError, ObjectExistsError, Unavailab
 from memwal_core.rng import Rng, seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, local_files, open_store
+from memwal_core.storage.protocol import Part
 
 DAY_S = 24 * 3600
 
@@ -48,6 +49,10 @@ def _put(store: ObjectStore, path: str, data: bytes) -> None:
     store.put_if_absent(path, data)
 
 
+def _put_parts(store: ObjectStore, path: str, data: bytes) -> None:
+    store.put_parts_if_absent(path, [data[:1], memoryview(data)[1:], b""])
+
+
 def _put_file(store: ObjectStore, path: str, data: bytes) -> None:
     source = store.staging_directory(path) / "prepared"
     source.write_bytes(data)
@@ -55,11 +60,11 @@ def _put_file(store: ObjectStore, path: str, data: bytes) -> None:
 
 
 Put = Callable[[ObjectStore, str, bytes], None]
-both_puts = pytest.mark.parametrize("put", [_put, _put_file])
+every_put = pytest.mark.parametrize("put", [_put, _put_parts, _put_file])
 
 
 @pytest.mark.req("WRT-26")
-@both_puts
+@every_put
 def test_first_durable_write_syncs_file_links_it_and_syncs_all_directories_above(
     root: Path, events: list[tuple[str, str]], put: Put
 ) -> None:
@@ -90,7 +95,7 @@ def test_first_write_syncs_directories_that_somebody_else_made(root: Path, event
 
 
 @pytest.mark.req("WRT-26")
-@both_puts
+@every_put
 def test_write_into_a_known_directory_costs_two_syncs(root: Path, events: list[tuple[str, str]], put: Put) -> None:
     store = _store(root)
     put(store, "wal/1", b"data")
@@ -101,11 +106,24 @@ def test_write_into_a_known_directory_costs_two_syncs(root: Path, events: list[t
     assert [event for event, _ in events] == ["fsync", "link", "fsync"]
 
 
-@both_puts
+@every_put
 def test_without_fsync_nothing_is_synced(root: Path, events: list[tuple[str, str]], put: Put) -> None:
     put(_store(root, fsync=False), "wal/1", b"data")
 
     assert {event for event, _ in events} == {"link"}
+
+
+@pytest.mark.parametrize("rest", [100, local_files._JOINED_BYTES])
+def test_parts_of_any_number_and_size_become_one_object(root: Path, monkeypatch: pytest.MonkeyPatch, rest: int) -> None:
+    monkeypatch.setattr(local_files, "_MAX_VECTORS", 3)
+    parts = [b"", *(bytes([number]) * number for number in range(40)), memoryview(b"-" * rest), b""]
+    store = _store(root)
+
+    store.put_parts_if_absent("wal/1", parts)
+
+    assert store.get("wal/1") == b"".join(parts)
+    with pytest.raises(ObjectExistsError):
+        store.put_parts_if_absent("wal/1", parts[:-2])
 
 
 @pytest.mark.req("WRT-26")
@@ -219,8 +237,8 @@ def test_etag_differs_after_every_replacement_even_within_one_tick(root: Path, m
     store.put("object", b"0")
     write = local_files.write_new_file
 
-    def write_in_the_past(path: str, data: bytes, *, sync: bool) -> None:
-        write(path, data, sync=sync)
+    def write_in_the_past(path: str, parts: Sequence[Part], *, sync: bool) -> None:
+        write(path, parts, sync=sync)
         os.utime(path, ns=(0, 0))  # The clock of the file system stands still.
 
     monkeypatch.setattr(local_files, "write_new_file", write_in_the_past)

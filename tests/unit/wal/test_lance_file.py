@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
+from memwal_core.testing.wal_entries import written_entry
 from memwal_core.wal import LANCE_CODEC, entry_file_version, lance_file, lance_pages
 from memwal_core.wal.checksum import EMPTY_SLOT, verify
 from memwal_core.wal.lance_codec import file_version, schema_range
@@ -59,10 +60,7 @@ SLICES = {
 
 
 def _written(path: Path, rows: pa.Table, version: str) -> bytes:
-    size = LANCE_CODEC.write(path, rows, METADATA, version)
-    data = path.read_bytes()
-    assert len(data) == size
-    return data
+    return written_entry(path, LANCE_CODEC, rows, METADATA, version)
 
 
 @pytest.mark.req("FMT-09", "FMT-10", "WRT-36", "WRT-37")
@@ -93,7 +91,7 @@ def test_a_packed_file_and_one_by_lance_hold_the_same(tmp_path: Path, monkeypatc
     packed = _written(tmp_path / "packed.lance", rows, "2.0")  # Lance would look for a dictionary in texts.
     monkeypatch.setattr("memwal_core.wal.lance_codec.plain_shape", lambda _: None)
     fresh = type(LANCE_CODEC)()
-    fresh.write(tmp_path / "lance.lance", rows, METADATA, "2.0")
+    written_entry(tmp_path / "lance.lance", fresh, rows, METADATA)
     ours, lances = (LanceFileReader(str(tmp_path / name)) for name in ("packed.lance", "lance.lance"))
     assert packed != (tmp_path / "lance.lance").read_bytes()
     assert ours.read_all().to_table().equals(lances.read_all().to_table())

@@ -14,6 +14,7 @@ from memwal_core.ids import IdSource, RegionId
 from memwal_core.storage import open_store
 from memwal_core.storage.layout import wal_entry_path
 from memwal_core.testing.faulty_store import FaultyStore
+from memwal_core.testing.wal_entries import written_entry
 from memwal_core.wal import LANCE_CODEC, lance_codec, lance_pages, lance_schema, read_entries
 from memwal_core.wal.lance_codec import LanceCodec, schema_range
 from memwal_core.wal.lance_encodings import NotPlainError
@@ -72,9 +73,7 @@ def _found(message: bytes, columns: int):
 
 
 def _packed(path: Path, rows: pa.Table) -> bytes:
-    path.unlink(missing_ok=True)
-    LANCE_CODEC.write(path, rows, METADATA, "2.0")
-    return path.read_bytes()
+    return written_entry(path, LANCE_CODEC, rows, METADATA)
 
 
 def _as_lance_reads(path: Path) -> pa.Table:
@@ -159,7 +158,7 @@ def test_other_files_are_left_to_lance(
         rows = pa.table({"text": ["same"] * 300})
         monkeypatch.setattr(lance_codec, "plain_shape", lambda _: None)
     path = tmp_path / "a.lance"
-    LanceCodec().write(path, rows, METADATA, "2.2" if how == "another version" else "2.0")
+    written_entry(path, LanceCodec(), rows, METADATA, "2.2" if how == "another version" else "2.0")
     with pytest.raises(NotPlainError):
         unpack(path.read_bytes(), _found)
     store = FaultyStore(open_store(str(tmp_path / "table")))

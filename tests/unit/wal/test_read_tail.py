@@ -11,6 +11,7 @@ from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
 from memwal_core.storage.layout import wal_entry_path
 from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from memwal_core.testing.wal_entries import written_entry
 from memwal_core.wal import LANCE_CODEC, EntryShape, read_tail
 from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
 from memwal_core.wal.lance_codec import LanceCodec
@@ -22,8 +23,7 @@ CONCURRENCY = 4
 
 @pytest.fixture
 def entry(tmp_path) -> bytes:
-    LANCE_CODEC.write(tmp_path / "entry", ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.0")
-    return (tmp_path / "entry").read_bytes()
+    return written_entry(tmp_path / "entry", LANCE_CODEC, ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"})
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -80,8 +80,8 @@ def test_a_hole_below_an_entry_that_was_seen_is_corruption(store, entry: bytes) 
 
 def test_rows_get_the_schema_that_fits_and_name_their_fields_otherwise(store, tmp_path) -> None:
     codec = LanceCodec({"id": 5})
-    codec.write(tmp_path / "named", ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.0")
-    store.inner.put(_path(1), (tmp_path / "named").read_bytes())
+    entry = written_entry(tmp_path / "named", codec, ROWS, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"})
+    store.inner.put(_path(1), entry)
     wanted = pa.schema([pa.field("id", pa.int64(), metadata={"a": "b"})])
     for number, fits in ((5, True), (6, False)):
         (found,) = read_tail(store, REGION, codec, 0, 0, 1, EntryShape(wanted, {"id": number}))

@@ -193,6 +193,7 @@ def test_form_triggers_the_merge_and_leads_to_its_run(stack: Stack, tmp_path: Pa
         page.wait_for_url("**/dags/memwal_merge/runs/**")
         run = page.url.split("/runs/")[1].split("/")[0].split("?")[0]
         assert page.url.startswith(f"{stack.address}/dags/memwal_merge/runs/")
+        expect(page.get_by_text("memwal_merge").first).to_be_visible()  # Airflow draws after it has moved on.
         shoot(page, "run-in-airflow", whole=False)
 
     # Waits for the end of the run: one line of JSON a second, the last with the final state.

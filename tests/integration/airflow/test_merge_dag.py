@@ -79,7 +79,7 @@ def test_table_that_does_not_exist_fails_at_once_in_spite_of_retries(tmp_path: P
 
     assert ran.returncode != 0
     assert ran.stdout.count("starting task_id=plan") == 1
-    assert "correct it and trigger the run again" in ran.stdout
+    assert "correct the input and trigger the run again" in ran.stdout
 
 
 def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: BaseTable, run_dag: RunDag) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import lance
@@ -22,6 +23,7 @@ from memwal_core.reader.rows import is_among
 SCORE_COLUMN = "_score"
 _NAME = "texts"
 _PROBED_ROWS = 256
+_PROBED_WORDS = 32
 _INDEXED_ONLY: Mapping[str, Any] = {"prefilter": True, "fast_search": True}
 
 RowIds = npt.NDArray[np.uint64]
@@ -231,8 +233,8 @@ class MemoryCorpus:
             for text in batch.column(0).to_pylist():
                 words = words_of(text, self._tokenizer)
                 if words:
-                    # In 32 bits the weight of a word that nearly all texts have is hardly known.
-                    found = {token: self.matches(word) for token, word in words.items()}
+                    # In 32 bits the weight of a word that nearly all texts have is hardly known: the rarest of some.
+                    found = {token: self.matches(word) for token, word in islice(words.items(), _PROBED_WORDS)}
                     return self._explained_by(*min(found.items(), key=lambda each: len(each[1].ids)))
         return 0.0
 

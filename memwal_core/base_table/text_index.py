@@ -129,12 +129,11 @@ def read_text_index(
     return TextIndex(index.name, MappingProxyType(options), documents, tokens, fragments, tuple(files), storage_options)
 
 
-def count_documents(index: TextIndex, storage_options: Mapping[str, str], is_live: IsLive) -> tuple[int, int]:
+def count_documents(index: TextIndex, is_live: IsLive) -> tuple[int, int]:
     """Count the documents of an index that still are rows, and their tokens.
 
     Args:
         index: The index.
-        storage_options: For pylance.
         is_live: Tells for row ids whether they count.
 
     Returns:
@@ -147,8 +146,7 @@ def count_documents(index: TextIndex, storage_options: Mapping[str, str], is_liv
     documents = tokens = 0
     for address in index.files:
         with translated("read the documents of a full-text index", address):
-            reader = LanceFileReader(address, storage_options=dict(storage_options) or None)
-            for batch in reader.read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+            for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
                 live = is_live(batch.column(_ROW_ID).to_numpy())
                 documents += int(live.sum())
                 tokens += int(batch.column(_NUM_TOKENS).to_numpy()[live].sum())
@@ -165,8 +163,7 @@ def read_document_lengths(index: TextIndex) -> DocumentLengths:
     ids, tokens = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint32)]
     for address in index.files:
         with translated("read the documents of a full-text index", address):
-            reader = LanceFileReader(address, storage_options=dict(index.storage_options) or None)
-            rows = reader.read_all().to_table()
+            rows = _documents(index, address).read_all().to_table()
         ids.append(rows.column(_ROW_ID).to_numpy())
         tokens.append(rows.column(_NUM_TOKENS).to_numpy())
     every = np.concatenate(ids)
@@ -174,14 +171,11 @@ def read_document_lengths(index: TextIndex) -> DocumentLengths:
     return DocumentLengths(every[order], np.concatenate(tokens)[order])
 
 
-def document_lengths(
-    index: TextIndex, storage_options: Mapping[str, str], ids: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.int64]:
+def document_lengths(index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return how many tokens documents of an index have.
 
     Args:
         index: The index.
-        storage_options: For pylance.
         ids: Row ids, ascending.
 
     Returns:
@@ -196,13 +190,16 @@ def document_lengths(
         return lengths
     for address in index.files:
         with translated("read the documents of a full-text index", address):
-            reader = LanceFileReader(address, storage_options=dict(storage_options) or None)
-            for batch in reader.read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+            for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
                 own = batch.column(_ROW_ID).to_numpy()
                 places = np.minimum(np.searchsorted(ids, own), len(ids) - 1)
                 known = ids[places] == own
                 lengths[places[known]] = batch.column(_NUM_TOKENS).to_numpy()[known]
     return lengths
+
+
+def _documents(index: TextIndex, address: str) -> LanceFileReader:
+    return LanceFileReader(address, storage_options=dict(index.storage_options) or None)
 
 
 def _covers(kind: str, fields: list[int], field_id: int) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.base_table import TextIndex, read_document_lengths, translated
+from memwal_core.base_table import TextIndex, count_documents, document_lengths, read_document_lengths, translated
 from memwal_core.reader.bridge import StandingRows, bridge_gap, fragments_of
 from memwal_core.reader.corpus import Belongs, Corpus, IndexedCorpus, MemoryCorpus, Place, PlaceOf
 from memwal_core.reader.gap import IndexGap, plan_gap
@@ -83,9 +83,9 @@ class TextCorpora:
 
         documents, tokens = self._index.documents, self._index.tokens
         if not is_whole:
-            documents, tokens = self._opened.count_documents(self._index, self._live_base(mask.blocklist).contains)
+            documents, tokens = count_documents(self._index, self._live_base(mask.blocklist).contains)
         elif len(mask.row_ids):
-            documents, tokens = self._opened.count_documents(self._index, belongs)
+            documents, tokens = count_documents(self._index, belongs)
         return self._indexed(base, self._index, (documents, tokens), belongs, lambda ids: Place(ids, None))
 
     def _is_whole(self, dataset: lance.LanceDataset, index: TextIndex) -> bool:
@@ -153,7 +153,7 @@ class TextCorpora:
         def belongs(ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
             return is_among(ids, addresses)
 
-        counted = self._opened.count_documents(index, belongs)
+        counted = count_documents(index, belongs)
         return self._indexed(rows.keyed.dataset, index, counted, belongs, place)
 
     def _indexed(
@@ -174,7 +174,7 @@ class TextCorpora:
             return self._opened.remembered(("lengths", *index.files), lambda: read_document_lengths(index)).of(ids)
         if len(ids) <= FEW_TEXTS:
             return np.zeros(len(ids), dtype=np.int64)
-        return self._opened.document_lengths(index, ids)
+        return document_lengths(index, ids)
 
     def _own_index(self, source: GenerationSource) -> TextIndex | None:
         """Return a flushed MemTable's index if it is as good as the base table's for this column."""

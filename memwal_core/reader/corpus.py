@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from memwal_core.base_table import TextIndex, translated
 from memwal_core.base_table.key_search import KeySearch
 from memwal_core.reader.bm25 import CorpusStatistics, LocalScores, mean_length, weight_of
-from memwal_core.reader.every_match import LengthsOf, Matches, matches_of, rows_of
+from memwal_core.reader.by_id import rows_of
+from memwal_core.reader.every_match import LengthsOf, Matches, matches_of
 from memwal_core.reader.in_memory import as_dataset
 from memwal_core.reader.rows import is_among
 

@@ -14,8 +14,6 @@ from typing import Any
 import lance
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from lance.dataset import serialize_row_addrs
 from lance.query import MatchQuery
 
 from memwal_core.base_table import translated
@@ -146,23 +144,3 @@ def _placed(part: _Part, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]
 def _at_rank(values: npt.NDArray[np.float64], k: int) -> float:
     """Return the k-th highest value; 0 if there are fewer."""
     return float(np.partition(values, -k)[-k]) if len(values) >= k else 0.0
-
-
-def rows_of(dataset: lance.LanceDataset, ids: npt.NDArray[np.uint64], columns: tuple[str, ...]) -> pa.Table:
-    """Return some columns of rows by id, in the order of the ids.
-
-    Args:
-        dataset: It has the rows.
-        ids: Each once.
-        columns: Columns of the result.
-
-    Raises:
-        UnavailableError: Storage failed.
-    """
-    ascending = np.sort(ids)
-    with translated("read the best rows", dataset.uri):
-        found = dataset.scanner(
-            columns=list(columns), with_row_id=True, row_addr_allowlist=serialize_row_addrs(ascending.tolist())
-        ).to_table()
-    order = np.argsort(found.column(ROW_ID).to_numpy())
-    return found.select(list(columns)).take(pa.array(order[np.searchsorted(ascending, ids)]))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.base_table.key_search import KeySearch
 from memwal_core.reader.bridge import fragments_of
-from memwal_core.reader.every_match import rows_of
+from memwal_core.reader.by_id import rows_of
 from memwal_core.reader.in_memory import as_dataset
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows import ROW_ADDRESS, RowRequest

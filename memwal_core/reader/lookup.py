@@ -14,8 +14,8 @@ from memwal_core.base_table.key_search import KeySearch, positions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.newest import last_row_per_key
+from memwal_core.reader.by_id import rows_of
 from memwal_core.reader.by_key import rows_with_keys
-from memwal_core.reader.every_match import rows_of
 from memwal_core.reader.explain import RegionNames, explain_lookup
 from memwal_core.reader.guard import KeyGuard
 from memwal_core.reader.key_condition import shown_condition

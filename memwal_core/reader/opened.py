@@ -8,16 +8,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import lance
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import (
-    IsLive,
     TableReader,
     TextIndex,
-    count_documents,
-    document_lengths,
     read_coverage,
     read_text_index,
 )
@@ -331,14 +326,6 @@ class OpenedTable:
             return read_text_index(self._table, dataset, self.target.field_ids[column], source.directory)
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
-
-    def count_documents(self, index: TextIndex, is_live: IsLive) -> tuple[int, int]:
-        """Count documents of an index, and their tokens; see ``base_table.count_documents``."""
-        return count_documents(index, self._table.storage_options, is_live)
-
-    def document_lengths(self, index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Return how many tokens documents have; see ``base_table.document_lengths``."""
-        return document_lengths(index, self._table.storage_options, ids)
 
     def unindexed_fragments(self, index: str) -> tuple[int, ...]:
         """Return the base fragments that an index lacks.

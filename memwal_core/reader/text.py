@@ -17,9 +17,10 @@ import pyarrow as pa
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
 from memwal_core.reader.bm25 import CorpusStatistics, GlobalScores
+from memwal_core.reader.by_id import rows_of
 from memwal_core.reader.corpora import TextCorpora
 from memwal_core.reader.corpus import SCORE_COLUMN, Corpus, tokens_of, words_of
-from memwal_core.reader.every_match import Matches, best_of, rows_of
+from memwal_core.reader.every_match import Matches, best_of
 from memwal_core.reader.explain import RegionNames, explain_text_search
 from memwal_core.reader.gap import IndexGap
 from memwal_core.reader.lookup import Lookup

@@ -10,15 +10,18 @@ RUN := set -a; . .java/env; set +a; export PATH="$(CURDIR)/.venv/bin:$$PATH";
 export LANCE_LOG ?= error,lance::index=off
 # Tests and servers start hundreds of processes; each would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
-PROTOS := $(wildcard proto/memwal_core/pb/*.proto)
+PROTOS := $(wildcard proto/memwal_core/format/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
-CODE := $(wildcard memwal_core jobs dags plugins tests tools bench)
+CODE := $(wildcard memwal_core testkit demo jobs dags plugins testkit demo tests tools bench)
 LOCKS := requirements.lock requirements-java.lock requirements-stack.lock requirements-uv.lock
 
-# How many test processes. All tests that start a JVM or Airflow share one of them.
+# How many test processes. The tests of a file stay in one of them, and so do all that use the Spark session.
 PYTEST_WORKERS ?= 2
 # Further arguments for pytest, for example PYTEST_ARGS="-k merge".
 PYTEST_ARGS ?=
+PYTEST := pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# What `make check` compares with: the branch that this one will be merged into, unless BASE names another.
+BASE ?=
 
 .PHONY: help
 help: ## Show this list
@@ -34,24 +37,30 @@ setup: .venv/setup.stamp ## Create .venv from the locks and choose a Java
 
 .PHONY: demo
 demo: setup ## Run the demonstration on this machine
-	@$(RUN) memwal demo
+	@$(RUN) python -m demo
 
 .PHONY: up down
 up: setup ## Start Airflow's servers on this machine with a table to maintain; prints address and login
-	@$(RUN) memwal up
+	@$(RUN) python -m demo up
 down: setup ## Stop what `make up` started
-	@$(RUN) memwal down || [ $$? = 3 ]
+	@$(RUN) python -m demo down || [ $$? = 3 ]
 
-.PHONY: test
-test: setup ## Run all tests
-	@$(RUN) pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+.PHONY: check test-unit test test-slow
+check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
+	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
+test-unit: setup ## Run the unit and property tests, in less than two minutes
+	@$(RUN) $(PYTEST) -m "not slow" tests/unit tests/property $(PYTEST_ARGS)
+test: setup ## Run all tests but the slow ones, in less than nine minutes on two cores
+	@$(RUN) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
+test-slow: setup ## Run the slow tests: kills, servers, browser, long simulations, Airflow
+	@$(RUN) $(PYTEST) -m slow $(PYTEST_ARGS)
 
 # How many seeds `make sim` runs.
 SEEDS ?= 100
 
 .PHONY: sim
 sim: setup ## Simulate writers, jobs, faults and crashes: SEEDS=n runs, on all processors
-	@$(RUN) python -m memwal_core.testing.simulation --seeds $(SEEDS)
+	@$(RUN) python -m testkit.simulation --seeds $(SEEDS)
 
 # FULL=1 measures larger sizes for docs/benchmarks.md; NAMES="loop puts" chooses comparisons.
 FULL ?=
@@ -65,19 +74,21 @@ bench-page: setup ## Write docs/benchmarks.md and its charts from docs/benchmark
 	@$(RUN) python -m bench report
 
 .PHONY: lint
-lint: format-check rules typecheck imports module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
+lint: format-check rules typecheck imports layout module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
 
 .PHONY: typecheck
 typecheck: setup ## Check types (part of lint)
 	@$(RUN) mypy
 
-.PHONY: format-check rules imports module-size spelling
+.PHONY: format-check rules imports layout module-size spelling
 format-check: setup
 	@$(RUN) ruff format --check .
 rules: setup
 	@$(RUN) ruff check .
 imports: setup
 	@$(RUN) lint-imports --no-logo
+layout: setup
+	@$(RUN) python -m tools.check_layout
 module-size: setup
 	@$(RUN) python -m tools.check_module_size $(CODE)
 spelling: setup
@@ -93,16 +104,17 @@ format: setup ## Format the code and apply safe fixes
 	@$(RUN) ruff check --fix .
 
 .PHONY: proto
-proto: setup ## Generate memwal_core/pb from proto/
+proto: setup ## Generate memwal_core/format/pb from proto/
 	@$(RUN) python $(PROTOC) --python_out=. --pyi_out=. $(PROTOS)
 
 .PHONY: proto-check
-proto-check: setup ## Fail if memwal_core/pb is not what proto/ generates (part of lint)
+proto-check: setup ## Fail if memwal_core/format/pb is not what proto/ generates (part of lint)
 	@$(RUN) tools/check_proto.sh $(PROTOS)
 
-.PHONY: settings-doc
-settings-doc: setup ## Generate docs/settings.md
+.PHONY: docs-pages
+docs-pages: setup ## Generate docs/settings.md and docs/jobs.md
 	@$(RUN) python -m tools.generate_settings_doc
+	@$(RUN) python -m tools.generate_jobs_doc
 
 .PHONY: lock
 lock: ## Resolve the dependencies anew; UPGRADE=1 takes newer versions

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bench.flushes import AMPLIFICATION
+from bench.comparisons.flushes import AMPLIFICATION
+from bench.comparisons.loop import DELTA_ARM
+from bench.comparisons.maintenance import MERGE_MIB
 from bench.harness import Spread, spread
 from bench.isolated import LARGEST
-from bench.loop import DELTA_ARM
-from bench.maintenance import MERGE_MIB
 
 LINEAR = 1.1
 """Exponents up to here count as linear: that much is the noise of few points."""

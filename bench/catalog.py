@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from bench.floor import MERGE_FLOOR, WAL_FLOOR
-from bench.flushes import FLUSHES
-from bench.growth import GROWTHS
+from bench.comparisons.floor import MERGE_FLOOR, WAL_FLOOR
+from bench.comparisons.flushes import FLUSHES
+from bench.comparisons.growth import GROWTHS
+from bench.comparisons.loop import LOOP
+from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
+from bench.comparisons.merge import MERGES
+from bench.comparisons.puts import PUTS
+from bench.comparisons.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
+from bench.comparisons.reads import LOOKUPS, SCAN_MEMORY, SCANS
+from bench.comparisons.recovery import BUFFERED_MEMORY, RECOVERY
+from bench.comparisons.searches import TEXT_SEARCHES, VECTOR_SEARCHES
+from bench.comparisons.spark_merge import SPARK, STRATEGIES
+from bench.comparisons.spark_read import SPARK_READS
 from bench.harness import Comparison
-from bench.loop import LOOP
-from bench.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
-from bench.merge import MERGES
-from bench.puts import PUTS
-from bench.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
-from bench.reads import LOOKUPS, SCAN_MEMORY, SCANS
-from bench.recovery import BUFFERED_MEMORY, RECOVERY
-from bench.searches import TEXT_SEARCHES, VECTOR_SEARCHES
-from bench.spark_merge import SPARK, STRATEGIES
-from bench.spark_read import SPARK_READS
 
 COMPARISONS: dict[str, Comparison] = {
     comparison.name: comparison

@@ -102,7 +102,7 @@ def _aims(results: _Values) -> Iterator[str]:
     yield "## Aims\n"
     judged = judge(results)
     rows = [
-        [each.aim.text, each.case, _number(each.aim.limit), _spread(each.ratio and _plain(each.ratio)), each.verdict]
+        [each.aim.text, each.case, _number(each.aim.limit), _spread(_plain(each.ratio)), each.verdict]
         for each in judged
     ]
     yield _table(["Aim", "Case", "At most", "Measured", "Verdict"], rows)
@@ -184,8 +184,8 @@ def _of(values: Sequence[float]) -> dict[str, float]:
     return {"median": median, "low": ordered[0], "high": ordered[-1]}
 
 
-def _plain(found: Spread) -> dict[str, float]:
-    return {"median": found.median, "low": found.low, "high": found.high}
+def _plain(found: Spread | None) -> dict[str, float] | None:
+    return None if found is None else {"median": found.median, "low": found.low, "high": found.high}
 
 
 def _spread(values: Mapping[str, float] | None, scale: float = 1.0) -> str:

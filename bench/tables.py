@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.region_spec import bucket_spec
+from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.writer import TableWriter
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
-from memwal_airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
-from memwal_airflow.operators.spark import SPARK_CONNECTION, MaintenanceJob, job_file
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_core.airflow.operators.spark import SparkWork, jobs_folder
 
 DOC = """
 ### Maintain all registered tables: merge, catch-up, compact, catch-up, snapshot, garbage
@@ -38,8 +38,8 @@ not: see `docs/runbooks`.
 
 
 # The steps after the merge: name, job, the step that it follows, what it does. The plan of the cycle is the library's
-# (`memwal_core.maintenance.cycle.plan`), which must not be imported here; a test compares them, and each task asks it
-# whether its step runs and what it may change.
+# (`memwal_core.jobs.cycle.plan`); a test compares them, and each task asks it whether its step runs and what it
+# may change.
 STEPS = (
     ("catch_up", "catchup", None, "Extends the indexes over what was merged."),
     ("compact", "compact", None, "Rewrites small fragments, where that is worth it."),
@@ -68,7 +68,7 @@ def step_task(name: str, job: str, doc: str) -> Any:  # noqa: ANN401 - a decorat
         from airflow.sdk import get_current_context
         from airflow.sdk.exceptions import AirflowSkipException
 
-        from memwal_core.tasks.cycle import cycle_step
+        from memwal_core.airflow.tasks.cycle import cycle_step
 
         get_current_context()["label"] = table["label"]
         result = cycle_step(name, table, holder_of(context), followed)
@@ -119,7 +119,7 @@ with DAG(
         """
         from airflow.sdk.exceptions import AirflowSkipException
 
-        from memwal_core.tasks.cycle import choose_cycle_tables
+        from memwal_core.airflow.tasks.cycle import choose_cycle_tables
 
         by_schedule = context["dag_run"].run_type == "scheduled"
         asked = params or {}
@@ -136,11 +136,10 @@ with DAG(
 
         @task(
             doc_md="Plans the merge of the table, and records that its cycle begins.",
-            multiple_outputs=True,
             map_index_template="{{ label }}",
         )
         def prepare(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
-            """Return what the Spark job gets.
+            """Return the merge as a piece of work.
 
             Raises:
                 AirflowSkipException: There is nothing to merge.
@@ -148,24 +147,20 @@ with DAG(
             from airflow.sdk import get_current_context
             from airflow.sdk.exceptions import AirflowSkipException
 
-            from memwal_core.tasks.cycle import begin_cycle
+            from memwal_core.airflow.tasks.cycle import begin_cycle
 
             get_current_context()["label"] = table["label"]
-            arguments = begin_cycle(table, holder_of(context))
-            if arguments is None:
+            item = begin_cycle(table, holder_of(context))
+            if item is None:
                 raise AirflowSkipException("nothing to merge; the log above says why")
-            return arguments
+            return dict(item)
 
-        prepared = prepare(table)
-        merge = MaintenanceJob(
+        merge = SparkWork(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",
-            application=job_file("merge.py", __file__),
-            conn_id=SPARK_CONNECTION,
-            name=prepared["name"],
-            application_args=prepared["application_args"],
-            storage_connection=prepared["storage_connection"],
-            map_index_template="{{ task.name }}",
+            item=prepare(table),
+            jobs_folder=jobs_folder(__file__),
+            map_index_template="{{ task.label }}",
             **pool_for("merge"),
         )
         last, done = merge, dict[str, Any]()

@@ -1,4 +1,4 @@
-"""Time as an argument: nothing else in the package may ask the system for it."""
+"""Time as an argument: no other module of the package may ask the system for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block the calling thread."""
         ...
 
 

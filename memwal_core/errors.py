@@ -1,8 +1,8 @@
 """The errors of the package, split by what the caller must do next.
 
-Every error says what happened, with which values (``facts``, also readable as fields), and
-what to do next. Branch on the class and on ``facts``, never on the text. Errors of other
-libraries are translated in ``storage`` and ``base_table`` only.
+Every error says what happened, with which values (``facts``, also readable as fields), and what to do
+next. Branch on the class and on ``facts``, never on the text. Errors of other libraries are translated
+in ``storage`` and ``base_table`` only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class MemwalError(Exception):
     """Base of all errors raised on purpose.
 
     Args:
-        what: What happened, one sentence without a final stop.
+        what: The problem, one sentence without a full stop.
         remedy: What the reader should do next, in the imperative.
         **facts: The values involved; expected and found where there are both.
     """
@@ -23,7 +23,6 @@ class MemwalError(Exception):
     """Exit code of the command-line tools; ``docs/errors.md`` lists them."""
 
     def __init__(self, what: str, *, remedy: str, **facts: object) -> None:
-        """Keep the parts and compose the message."""
         self.what = what
         self.remedy = remedy
         self.facts = facts
@@ -42,7 +41,7 @@ def _rebuild(kind: type[MemwalError], what: str, remedy: str, facts: dict[str, o
 
 
 class ConflictError(MemwalError):
-    """Somebody else changed the state first. Refresh, re-check, try again."""
+    """Another process changed the state first. Refresh, check again, retry."""
 
     exit_code = 4
 
@@ -70,7 +69,7 @@ class UnavailableError(MemwalError):
 
 
 class BackpressureError(UnavailableError):
-    """A writer's flush queue stayed full for the time it may wait. Nothing was written; put again later."""
+    """A region's flush queue stayed full for ``backpressure_timeout_s``. Nothing was written; put again later."""
 
 
 class InvalidRequestError(MemwalError):

@@ -1,8 +1,8 @@
-"""What the jobs count, through the OpenTelemetry API: nothing happens until a process installs an SDK.
+"""The metrics of the jobs, through the OpenTelemetry API, which does nothing until a process installs an SDK.
 
 Every name is a constant here or, for writers, in ``memwal_core.writer.stats``; ``docs/metrics.md``
-describes all of them. Histograms carry no table, so that their number of series stays fixed.
-Renaming one is a breaking change.
+describes all of them. Histograms carry no table label, so that their number of series stays fixed.
+Renaming a metric is a breaking change.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ FAILED = "failed"
 
 
 class EndedJob(Protocol):
-    """What the reports of all jobs say."""
+    """What the reports of all jobs have in common."""
 
     @property
     def outcome(self) -> StrEnum:
@@ -100,7 +100,6 @@ class Instruments:
     """
 
     def __init__(self, meter: metrics.Meter | None = None, tracer: trace.Tracer | None = None) -> None:
-        """Make the instruments."""
         chosen = meter if meter is not None else metrics.get_meter(METER_NAME)
         self._tracer = tracer if tracer is not None else trace.get_tracer(METER_NAME)
         self._counters = {name: chosen.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
@@ -121,15 +120,10 @@ class Instruments:
         self._histograms[JOB_DURATION].record(seconds, {JOB_LABEL: job, OUTCOME_LABEL: outcome})
 
     def observe(self, job: str, table: str, work: Callable[[], Report]) -> Report:
-        """Do the work of a job inside its span, and count the run.
+        """Run a job inside its span, count the run and return its report.
 
-        Args:
-            job: Its name.
-            table: The base table's address.
-            work: The job; if it raises, the run counts as ``failed`` and the span has the error.
-
-        Returns:
-            The job's report.
+        If ``work`` raises, the run counts as ``failed`` and the span records the error. ``table`` is the base
+        table's address.
         """
         with self.span(job, table):
             try:
@@ -146,4 +140,4 @@ class Instruments:
 
 
 INSTRUMENTS = Instruments()
-"""Those of the process. An SDK that is installed later receives what is recorded from then on."""
+"""The instruments of the process. An SDK that is installed later receives what is recorded from then on."""

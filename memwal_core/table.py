@@ -1,56 +1,58 @@
-"""The facade for applications: one table, read as one."""
+"""The front door: one table to write, read, maintain and examine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader
-from memwal_core.errors import CorruptionError, UnavailableError
-from memwal_core.manifest import ManifestStore
-from memwal_core.reader import Consistency, RegionHolder, Surveyor
-from memwal_core.reader.cache import ReadCache
-from memwal_core.reader.guard import KeyGuard, StoredFilters
-from memwal_core.reader.opened import GenerationGoneError
-from memwal_core.reader.scan import Scan, ScanRequest
-from memwal_core.reader.text import TextQuery
-from memwal_core.reader.vector import VectorQuery
-from memwal_core.reader.view import TableView
+from memwal_core.base_table import BaseTable
+from memwal_core.base_table.new import write_empty_table
+from memwal_core.clock import Clock
+from memwal_core.coordination.lease import LeaseTicket
+from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.ids import RegionId
+from memwal_core.jobs.configure.run import TableConfiguration
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
+from memwal_core.jobs.gc.plan import GcPlan
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.health import Health, examine
+from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.outcome import CheckLease
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.runner import execute
+from memwal_core.observe.status import TableStatus, table_status
+from memwal_core.observe.why.answers import RegionAnswer
+from memwal_core.observe.why.reading import WhyContext, why
+from memwal_core.reader import Consistency
+from memwal_core.reader.merged import MergedReader
+from memwal_core.region.spec import RegionSpec, RegionValue
+from memwal_core.rng import Rng
 from memwal_core.settings import Settings
+from memwal_core.settings.writer import Takeover
+from memwal_core.writer import RegionWriter, TableWriter
 
-_Result = TypeVar("_Result")
-_ATTEMPTS = 4
 
-
-class MemWalTable:
-    """Reads a table through base table, flushed MemTables and unflushed rows, newest version of each row.
+class Table(MergedReader):
+    """One MemWAL table. Reads (``scan``, ``to_arrow``, ``count``, ``lookup``, ``vector_search``,
+    ``full_text_search``) return the newest version of every row, the unflushed rows of its own writers included.
 
     Args:
-        table: The base table.
-        writers: Region writers of this process, for consistency ``in_process``.
-        consistency: What to read where a call does not say.
-        guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
-    """
+        opened: The table; ``memwal_core.open`` and ``memwal_core.create`` make it.
+        consistency: What reads see where a call does not say; if None, ``in_process`` once this object has opened
+            a writer, so that it reads its own writes, else ``latest``.
 
-    def __init__(
-        self,
-        table: TableReader,
-        *,
-        writers: Sequence[RegionHolder] = (),
-        consistency: Consistency = Consistency.LATEST,
-        guard: KeyGuard | None = None,
-    ) -> None:
+    Attributes:
+        opened: The parts below the front door: base table, region manifests, ledger, leases.
+    """  # noqa: D205 - the list of reads is part of the one line
+
+    def __init__(self, opened: OpenTable, *, consistency: Consistency | str | None = None) -> None:
         """Keep the parts; nothing is read."""
-        self._table = table
-        self._consistency = consistency
-        self._cache = ReadCache()
-        self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
-        manifests = ManifestStore(
-            table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
-        )
-        self._surveyor = Surveyor(table, manifests, writers)
+        super().__init__(opened.base, writers=self._region_writers, consistency=consistency)
+        self.opened = opened
+        self._open_writers: list[TableWriter] = []
+        self._has_written = False
 
     @classmethod
     def open(
@@ -59,133 +61,234 @@ class MemWalTable:
         *,
         storage_options: Mapping[str, str] | None = None,
         settings: Settings | None = None,
-        writers: Sequence[RegionHolder] = (),
-        consistency: Consistency = Consistency.LATEST,
+        consistency: Consistency | str | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
     ) -> Self:
         """Open a table that exists.
 
         Args:
-            uri: Path or address of the table.
+            uri: Its path or address.
             storage_options: Options of the object store under pylance's names.
-            settings: Values; defaults if None.
-            writers: Region writers of this process.
-            consistency: What to read where a call does not say.
+            settings: All settings; defaults if None.
+            consistency: What reads see where a call does not say.
+            clock: The system's if None.
+            rng: The system's if None.
 
         Raises:
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used.
         """
-        table = TableReader.open(uri, storage_options=storage_options, settings=settings)
-        return cls(table, writers=writers, consistency=consistency)
+        opened = OpenTable.at(uri, storage_options=storage_options, settings=settings, clock=clock, rng=rng)
+        return cls(opened, consistency=consistency)
 
-    def view(self, consistency: Consistency | None = None, version: int | None = None) -> TableView:
-        """Look where the table's rows are now, or were in an old version.
+    @classmethod
+    def create(
+        cls,
+        uri: str,
+        schema: pa.Schema,
+        *,
+        key: str | Sequence[str],
+        buckets: int = 1,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+    ) -> Self:
+        """Create an empty table that takes streaming upserts.
 
         Args:
-            consistency: Where to look; the table's default if None, ``snapshot`` with a version.
-            version: An old version of the base table, read with the region snapshot it holds.
+            uri: Path or address where nothing is yet.
+            schema: Its columns; those of the key become non-nullable.
+            key: Column or columns of the primary key.
+            buckets: Regions by hash of the first key column: as many writers can write at once.
+            storage_options: Options of the object store under pylance's names.
+            settings: All settings; defaults if None.
 
         Raises:
-            InvalidRequestError: The table cannot be read so.
-            ObjectNotFoundError: The version does not exist.
-            CorruptionError: Stored state is damaged; run `memwal doctor`.
-            UnavailableError: Storage failed. Try again.
+            InvalidRequestError: There is a table already, or schema, key and buckets do not fit each other; nothing
+                was written. Or the store has no conditional writes; then an empty table is left.
+            UnavailableError: Storage failed.
         """
-        chosen = consistency or (self._consistency if version is None else Consistency.SNAPSHOT)
-        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard, self._cache)
+        names = [key] if isinstance(key, str) else list(key)
+        spec = write_empty_table(uri, schema, names, buckets, storage_options)
+        table = cls.open(uri, storage_options=storage_options, settings=settings)
+        table.enable([spec])
+        return table
 
-    def scan(
-        self,
-        request: ScanRequest | None = None,
-        *,
-        consistency: Consistency | None = None,
-        version: int | None = None,
-    ) -> Scan:
-        """Plan a scan of the present view; errors as for ``view`` and ``Scan``.
+    @property
+    def base(self) -> BaseTable:
+        """The base table."""
+        return self.opened.base
 
-        A stream cannot begin again on its own: should a flushed MemTable vanish before the first
-        batch, ``batches`` raises ``GenerationGoneError``, and a new scan finds the rows merged.
+    @property
+    def uri(self) -> str:
+        """Path or address of the table."""
+        return self.opened.uri
+
+    def enable(self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()) -> None:
+        """Enable MemWAL on a table that exists and has a primary key.
+
+        Args:
+            specs: How rows map to regions; none means that regions are made by hand.
+            maintained_indexes: Base table indexes that MemTables maintain, without the primary key's own.
+
+        Raises:
+            InvalidRequestError: It is enabled already, there is no usable primary key, the arguments do not fit the
+                table, or its store has no conditional writes; nothing was written.
+            ConflictError: Others kept changing the table. Try again.
+            CommitUnknownError: Read the table before trying again.
         """
-        return self.view(consistency, version).scan(request)
+        self.base.create_mem_wal_index(specs, maintained_indexes)
 
-    def to_arrow(
+    def writer(
         self,
-        request: ScanRequest | None = None,
         *,
-        consistency: Consistency | None = None,
-        version: int | None = None,
-    ) -> pa.Table:
-        """Return the rows of a scan; errors as for ``run``."""
-        return self.run(lambda view: view.scan(request).to_arrow(), consistency=consistency, version=version)
+        spec_id: int | None = None,
+        accept: Callable[[RegionValue], bool] | None = None,
+        takeover: Takeover | str = Takeover.FAIL,
+        **parts: Any,  # noqa: ANN401 - of ``TableWriter.open``
+    ) -> TableWriter:
+        """Open a writer; regions are claimed when their first row comes. Close it, or use it as a context.
 
-    def count(
-        self, filter_sql: str | None = None, *, consistency: Consistency | None = None, version: int | None = None
-    ) -> int:
-        """Count rows; errors as for ``run``."""
-        request = ScanRequest(filter_sql=filter_sql)
-        return self.run(lambda view: view.scan(request).count(), consistency=consistency, version=version)
+        Args:
+            spec_id: The region spec to follow; may be omitted if the table has exactly one.
+            accept: Which region values are this writer's; all if None.
+            takeover: Whether a region whose writer seems alive is left alone with an error (``fail``) or claimed,
+                which stops that writer (``fence``).
+            **parts: Further components of ``TableWriter.open``.
 
-    def lookup(
-        self,
-        keys: pa.Table,
-        columns: Sequence[str] | None = None,
-        *,
-        consistency: Consistency | None = None,
-        version: int | None = None,
-    ) -> pa.Table:
-        """Return the rows of some keys, in their order; errors as for ``run`` and ``TableView.lookup``."""
-        return self.run(lambda view: view.lookup(keys, columns), consistency=consistency, version=version)
-
-    def vector_search(
-        self, query: VectorQuery, *, consistency: Consistency | None = None, version: int | None = None
-    ) -> pa.Table:
-        """Return the nearest rows; errors as for ``run`` and ``TableView.vector_search``."""
-        return self.run(lambda view: view.vector_search(query), consistency=consistency, version=version)
-
-    def full_text_search(
-        self, query: TextQuery, *, consistency: Consistency | None = None, version: int | None = None
-    ) -> pa.Table:
-        """Return the rows whose texts fit best; errors as for ``run`` and ``TableView.full_text_search``."""
-        return self.run(lambda view: view.full_text_search(query), consistency=consistency, version=version)
+        Raises:
+            InvalidRequestError: The table cannot be written, or the spec does not exist.
+        """
+        base = self.base
+        components = {"settings": base.settings, "clock": base.clock, "ids": base.ids, **parts}
+        writer = TableWriter.open(base, spec_id=spec_id, accept=accept, takeover=takeover, **components)
+        self._open_writers = [*(each for each in self._open_writers if not each.is_closed), writer]
+        self._has_written = True
+        return writer
 
     def run(
         self,
-        query: Callable[[TableView], _Result],
+        request: JobRequest,
         *,
-        consistency: Consistency | None = None,
-        version: int | None = None,
-    ) -> _Result:
-        """Run a query on a present view, and again on a newer one if a flushed MemTable vanished meanwhile.
+        holder: str | None = None,
+        ticket: LeaseTicket | None = None,
+        guard: CheckLease | None = None,
+        executors: object | None = None,
+        progress: Progress = unwatched,
+    ) -> Any:  # noqa: ANN401 - the report type of the request's job
+        """Run a job under its lease, and record it in the table's ledger; a dry run only plans.
 
         Args:
-            query: Reads from the view it is given and returns when it has read everything.
-            consistency: As for ``view``.
-            version: As for ``view``.
+            request: For example ``MergeRequest()``; ``docs/jobs.md`` lists them.
+            holder: Who runs it, unique per run; made up if None.
+            ticket: Work under a lease that was taken before.
+            guard: Take no lease, and call this before each write; it raises if the right to write is gone.
+            executors: What does heavy work outside of this process, for example ``SparkMerge``.
+            progress: Is told a stage, how much of it is done, and of how much.
+
+        Returns:
+            The report of the job: ``outcome``, ``why()``, ``to_dict()`` and more.
 
         Raises:
-            GenerationGoneError: An old version needs flushed MemTables that are collected.
-            CorruptionError: A flushed MemTable is missing although the base table lacks its rows.
-            UnavailableError: Storage failed, or flushed MemTables vanished each time.
+            InvalidRequestError: The request does not fit the table or the settings.
+            LeaseHeldError: Another run of the job is under way.
+            ConflictError: Others changed the table each time. Run again.
+            CommitUnknownError: A commit may or may not have landed. Run again.
+            UnavailableError: Storage failed. Run again; what was done stands.
+            CorruptionError: Stored state contradicts itself. Follow the runbook.
+            FencedError: The lease is lost. What was done stands.
         """
-        missing = ""
-        for _ in range(_ATTEMPTS):
-            view = self.view(consistency, version)
-            try:
-                return query(view)
-            except GenerationGoneError as error:
-                if version is not None:
-                    raise
-                path = str(error.facts["path"])
-                if path == missing:
-                    raise CorruptionError(
-                        "a flushed MemTable is missing although its rows are not merged",
-                        remedy="restore its directory from a backup; until then its region cannot be read",
-                        **error.facts,
-                    ) from error
-                missing = path
-        raise UnavailableError(
-            "flushed MemTables vanished each time the table was read",
-            remedy="raise `gc.grace_s`, which is shorter than a query takes",
-            table=self._table.uri,
-            attempts=_ATTEMPTS,
+        return execute(
+            self.opened,
+            request,
+            holder=holder,
+            ticket=ticket,
+            guard=guard,
+            executors=executors,
+            progress=progress,
         )
+
+    def status(self) -> TableStatus:
+        """Read the state of the table and its regions.
+
+        Raises:
+            UnavailableError: Storage failed. Try again.
+            InvalidRequestError: The table has no MemWAL index.
+            CorruptionError: A manifest contradicts itself.
+        """
+        return table_status(self.base, self.base.store, self.opened.manifests, self._concurrency)
+
+    def health(self) -> Health:
+        """Judge the table by what a few requests per region show, as ``memwal status --check`` does.
+
+        Garbage is measured if ``settings.status.measure_garbage`` says so, which lists every object.
+
+        Returns:
+            All findings, the most urgent first, with the level and the score that they amount to.
+
+        Raises:
+            InvalidRequestError: MemWAL was never enabled on the table.
+            UnavailableError: Storage failed. Try again.
+        """
+        return examine(self.opened, deep=False, garbage=self._garbage())
+
+    def doctor(self) -> Health:
+        """Judge the table by everything: the same as ``health``, and every invariant that takes listing every object,
+        opening every flushed MemTable, or reading rows. ``docs/doctor.md`` lists the findings.
+
+        Returns:
+            All findings, the most urgent first, with the level and the score that they amount to.
+
+        Raises:
+            InvalidRequestError: MemWAL was never enabled on the table.
+            UnavailableError: Storage failed. Try again.
+        """  # noqa: D205 - what it adds is part of the one line
+        return examine(self.opened, deep=True, garbage=self._garbage())
+
+    def why(self, region_id: RegionId) -> RegionAnswer:
+        """Tell for each job whether it would act on a region now, and why.
+
+        Raises:
+            ObjectNotFoundError: There is no such region.
+            InvalidRequestError: The table has no MemWAL index, or no usable primary key.
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: A manifest contradicts itself. Run ``doctor``.
+        """
+        opened = self.opened
+        surveyor = MergeSurveyor(opened.base, opened.base.store, opened.manifests, self._concurrency)
+        parts = WhyContext(opened.base, opened.manifests, surveyor, opened.ledger, opened.leases, opened.settings)
+        return why(parts, region_id)
+
+    def history(self, job: str | None = None) -> pa.Table:
+        """Return the remembered runs of one job or of all (``RUNS_SCHEMA``), the newest last.
+
+        Raises:
+            UnavailableError: Storage failed.
+            CorruptionError: A history cannot be read.
+        """
+        return self.opened.ledger.table(job)
+
+    @property
+    def configuration(self) -> TableConfiguration:
+        """Region specs and maintained indexes."""
+        return TableConfiguration(self.base, self.opened.manifests, self._concurrency)
+
+    def _garbage(self) -> GcPlan | None:
+        if not self.opened.settings.status.measure_garbage:
+            return None
+        try:
+            plan: GcPlan = self.run(GcRequest(dry_run=True)).plan
+        except (CorruptionError, InvalidRequestError):
+            return None  # On a damaged table nothing is known to be garbage.
+        return plan
+
+    @property
+    def _concurrency(self) -> int:
+        return self.opened.settings.storage.concurrency
+
+    def _has_writers(self) -> bool:
+        # What a closed writer did not flush is in the WAL only, which ``in_process`` reads and ``latest`` does not.
+        return self._has_written
+
+    def _region_writers(self) -> list[RegionWriter]:
+        return [region for writer in self._open_writers if not writer.is_closed for region in writer.writers.values()]

@@ -1,4 +1,4 @@
-"""The two vocabularies of one format: ours, and the one that says shard.
+"""The two vocabularies of one format: ours, and Lance's newer one, which says shard.
 
 Files keep our names; commands and reports can print either (docs/glossary.md has the pairs).
 """
@@ -31,16 +31,11 @@ SHARD_NAMES = MappingProxyType(
         "wal_id": "wal_entry_position",
     }
 )
-"""Our name of a field -> the other. Names that are missing here are the same in both."""
+"""Our name of a field -> Lance's. Names that are missing here are the same in both."""
 
 
 def renamed(document: object, vocabulary: Vocabulary) -> object:
-    """Return a JSON-able document with the field names of a vocabulary; values stay as they are.
-
-    Args:
-        document: With our names.
-        vocabulary: The names wanted.
-    """
+    """Return a JSON-able document with the field names of a vocabulary; values stay as they are."""
     if vocabulary is Vocabulary.REGION:
         return document
     if isinstance(document, dict):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import re
 import shlex
 import socket
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY_LISTENS = "http://127.0.0.1:9"
@@ -101,8 +104,34 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
             gc.collect()
 
 
+@cache
+def _uses_spark_session(path: Path) -> bool:
+    """Return whether a test or fixture of the file takes the fixture ``spark``."""
+    return re.search(r"^def \w+\([^)]*\bspark\b", path.read_text(encoding="utf-8"), re.M) is not None
+
+
+class _ByFileAndSession(LoadFileScheduling):
+    """Keeps the tests of a file in one process, and all files that use the Spark session: a JVM takes long to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "spark session" if _uses_spark_session(self.config.rootpath / file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _ByFileAndSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what imports and collection made: a pass over it takes half a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that start a JVM or Airflow the time for it."""
+    """Put the longest share first, that of the Spark session, and give tests with a JVM or Airflow the time for it."""
+    items.sort(key=lambda item: not _uses_spark_session(item.path))
     for item in items:
         heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
         if heavy and item.get_closest_marker("timeout") is None:

@@ -1,29 +1,36 @@
 """The base table: versions, merge progress, strict commits.
 
-Owns nothing in memory: the state is the Lance table, which this package alone commits to. It alone
+Keeps nothing in memory: the state is the Lance table, which only this package commits to. It alone
 calls pylance's commit functions, knows the bytes of table manifests, and turns pylance's errors
-into those of this package. May import the index, region specs, storage and what lies below.
+into those of this package. May import the index, region specs, storage and the layers below.
 """
 
-from memwal_core.base_table.coverage import IndexCoverage, TableCoverage, extend_index, read_coverage, record_catchup
-from memwal_core.base_table.foreign_files import files_of_other_bases
-from memwal_core.base_table.fragments import (
+from memwal_core.base_table.commit.compaction import (
     CompactionOptions,
     CompactionResult,
     FragmentFacts,
     compact_fragments,
     list_fragments,
 )
-from memwal_core.base_table.inventory import IndexFacts, list_indexes
-from memwal_core.base_table.keys import PrimaryKey
-from memwal_core.base_table.native_merge import CommitResult, Retries
-from memwal_core.base_table.reading import Sources, TableReader
-from memwal_core.base_table.retained import RetainedVersion, retained_versions
-from memwal_core.base_table.snapshots import SnapshotOvertakenError, publish_snapshot, read_snapshot
-from memwal_core.base_table.state import TableState
-from memwal_core.base_table.table import BaseTable
-from memwal_core.base_table.table_manifest import MemWalEntry
-from memwal_core.base_table.text_index import (
+from memwal_core.base_table.commit.native_merge import CommitResult, Retries
+from memwal_core.base_table.commit.snapshots import SnapshotOvertakenError, publish_snapshot, read_snapshot
+from memwal_core.base_table.history.retained import RetainedVersion, retained_versions
+from memwal_core.base_table.history.versions import (
+    CleanupResult,
+    TableVersion,
+    explain_cleanup,
+    list_versions,
+    remove_versions,
+)
+from memwal_core.base_table.indexes.coverage import (
+    IndexCoverage,
+    TableCoverage,
+    extend_index,
+    read_coverage,
+    record_catchup,
+)
+from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
+from memwal_core.base_table.indexes.text_index import (
     DocumentLengths,
     IsLive,
     TextIndex,
@@ -32,15 +39,14 @@ from memwal_core.base_table.text_index import (
     read_document_lengths,
     read_text_index,
 )
+from memwal_core.base_table.indexes.vector_model import vector_model_digest
+from memwal_core.base_table.keys.primary_key import PrimaryKey
+from memwal_core.base_table.reading.foreign_files import files_of_other_bases
+from memwal_core.base_table.reading.table_reader import Sources, TableReader
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import StaleMergeError, translated
-from memwal_core.base_table.vector_model import vector_model_digest
-from memwal_core.base_table.versions import (
-    CleanupResult,
-    TableVersion,
-    explain_cleanup,
-    list_versions,
-    remove_versions,
-)
+from memwal_core.format.table_manifest import MemWalEntry
 
 __all__ = [
     "BaseTable",

@@ -8,11 +8,11 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from memwal_core.base_table.keys import PrimaryKey, check_primary_key
-from memwal_core.base_table.table_manifest import MemWalEntry
+from memwal_core.base_table.keys.primary_key import PrimaryKey, check_primary_key
 from memwal_core.errors import InvalidRequestError
-from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.codec import decode_details
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.codec import decode_details
+from memwal_core.format.table_manifest import MemWalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,6 @@ class TableState:
     """What one version of a base table is.
 
     Attributes:
-        version: Table version.
-        schema: Arrow schema.
         field_ids: Top-level column -> Lance field id.
         primary_key: The key the schema defines, usable or not; without columns if there is none.
         details: The MemWAL index; None if the version has none or only a legacy one.
@@ -47,20 +45,15 @@ class TableState:
         return self.entry is not None and self.details is None
 
     def require_primary_key(self) -> PrimaryKey:
-        """Return the primary key.
-
-        Raises:
-            InvalidRequestError: There is none that MemWAL can use; change the schema.
-        """
+        """Return the primary key; refuse a table without one that MemWAL can use."""
         return check_primary_key(self.schema, self.primary_key)
 
     def require_details(self) -> MemWalIndexDetails:
         """Return the index details.
 
-        Raises:
-            LegacyIndexError: The index has the layout of early releases; leave the table alone.
-            InvalidRequestError: The version has no MemWAL index; ``BaseTable.require_mem_wal``
-                tells whether it never had one.
+        ``LegacyIndexError``: the index has the layout of early releases; leave the table alone.
+        ``InvalidRequestError``: there is no MemWAL index; ``BaseTable.require_mem_wal`` tells whether the
+        table never had one.
         """
         if self.details is not None:
             return self.details
@@ -68,6 +61,6 @@ class TableState:
             return decode_details(self.entry.payload)
         raise InvalidRequestError(
             "this version of the table has no MemWAL index",
-            remedy="enable MemWAL with `memwal enable`",
+            remedy="enable MemWAL with `create_mem_wal_index` (docs/writing.md)",
             version=self.version,
         )

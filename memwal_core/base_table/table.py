@@ -10,21 +10,22 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from memwal_core.base_table import native_merge
-from memwal_core.base_table.create import creation_operation, new_details
-from memwal_core.base_table.entry_change import entry_change
-from memwal_core.base_table.native_merge import PINNED, UNPINNED, CommitResult, Retries
-from memwal_core.base_table.reading import TableReader
+from memwal_core.base_table.commit import native_merge
+from memwal_core.base_table.commit.create import creation_operation, new_details
+from memwal_core.base_table.commit.entry_change import entry_change
+from memwal_core.base_table.commit.native_merge import PINNED, UNPINNED, CommitResult, Retries
+from memwal_core.base_table.commit.strict_commit import strict_commit
+from memwal_core.base_table.commit_attempt import StrictCommit
+from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.state import TableState
-from memwal_core.base_table.strict_commit import StrictCommit, strict_commit
-from memwal_core.base_table.table_manifest import MemWalEntry
 from memwal_core.errors import CommitUnknownError, ConflictError, ObjectNotFoundError, UnavailableError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
+from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.format.table_manifest import MemWalEntry
 from memwal_core.ids import RegionId
-from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.rules import check_any_commit, check_commit_without_rows
-from memwal_core.region_spec import RegionSpec
+from memwal_core.region.spec import RegionSpec
 from memwal_core.storage import StoreKind
-from memwal_core.storage.layout import MEM_WAL_DIRECTORY
 from memwal_core.storage.probe import probe_conditional_put
 
 _log = logging.getLogger(__name__)
@@ -35,11 +36,7 @@ DetailsChange = Callable[[MemWalIndexDetails], MemWalIndexDetails]
 
 
 class BaseTable(TableReader):
-    """One Lance table. Holds no version: every call looks at the table anew unless told one.
-
-    pylance logs an error line for each look at the MemWAL index, because it has no fields; set
-    ``LANCE_LOG=error,lance::index=off`` in the environment to silence it.
-    """
+    """One Lance table. Caches no version: every call reads the newest unless told one."""
 
     def create_mem_wal_index(
         self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
@@ -47,7 +44,7 @@ class BaseTable(TableReader):
         """Enable MemWAL on the table.
 
         Args:
-            specs: How rows map to regions; none means that regions are made by hand.
+            specs: How rows map to regions; without any, regions are made by hand.
             maintained_indexes: Base table indexes that MemTables maintain, without the primary
                 key's own.
 
@@ -58,7 +55,7 @@ class BaseTable(TableReader):
             InvalidRequestError: The table has a MemWAL index or regions already, no usable primary
                 key, the arguments do not fit it, or its store has no conditional writes; nothing
                 was written.
-            ConflictError: Others kept changing the table; try again.
+            ConflictError: Other commits came first in every attempt; try again.
             CommitUnknownError: Read the table before trying again.
         """
         if self.store.kind not in _STORES_KNOWN_TO_BE_CONDITIONAL:
@@ -87,24 +84,22 @@ class BaseTable(TableReader):
         index_id: uuid.UUID | None = None,
         message: str = "update the MemWAL index",
     ) -> TableState:
-        """Change the MemWAL index by compare-and-swap, again and again until nobody interferes.
+        """Change the MemWAL index by compare-and-swap, repeated until no other commit comes between.
 
         Args:
             change: Gives the new details for those of the version that is replaced; None or equal
-                details mean that nothing is to be done. Called once per attempt, so it must derive
+                details mean that there is nothing to do. Called once per attempt, so it must derive
                 everything from its argument and must leave merge progress alone.
             read: The state to try first, to save a read.
             index_id: New id of the index, whose directory holds the external snapshot.
             message: Shown in the table's history.
 
         Returns:
-            The version that has the change, or the one read if nothing was to be done.
+            The version that has the change, or the one read if there was nothing to do.
 
         Raises:
-            ConflictError: Others were first in every attempt; try later.
+            ConflictError: Other commits came first in every attempt; try later.
             CommitUnknownError: Read the table before trying again.
-            LegacyIndexError: The index has the layout of early releases; leave the table alone.
-            InvalidRequestError: There is no MemWAL index, or the change breaks a rule.
         """
         for attempt in range(self.settings.index.max_attempts):
             state = read if read is not None and attempt == 0 else self.state()
@@ -122,22 +117,14 @@ class BaseTable(TableReader):
         raise self._lost_every_attempt(message)
 
     def strict_commit(self, operation: Any, *, read: TableState, change: DetailsChange, message: str) -> int:  # noqa: ANN401
-        """Commit rows, deletions and merge progress together, onto exactly the version that was read.
+        """Commit rows, deletions and merge progress together, onto exactly the version ``read``; return the new one.
 
-        Args:
-            operation: A ``lance.LanceOperation`` derived from ``read``.
-            read: The version everything was derived from.
-            change: Gives the new details; merge progress may grow here.
-            message: Shown in the table's history.
-
-        Returns:
-            The new version.
+        ``operation`` and ``change`` are derived from ``read``; merge progress may grow here.
 
         Raises:
-            ConflictError: Another commit came first; plan anew what changed. The files that the
+            ConflictError: Another commit came first; plan again what changed. The files that the
                 operation names are unreferenced.
             CommitUnknownError: Read the table before trying again; delete nothing.
-            InvalidRequestError: There is no MemWAL index, or the change breaks a rule.
         """
         old = self.require_mem_wal(read)
         new = change(old)
@@ -165,9 +152,8 @@ class BaseTable(TableReader):
 
         Raises:
             StaleMergeError: A generation is merged already; read progress, then skip.
-            ConflictError: Somebody else changed the table; read it again and repeat.
+            ConflictError: Another commit came first; read the table again and repeat.
             CommitUnknownError: Read progress before trying again.
-            InvalidRequestError: A key occurs twice, or the columns do not fit.
         """
         retries = retries or (UNPINNED if read_version is None else PINNED)
         return self._merge(native_merge.upsert, rows, marks or {}, read_version, retries)
@@ -177,17 +163,9 @@ class BaseTable(TableReader):
     ) -> CommitResult:
         """Delete rows by primary key, pinned to the version at which progress was checked.
 
-        Args:
-            keys: The key columns, one row per key; keys that are not there are no error.
-            read_version: That version. Run on a newer one, a late merger would delete keys that a
-                newer generation has brought back.
-            marks: Region -> highest generation, only if no upsert pass follows.
-
-        Raises:
-            StaleMergeError: A generation is merged already; read progress, then skip.
-            ConflictError: Somebody else changed these rows; check progress again and repeat.
-            CommitUnknownError: Read progress before trying again.
-            InvalidRequestError: A key occurs twice, or the columns are not the key.
+        On a newer version, a late merger would delete keys that a newer generation has brought back.
+        Missing keys are not an error. Marks (region -> highest generation) only if no upsert pass follows.
+        Errors as for ``merge_upsert``.
         """
         return self._merge(native_merge.delete, keys, marks or {}, read_version, PINNED)
 
@@ -238,13 +216,10 @@ class BaseTable(TableReader):
         return version
 
     def _require_in_history(self, version: int) -> None:
-        """Make sure that a version just made was made at the end of the table's history.
+        """Make sure that a version just made is at the end of the table's history.
 
         If the versions after the one we read were cleaned up while we worked, their numbers are free
-        again, and put-if-absent would accept a version that nobody will ever look at.
-
-        Raises:
-            CommitUnknownError: The version is not where it should be.
+        again, and put-if-absent would accept a version that no reader will ever open.
         """
         newest = self.dataset().version
         if newest == version:
@@ -255,7 +230,7 @@ class BaseTable(TableReader):
             behind = True
         if behind or newest < version:
             raise CommitUnknownError(
-                "the new version may lie outside of the table's history",
+                "the new version may not be part of the table's history",
                 remedy="read the table before trying again; keep old versions longer than any job runs",
                 table=self.uri,
                 version=version,
@@ -264,14 +239,12 @@ class BaseTable(TableReader):
 
     def _back_off(self, attempt: int, error: ConflictError) -> None:
         longest = min(self.settings.storage.retry_wait_max_s, self.settings.storage.retry_wait_s * 2**attempt)
-        _log.info(
-            "lost the race for a version, trying again [table=%s, attempt=%d, error=%s]", self.uri, attempt, error
-        )
+        _log.info("another commit came first, trying again [table=%s, attempt=%d, error=%s]", self.uri, attempt, error)
         self.clock.sleep(self.rng.uniform(0, longest))
 
     def _lost_every_attempt(self, what: str) -> ConflictError:
         return ConflictError(
-            "others changed the table first in every attempt",
+            "other commits came first in every attempt",
             remedy="try again when fewer jobs commit to the table",
             table=self.uri,
             operation=what,

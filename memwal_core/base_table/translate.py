@@ -1,7 +1,7 @@
 """The one place where pylance's errors become errors of this package.
 
 pylance raises OSError or ValueError for almost everything, so its text decides. The patterns are
-pinned by tests that provoke each error; this is the only module that may look at foreign texts.
+pinned by tests that provoke each error; no other module may match foreign texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memwal_core.errors import (
 
 
 class StaleMergeError(ConflictError):
-    """The table already holds this generation: somebody merged it first. Read progress, then skip.
+    """The table already holds this generation: another merge came first. Read progress, then skip.
 
     ``facts`` has ``region_id``, ``proposed`` and ``recorded``.
     """
@@ -37,7 +37,7 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
     (
         re.compile(r"Commit result for version \d+ is unknown"),
         CommitUnknownError,
-        "it is not known whether the commit landed",
+        "the outcome of the commit is unknown",
         "read the table's progress before trying again",
     ),
     (
@@ -46,7 +46,7 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
             r"preempted by concurrent transaction"
         ),
         ConflictError,
-        "somebody else changed the table first",
+        "another commit changed the table first",
         "read the table again and repeat the work",
     ),
     (
@@ -64,9 +64,15 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         "back off and retry",
     ),
     (
+        re.compile(r"Dataset already exists"),
+        InvalidRequestError,
+        "there is a table at this address already",
+        "open it, or choose another address",
+    ),
+    (
         re.compile(r"was not found|Not found: |does not exist: "),
         ObjectNotFoundError,
-        "this does not exist",
+        "the table, version or file does not exist",
         "check address and version",
     ),
     (
@@ -86,16 +92,7 @@ _MAX_REASON_LENGTH = 400
 
 @contextmanager
 def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
-    """Turn pylance's errors into this package's.
-
-    Args:
-        operation: What was asked, for the message.
-        table: Address of the table.
-        **facts: Further values for the error.
-
-    Raises:
-        MemwalError: Whatever fits pylance's error.
-    """
+    """Turn pylance's errors into this package's; ``operation`` and ``table`` become facts of the error."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, KeyError) as error:
@@ -125,4 +122,4 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
         return InvalidRequestError("Lance refused the request", remedy="correct what the reason names", **facts)
     if isinstance(error, OSError):
         return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)
-    return InternalError("Lance failed in a way that is not expected", remedy="report this with its facts", **facts)
+    return InternalError("Lance failed with an unexpected error", remedy="report this with its facts", **facts)

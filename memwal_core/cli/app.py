@@ -8,45 +8,30 @@ import sys
 import typer
 from rich.console import Console
 
-from memwal_core.cli.catchup import catchup
-from memwal_core.cli.compact import compact
-from memwal_core.cli.demo import demo
+from memwal_core.cli.checks import checks
 from memwal_core.cli.doctor import doctor
 from memwal_core.cli.explain import explain
-from memwal_core.cli.gc import gc
 from memwal_core.cli.history import history
 from memwal_core.cli.index import index
-from memwal_core.cli.ingest import ingest
-from memwal_core.cli.maintain import maintain
-from memwal_core.cli.merge import merge
-from memwal_core.cli.quality import quality
-from memwal_core.cli.snapshot import snapshot
-from memwal_core.cli.stack import down, up
+from memwal_core.cli.job_command import job_command
 from memwal_core.cli.status import status
-from memwal_core.cli.telemetry import telemetry
 from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
+from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.telemetry import telemetry
 
 app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 app.command()(status)
-app.command()(ingest)
-app.command()(merge)
-app.command()(snapshot)
-app.command()(catchup)
-app.command()(compact)
-app.command()(gc)
-app.command()(maintain)
-app.command()(quality)
+for _request in REQUESTS:
+    app.command(_request.info.name)(job_command(_request))
+app.command()(checks)
 app.command()(doctor)
 app.command()(why)
 app.command()(explain)
 app.command()(history)
 app.add_typer(index, name="index")
-app.command()(demo)
-app.command()(up)
-app.command()(down)
 
 
 @app.callback()

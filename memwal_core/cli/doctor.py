@@ -6,20 +6,14 @@ import sys
 
 from rich.console import Console
 
-from memwal_core.cli.options import (
-    AsJson,
-    OutputVocabulary,
-    StorageOptions,
-    TableUri,
-    open_admin,
-    print_json,
-    show_bytes,
-)
-from memwal_core.index.legacy import LegacyIndex
-from memwal_core.maintenance.doctor import DoctorReport, Finding, Severity
+from memwal_core.cli.findings import show_findings
+from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.format.memwal_index.legacy import LegacyIndex
+from memwal_core.jobs.health import Health
+from memwal_core.text import show_bytes
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
-_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
+_NEEDS_OPERATOR = 5
 
 
 def doctor(
@@ -28,44 +22,33 @@ def doctor(
     vocabulary: OutputVocabulary = Vocabulary.REGION,
     json: AsJson = False,
 ) -> None:
-    """Check every invariant of the table: findings with evidence, risk and remedy.
+    """Check every signal and every invariant of the table: findings with evidence, risk and remedy.
 
-    Exit codes: 0 healthy, 2 bad input, 4 storage failure (try again), 5 a finding needs somebody.
+    Exit codes: 0 healthy, 2 bad input, 4 storage failure (try again), 5 a finding needs an operator.
     """
-    report = open_admin(uri, storage_option).insight.doctor()
+    health = open_table(uri, storage_option).doctor()
     if json:
-        print_json(renamed(report.to_dict(), vocabulary))
+        print_json(renamed(health.to_dict(), vocabulary))
     else:
-        _show(report, vocabulary)
-    sys.exit(report.exit_code)
+        _show(health, vocabulary)
+    sys.exit(0 if health.healthy else _NEEDS_OPERATOR)
 
 
-def _show(report: DoctorReport, vocabulary: Vocabulary) -> None:
+def _show(health: Health, vocabulary: Vocabulary) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    regions = word("regions", vocabulary)
-    size = show_bytes(int(str(report.facts["region_bytes"])))
+    seen, facts = health.seen, health.facts()
+    version = seen.state.version if seen.state is not None else "unreadable"
     console.print(
-        f"{report.table_uri}  version {report.version}, {report.regions} {regions}, {size} below _mem_wal, "
-        f"{report.keys_sampled:,} keys compared",
+        f"{health.table_uri}  version {version}, {len(seen.regions)} {word('regions', vocabulary)}, "
+        f"{show_bytes(int(str(facts['region_bytes'])))} below _mem_wal, {facts['keys_sampled']:,} keys compared",
         markup=False,
     )
-    for finding in report.findings:
-        _show_finding(console, finding, vocabulary)
-    if report.legacy is not None:
-        _show_legacy(console, report.legacy)
-    console.print("healthy" if report.healthy else "needs somebody to look at it", style="bold", markup=False)
-
-
-def _show_finding(console: Console, finding: Finding, vocabulary: Vocabulary) -> None:
-    console.print(f"\n{finding.severity.value}: {finding.finding_id}", style=_STYLES[finding.severity], markup=False)
-    if finding.region_id is not None:
-        console.print(f"  {word('region', vocabulary)}: {finding.region_id}", markup=False)
-    console.print(f"  {finding.summary}", markup=False)
-    for name, value in finding.evidence.items():
-        if name != "subject":
-            console.print(f"    {word(name, vocabulary)}: {value}", markup=False)
-    console.print(f"  risk: {finding.risk}", markup=False)
-    console.print(f"  next: {finding.remedy}", markup=False)
+    show_findings(console, health.findings, vocabulary)
+    if seen.legacy:
+        _show_legacy(console, seen.legacy[-1])
+    if health.unknown:
+        console.print(f"\nnot measured: {', '.join(health.unknown)}", markup=False)
+    console.print("healthy" if health.healthy else "needs an operator", style="bold", markup=False)
 
 
 def _show_legacy(console: Console, legacy: LegacyIndex) -> None:

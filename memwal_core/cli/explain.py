@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, parse_storage_options, print_json
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.reader import Consistency
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.settings import load_settings
-from memwal_core.table import MemWalTable
+from memwal_core.reader.scan.scan import ScanRequest
 
 
 def explain(
@@ -24,8 +22,7 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Show the plan of a scan: the sources of rows, newest generation first, and the regions left out."""
-    options = parse_storage_options(storage_option)
-    table = MemWalTable.open(uri, storage_options=options or None, settings=load_settings())
+    table = open_table(uri, storage_option)
     scan = table.scan(ScanRequest(filter_sql=filter_sql), consistency=consistency, version=version)
     left_out = [str(region_id) for region_id in scan.plan.pruned]
     if json:

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
-from memwal_core.maintenance.ledger import RunRecord, run_to_dict
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.coordination.ledger import RunRecord, run_to_dict
 
 
 def history(
@@ -20,7 +20,7 @@ def history(
     json: AsJson = False,
 ) -> None:
     """Show what jobs did, the newest last."""
-    ledger = open_admin(uri, storage_option).insight.ledger
+    ledger = open_table(uri, storage_option).opened.ledger
     runs = ledger.runs(job)[-last:]
     pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
     if json:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_admin, print_json
-from memwal_core.maintenance.configure import ConfigureReport
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.jobs.configure.run import ConfigureReport
 
 index = typer.Typer(
     help="Change which indexes MemTables maintain; exit codes: 0 done, 2 bad input, 3 it was so already, 4 conflict "
@@ -23,13 +23,13 @@ IndexName = Annotated[str, typer.Argument(help="An index of the base table.", me
 @index.command()
 def maintain(uri: TableUri, name: IndexName, storage_option: StorageOptions = None, json: AsJson = False) -> None:
     """Let MemTables maintain an index, from their next flush on."""
-    _show(open_admin(uri, storage_option).configuration.maintain_index(name), json=json)
+    _show(open_table(uri, storage_option).configuration.maintain_index(name), json=json)
 
 
 @index.command()
 def release(uri: TableUri, name: IndexName, storage_option: StorageOptions = None, json: AsJson = False) -> None:
     """Let MemTables maintain an index no longer; the base table's index stays."""
-    _show(open_admin(uri, storage_option).configuration.release_index(name), json=json)
+    _show(open_table(uri, storage_option).configuration.release_index(name), json=json)
 
 
 @index.command()
@@ -45,7 +45,7 @@ def replace(  # noqa: PLR0913 - one parameter for each option of the command
     json: AsJson = False,
 ) -> None:
     """Remove an index once its successor is everywhere: the last step of a codebook migration."""
-    configuration = open_admin(uri, storage_option).configuration
+    configuration = open_table(uri, storage_option).configuration
     _show(configuration.replace_index(old, new, readers_moved=readers_moved, dry_run=dry_run), json=json)
 
 

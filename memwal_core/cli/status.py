@@ -8,18 +8,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.cli.check import check_signals
-from memwal_core.cli.options import (
-    AsJson,
-    OutputVocabulary,
-    StorageOptions,
-    TableUri,
-    open_admin,
-    print_json,
-    show_bytes,
-)
-from memwal_core.maintenance.lifecycle import GenerationSpan
-from memwal_core.maintenance.status import RegionStanding, TableStatus
+from memwal_core.cli.check import check_health
+from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.observe.lifecycle import GenerationSpan
+from memwal_core.observe.status import RegionStanding, TableStatus
+from memwal_core.text import show_bytes
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
 
@@ -28,18 +21,18 @@ def status(
     storage_option: StorageOptions = None,
     vocabulary: OutputVocabulary = Vocabulary.REGION,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare every signal with its thresholds instead, for monitoring.")
+        bool, typer.Option("--check", help="Judge the table instead, for monitoring: signals and damage.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Show regions, WAL lag, generations by state and merge lag.
 
-    With --check the exit code is 0 if all is well, 6 if a signal warns, 7 if somebody must act now.
+    With --check the exit code is 0 if all is well, 6 if a finding warns, 7 if an operator must act now.
     """
-    admin = open_admin(uri, storage_option)
+    table = open_table(uri, storage_option)
     if check:
-        check_signals(admin, admin.table.settings, json=json)
-    found = admin.status()
+        check_health(table, vocabulary, json=json)
+    found = table.status()
     if json:
         print_json(renamed(found.to_dict(), vocabulary))
     else:
@@ -77,7 +70,10 @@ def _cells(region: RegionStanding) -> list[str]:
         str(region.writer_epoch),
         f"{region.wal_lag}{more}",
         "  ".join(
-            [*(_span(span) for span in region.generations), *(f"{each} HELD" for each in region.held_generations)]
+            [
+                *(_span(span) for span in region.generations),
+                *(f"{each} QUARANTINED" for each in region.quarantined_generations),
+            ]
         ),
         f"{region.merge_lag_generations} ({show_bytes(region.merge_lag_bytes)})",
     ]

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_admin, print_json
+from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.ids import parse_region_id
 from memwal_core.vocabulary import Vocabulary, renamed
 
@@ -21,7 +21,7 @@ def why(
     json: AsJson = False,
 ) -> None:
     """Show for each job whether it would act on the region now, and why."""
-    answer = open_admin(uri, storage_option).insight.why(parse_region_id(region))
+    answer = open_table(uri, storage_option).why(parse_region_id(region))
     if json:
         print_json(renamed(answer.to_dict(), vocabulary))
         return

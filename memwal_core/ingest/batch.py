@@ -1,4 +1,4 @@
-"""What a batch is called, and what makes two attempts the same batch."""
+"""The name of a batch, which decides whether two attempts write the same batch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ class BatchId:
     """One batch of one stream.
 
     Attributes:
-        stream: Whose batch it is: a source, a pipeline, a streaming query. Any text.
+        stream: The source, pipeline or streaming query that the batch belongs to. Any text.
         batch: Its id within the stream. Any text.
-        number: For streams whose batch n begins only when n-1 is done: n, from 0. Records of old
-            batches of such a stream are removed; every number up to the newest removed counts as done.
+        number: For streams whose batch n begins only when n-1 is done: n, from 0. Records of old batches of such a
+            stream are removed; every number up to the newest removed one counts as done.
+
+    Raises:
+        InvalidRequestError: A name is empty, or the number is negative. Correct the id.
     """
 
     stream: str
@@ -24,36 +27,30 @@ class BatchId:
     number: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what identifies nothing.
-
-        Raises:
-            InvalidRequestError: A name is empty, or the number is negative.
-        """
         if not self.stream or not self.batch or (self.number is not None and self.number < 0):
             raise InvalidRequestError(
-                "a batch needs the name of its stream and an id",
-                remedy="give both; the same id must mean the same rows",
+                "a batch has no stream name or no id, or its number is negative",
+                remedy="pass a stream, an id that always means the same rows, and a number from 0 or none",
                 stream=self.stream,
                 batch=self.batch,
             )
 
     @classmethod
     def numbered(cls, stream: str, number: int) -> Self:
-        """Return batch ``number`` of a stream that writes one batch after another."""
+        """Return batch ``number``, from 0, of a stream that writes one batch after another."""
         return cls(stream, str(number), number)
 
     def __str__(self) -> str:
-        """Return the batch for people."""
         return f"{self.stream}/{self.batch}"
 
 
 @dataclass(frozen=True, slots=True)
 class RegionRows:
-    """How many rows a batch has for one region.
+    """The rows of a batch for one region.
 
     Attributes:
-        rows: Rows, deletes included.
-        keys: Digest of the rows' keys that does not depend on their order; empty if not computed.
+        rows: Their number, deletes included.
+        keys: Digest of their keys that does not depend on the order; empty if not computed.
     """
 
     rows: int

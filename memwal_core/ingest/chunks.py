@@ -1,4 +1,4 @@
-"""From the rows of a share as they come to chunks in which every key occurs once."""
+"""Turning the rows of a share into chunks in which every key occurs once."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def newest_of_each_key(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Keep the last row of each key.
+def deduplicated(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """Keep the last row of each key. Rows of one key are adjacent, across tables, too.
 
-    An attempt that is cut off must leave no value that the whole batch replaces again: so every key is
-    written once.
-
-    Args:
-        tables: Rows of one key are adjacent, over the borders of tables too; the last of them wins.
-        key: The primary key; never NULL.
-
-    Yields:
-        Tables without rows that a later row replaces.
+    Each key is written only once, so an interrupted attempt never leaves a value that the batch itself replaces.
     """
     open_row: pa.Table | None = None
     for table in tables:
@@ -36,15 +28,7 @@ def newest_of_each_key(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterat
 
 
 def in_chunks(tables: Iterable[pa.Table], limit_bytes: int) -> Iterator[pa.Table]:
-    """Gather small tables, and divide large ones, into tables of about a size.
-
-    Args:
-        tables: Of one schema.
-        limit_bytes: Arrow bytes of a chunk; a single row may be larger.
-
-    Yields:
-        Tables that are not empty.
-    """
+    """Gather and split tables into chunks of at most ``limit_bytes`` Arrow bytes; a single row may be larger."""
     waiting: list[pa.Table] = []
     size = 0
     for table in tables:

@@ -1,4 +1,4 @@
-"""Small JSON documents that are written once, and what is wrong with one that cannot be read."""
+"""Small JSON documents that are written once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from memwal_core.storage.protocol import ObjectStore
 
 
 def load(store: ObjectStore, path: str) -> dict[str, Any] | None:
-    """Read a document; None if there is none.
+    """Read a document; None if it does not exist.
 
     Raises:
-        CorruptionError: It is no JSON object.
+        CorruptionError: It is not a JSON object.
     """
     try:
         data = store.get(path)
@@ -27,7 +27,7 @@ def load(store: ObjectStore, path: str) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise CorruptionError(
             "the record of a batch cannot be read",
-            remedy="restore the object, or delete it if you know that the batch was not written",
+            remedy="restore the object from a backup, or delete it if the batch was certainly not written",
             path=path,
             found=data[:200],
         )
@@ -35,11 +35,7 @@ def load(store: ObjectStore, path: str) -> dict[str, Any] | None:
 
 
 def save(store: ObjectStore, path: str, document: Mapping[str, object]) -> bool:
-    """Write a document unless there is one.
-
-    Returns:
-        Whether this call wrote it.
-    """
+    """Write a document unless it exists; return whether this call wrote it."""
     try:
         store.put_if_absent(path, to_bytes(document))
     except ObjectExistsError:

@@ -1,4 +1,4 @@
-"""What is durably known about batches: begun, shares, done."""
+"""The durable records of batches: begun, shares, done."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from memwal_core.clock import Clock
 from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.format.paths import batch_claim_path, batch_directory, batch_share_path, batch_stream_directory
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.documents import load, save, to_bytes
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.storage.layout import batch_claim_path, batch_directory, batch_share_path, batch_stream_directory
 from memwal_core.storage.protocol import ObjectStore
 
 KEPT_NUMBERED = 100
-"""Records of finished batches that a numbered stream keeps; the rest are behind its floor."""
+"""Records of finished batches that a numbered stream keeps; older ones are below its floor."""
 
 _CONCURRENCY = 16
 _log = logging.getLogger(__name__)
@@ -28,11 +28,10 @@ class BatchDone:
     """A batch that is written completely.
 
     Attributes:
-        batch: Which.
-        rows: Rows written, deletes included; None if only the stream's floor tells.
-        regions: Regions that got some of them.
-        finished_at: ISO 8601, UTC; empty if only the stream's floor tells.
-        source: Where the rows came from, for people.
+        rows: Rows written, deletes included; None if only the stream's floor remains.
+        regions: Number of regions that got some of them.
+        finished_at: ISO 8601, UTC; empty if only the stream's floor remains.
+        source: Where the rows came from, for display.
     """
 
     batch: BatchId
@@ -47,12 +46,10 @@ class ShareDone:
     """A region's rows of a batch, all durable.
 
     Attributes:
-        value: Text form of the region value.
-        region_id: The region.
+        value: Region value as text.
         rows: Rows written, deletes included.
-        deletes: Deletes among them.
-        epoch: Of the writer that completed the share.
-        attempt: Which attempt that was, for people.
+        epoch: Epoch of the writer that completed the share.
+        attempt: Name of the attempt, for display.
     """
 
     value: str
@@ -73,15 +70,9 @@ class ShareDone:
 
 
 class BatchRecords:
-    """The records of a table's batches. Holds nothing; every call looks at the store.
-
-    Args:
-        store: The table's store.
-        clock: Time of the records.
-    """
+    """The records of a table's batches. Caches nothing; every call reads the store."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        """Keep the parts."""
         self._store = store
         self._clock = clock
 
@@ -97,20 +88,20 @@ class BatchRecords:
         return None
 
     def share(self, batch: BatchId, value: str) -> ShareDone | None:
-        """Return the record of a share; None if it is not written, or removed since the batch is done."""
+        """Return the record of a share; None if it is not written, or removed because the batch is done."""
         document = load(self._store, batch_share_path(batch.stream, batch.batch, value))
         return ShareDone.of(document) if document is not None else None
 
     def settled(self, batch: BatchId, value: str) -> ShareDone | BatchDone | None:
-        """Return what says that a share must not be written any more; None if nothing does.
+        """Return the record that forbids writing a share again; None if there is none.
 
-        The share is looked up before the batch, and the batch before the stream's floor: the reverse of
-        the order in which they are removed, so that one of them is always seen.
+        Read in this order: share, batch, floor. A share is removed only after its batch is recorded as done, and that
+        record only after the floor covers it, so one of them is always seen.
         """
         return self.share(batch, value) or self.done(batch)
 
     def shares(self, batch: BatchId) -> dict[str, ShareDone]:
-        """Return the shares that are written, by region value."""
+        """Return the written shares by region value."""
         paths = [info.path for info in self._store.list_objects(f"{_directory(batch)}/shares")]
         found = map_concurrently(lambda path: load(self._store, path), paths, _CONCURRENCY)
         return {document["value"]: ShareDone.of(document) for document in found if document is not None}
@@ -120,16 +111,10 @@ class BatchRecords:
         return sum(1 for _ in self._store.list_objects(f"{_directory(batch)}/shares"))
 
     def begin(self, batch: BatchId, regions: Mapping[str, RegionRows], source: str = "") -> None:
-        """Record what a batch is going to write, or check that it is what an earlier attempt recorded.
-
-        Args:
-            batch: Which.
-            regions: Region value -> its rows.
-            source: Where the rows come from, for people.
+        """Record what a batch is going to write, or check it against the record of an earlier attempt.
 
         Raises:
-            InvalidRequestError: An earlier attempt began the batch with other rows; nothing was written
-                by this one.
+            InvalidRequestError: An earlier attempt began the batch with other rows; this one has written nothing.
         """
         wanted = {value: [rows.rows, rows.keys] for value, rows in regions.items()}
         document = {**_named(batch), "source": source, "begun_at": self._now(), "regions": wanted}
@@ -140,7 +125,7 @@ class BatchRecords:
             return
         raise InvalidRequestError(
             "an earlier attempt began this batch with other rows, and may have written some of them",
-            remedy="give the batch its first rows again, or use a new batch id, whose rows then win",
+            remedy="pass the rows of the first attempt again, or use a new batch id, whose rows then win",
             batch=str(batch),
             begun_at=begun["begun_at"],
             rows_then=sum(rows for rows, _ in begun["regions"].values()),
@@ -150,11 +135,7 @@ class BatchRecords:
         )
 
     def record_share(self, batch: BatchId, share: ShareDone) -> ShareDone:
-        """Record that all rows of a share are durable.
-
-        Returns:
-            The record that counts: this one, or that of an attempt which was faster.
-        """
+        """Record that all rows of a share are durable; return the first record, which may be another attempt's."""
         document = {**share.to_dict(), **_named(batch), "finished_at": self._now()}
         if save(self._store, batch_share_path(batch.stream, batch.batch, share.value), document):
             return share
@@ -162,10 +143,6 @@ class BatchRecords:
 
     def finish(self, batch: BatchId, source: str = "") -> BatchDone:
         """Record that every share of a batch is written; from then on the batch is a no-op.
-
-        Args:
-            batch: Which; its shares are recorded.
-            source: Where the rows came from, for people.
 
         Raises:
             InvalidRequestError: Some shares are not written yet.
@@ -177,8 +154,8 @@ class BatchRecords:
             missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
             if missing and (found := self.done(batch)) is None:
                 raise InvalidRequestError(
-                    "some regions have not got their rows of the batch yet",
-                    remedy="write the missing shares, then finish the batch",
+                    "the batch is not complete: some of its shares are not written",
+                    remedy="ingest the batch again, which writes the missing shares",
                     batch=str(batch),
                     missing=sorted(missing),
                 )
@@ -208,7 +185,7 @@ class BatchRecords:
         return BatchId(batch.stream, note["batch"], note["number"])
 
     def _tidy(self, batch: BatchId) -> None:
-        """Remove what a finished batch needs no more; what cannot be removed stays and harms nobody."""
+        """Remove what a finished batch no longer needs; a failure leaves harmless objects behind."""
         try:
             for info in list(self._store.list_objects(f"{_directory(batch)}/shares")):
                 self._store.delete(info.path)
@@ -216,7 +193,7 @@ class BatchRecords:
             if batch.number is not None and batch.number >= KEPT_NUMBERED:
                 self._raise_floor(batch.stream, batch.number - KEPT_NUMBERED)
         except MemwalError as error:
-            _log.warning("records of a finished batch are not tidied up [batch=%s]: %s", batch, error)
+            _log.warning("could not remove the records of a finished batch [batch=%s]: %s", batch, error)
 
     def _floor(self, stream: str) -> int:
         document = load(self._store, _floor_path(stream))

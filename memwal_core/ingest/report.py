@@ -1,4 +1,4 @@
-"""What the ingestion of a batch did."""
+"""The report of an ingestion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Self
 
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchDone
-from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import Grid, ReportView, show_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class ShareReport:
 
     Attributes:
         region_id: The region; empty in a dry run if it does not exist yet.
-        value: The region value, for people.
+        value: The region value, for display.
         rows: Rows of the batch for this region, deletes included.
         deletes: Deletes among them.
         written_before: Whether an earlier attempt had written them.
@@ -37,13 +38,13 @@ class IngestReport:
 
     Attributes:
         table_uri: The table.
-        batch: What was ingested.
+        batch: The batch.
         outcome: DONE, NOTHING_TO_DO if the batch was written before, or PLANNED.
-        reason: For people.
-        source: Where the rows came from, for people.
+        reason: For display.
+        source: Where the rows came from, for display.
         rows_read: Rows of the batch; 0 if the batch was written before and nothing was read.
-        regions: By region.
-        seconds: How long it took.
+        regions: One report per region.
+        seconds: Duration.
     """
 
     table_uri: str
@@ -66,13 +67,45 @@ class IngestReport:
 
     @property
     def rows_written(self) -> int:
-        """Rows that are durable because of this run."""
+        """Rows that this run made durable."""
         if self.outcome is not JobOutcome.DONE:
             return 0
         return sum(region.rows for region in self.regions if not region.written_before)
 
+    def why(self) -> str:
+        """Say how many rows were written, or why none were."""
+        return self.reason or f"{self.rows_written:,} rows written into {len(self.regions)} regions"
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        return {
+            "stream": self.batch.stream,
+            "batch": self.batch.batch,
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "regions": len(self.regions),
+        }
+
+    def view(self) -> ReportView:
+        """Return a line about the batch, and one per region."""
+        headline = f"{show_words(self.outcome.value)}: batch {self.batch}, {self.rows_read:,} rows read"
+        if self.outcome is JobOutcome.DONE:
+            headline += f", {self.rows_written:,} written into {len(self.regions)} regions, {self.seconds:.1f} s"
+        rows = tuple(
+            (
+                each.region_id or "new",
+                each.value,
+                f"{each.rows:,}",
+                f"{each.deletes:,}",
+                "yes" if each.written_before else "",
+            )
+            for each in self.regions
+        )
+        grid = Grid(("region", "value", "rows", "deletes", "written before"), rows)
+        return ReportView(headline, (grid,), (self.reason,) if self.reason else ())
+
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-able values. Bad rows refuse the whole batch, so a report never has any."""
+        """Return JSON-able values. One bad row refuses the whole batch, so no report has rejected rows."""
         return {
             "job": "ingest",
             "table_uri": self.table_uri,
@@ -87,14 +120,3 @@ class IngestReport:
             "regions": [asdict(region) for region in self.regions],
             "seconds": round(self.seconds, 3),
         }
-
-
-def ingest_facts(report: IngestReport) -> dict[str, object]:
-    """Return what the ledger remembers of an ingestion."""
-    return {
-        "stream": report.batch.stream,
-        "batch": report.batch.batch,
-        "rows_read": report.rows_read,
-        "rows_written": report.rows_written,
-        "regions": len(report.regions),
-    }

@@ -1,4 +1,4 @@
-"""The one task that writes a region's rows of a batch, safe against any number of other attempts."""
+"""Writing a region's rows of a batch in one task, safe against any number of other attempts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from memwal_core.base_table import BaseTable
 from memwal_core.errors import FencedError, UnavailableError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
-from memwal_core.ingest.chunks import in_chunks, newest_of_each_key
+from memwal_core.ingest.chunks import deduplicated, in_chunks
 from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
-from memwal_core.manifest import ManifestStore
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.region import ManifestStore
 from memwal_core.writer import RegionWriter, Takeover
-from memwal_core.writer.takeover import last_sign_of_life, require_no_live_writer
+from memwal_core.writer.claim.takeover import last_sign_of_life, require_no_live_writer
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.2
 _NOTE_S = 2.0
-"""How long the note of a claim may lag behind the claim."""
+"""Maximum delay between a claim and its note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class RegionShare:
 
     Attributes:
         batch: The batch.
-        value: Text form of the region value.
+        value: Region value as text.
         region_id: The region, which exists.
-        takeover: Whether a writer of others that seems alive is left alone with an error or stopped. Attempts of
-            the same batch, and forgotten ones of batches that are done, are always stopped.
-        attempt: What this attempt is called in records and logs.
+        takeover: Whether a foreign writer that seems alive is stopped or causes an error. Attempts of the same batch,
+            and forgotten attempts of finished batches, are always stopped.
+        attempt: Name of this attempt in records and logs.
     """
 
     batch: BatchId
@@ -48,14 +48,14 @@ class RegionShare:
 
 @dataclass(frozen=True, slots=True)
 class ShareOutcome:
-    """How it ended.
+    """How a share ended.
 
     Attributes:
         region_id: The region.
-        value: Text form of the region value.
+        value: Region value as text.
         rows: Rows of the share, as far as records tell.
         deletes: Deletes among them.
-        written_before: Whether somebody else had written them.
+        written_before: Whether another attempt had written them.
         attempt: The attempt that wrote them.
     """
 
@@ -68,7 +68,7 @@ class ShareOutcome:
 
 
 def write_share(table: BaseTable, share: RegionShare, tables: Iterable[pa.Table]) -> ShareOutcome:
-    """Write the rows of a share, unless that has been done.
+    """Write the rows of a share, unless that has been done; on return it is durable, flushed and recorded.
 
     Args:
         table: The base table.
@@ -76,12 +76,9 @@ def write_share(table: BaseTable, share: RegionShare, tables: Iterable[pa.Table]
         tables: All rows of the batch for the region: the table's columns and ``_tombstone``. Rows of one key are
             adjacent, and the last of them wins. Not read if there is nothing to do.
 
-    Returns:
-        The share is durable, flushed and recorded, by this attempt or by another.
-
     Raises:
-        ConflictError: The region seems to have a writer of others, see ``takeover``. Nothing was written.
-        FencedError: A writer of others took the region over. Decide who may write it, then run the batch again.
+        ConflictError: The region seems to have a live foreign writer, see ``takeover``. Nothing was written.
+        FencedError: A foreign writer took the region over. Decide who may write it, then run the batch again.
         UnavailableError: Storage failed, or another attempt took the region over and died. Write the share again.
         CommitUnknownError: Storage did not answer. Write the share again.
         InvalidRequestError: The table's schema has changed since the rows were checked. Run the batch again.
@@ -115,8 +112,8 @@ class _ShareTask:
             ) as writer:
                 if writer.writer_epoch != expected:
                     self._records.note_claim(share.batch, share.region_id, writer.writer_epoch)
-                # Only now: from here on every attempt whose claim is older can acknowledge nothing more, and
-                # one that had finished before has left its record.
+                # Read after the claim: attempts with an older claim can acknowledge nothing more, and one that
+                # finished before has left its record.
                 found = self._records.settled(share.batch, share.value)
                 if found is not None:
                     return self._written_before(found)
@@ -129,17 +126,17 @@ class _ShareTask:
         )
 
     def _prepare_claim(self) -> int:
-        """Make sure that the region may be claimed; return the epoch that the claim will have, if nobody is faster."""
+        """Check that the region may be claimed; return the epoch that the claim gets unless a rival is faster."""
         share, settings = self._share, self._table.settings.writer
         manifest = self._manifests.load(share.region_id)
         if share.takeover is Takeover.FAIL and not self._is_ours(manifest.writer_epoch):
             require_no_live_writer(self._table.store, manifest, self._table.clock.now(), settings.takeover_quiet_s)
-        # Noted before the claim: an attempt that dies right after it must be recognised by the next.
+        # Noted before the claim, so that the next attempt recognises one that dies right after claiming.
         self._records.note_claim(share.batch, share.region_id, manifest.writer_epoch + 1)
         return manifest.writer_epoch + 1
 
     def _is_ours(self, epoch: int) -> bool:
-        """Tell whether an epoch was claimed for this batch, or for one of its stream that is done."""
+        """Tell whether an epoch was claimed for this batch, or for a finished batch of its stream."""
         batch = self._share.batch
         claimant = self._records.claimant(batch, self._share.region_id, epoch)
         return claimant is not None and (claimant == batch or self._records.done(claimant) is not None)
@@ -147,7 +144,7 @@ class _ShareTask:
     def _write(self, writer: RegionWriter, tables: Iterable[pa.Table]) -> ShareDone:
         key = self._table.state().require_primary_key().columns
         counted = _Counted(tables)
-        for chunk in in_chunks(newest_of_each_key(counted, key), self._table.settings.ingest.put_bytes):
+        for chunk in in_chunks(deduplicated(counted, key), self._table.settings.ingest.put_bytes):
             deleted = chunk.column(TOMBSTONE_COLUMN)
             rows = chunk.drop_columns([TOMBSTONE_COLUMN])
             if not pc.any(deleted).as_py():
@@ -173,13 +170,13 @@ class _ShareTask:
         """Wait until the attempt that overtook this one has finished, instead of fencing it in turn.
 
         Raises:
-            FencedError: It was a writer of others.
+            FencedError: It was a foreign writer.
             UnavailableError: It makes no progress, or belongs to another batch of the stream.
         """
         share, clock = self._share, self._table.clock
         wait_s, began = self._table.settings.ingest.rival_wait_s, clock.monotonic()
         last_sign, deadline = None, began + wait_s
-        _log.info("region was taken over [batch=%s, region_id=%s, attempt=%s]", *_facts(share))
+        _log.info("region was taken over by another writer [batch=%s, region_id=%s, attempt=%s]", *_facts(share))
         while True:
             found = self._records.settled(share.batch, share.value)
             if found is not None:
@@ -214,7 +211,7 @@ def _facts(share: RegionShare) -> tuple[BatchId, RegionId, str]:
 
 
 class _Counted:
-    """Tables that pass, and how many rows they had."""
+    """Passes tables on and counts their rows."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = tables

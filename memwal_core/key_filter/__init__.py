@@ -1,7 +1,7 @@
 """Which keys a flushed MemTable may hold, answered without opening it.
 
-Owns the bytes of key filters, ours and pylance's. Pure functions over Arrow columns; may import the
-byte form of region values and errors.
+Owns the bytes of key filters, ours and pylance's. Pure functions over Arrow columns; may import the byte form of region
+values and errors.
 """
 
 from memwal_core.key_filter.filter import KEY_FILTER_NAME, KeyFilter, hashes_of

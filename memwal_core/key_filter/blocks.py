@@ -16,7 +16,7 @@ BLOCK_BYTES = 32
 _WORD_BITS = 32
 _BLOCK_BITS = WORDS * _WORD_BITS
 _MOST_SPREAD_BLOCKS = 2**18
-"""64 MiB while they are filled; the filter of about four million keys."""
+"""Filling them takes 64 MiB; they serve about four million keys."""
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
@@ -28,7 +28,7 @@ _BIT_SHIFT = np.uint32(27)
 def block_count(keys: int, false_positive_rate: float) -> int:
     """Return how many blocks keep the rate of false positives below the one given."""
     bits = -WORDS * keys / math.log1p(-(false_positive_rate ** (1 / WORDS)))
-    # Keys spread unevenly over blocks, which costs more the lower the rate.
+    # Keys spread unevenly over blocks, which costs more at lower rates.
     return max(1, math.ceil(bits * 1.15 / (BLOCK_BYTES * 8)))
 
 
@@ -38,7 +38,7 @@ def filled_blocks(hashes: Words, count: int) -> Blocks:
         blocks = np.zeros((count, WORDS), np.uint32)
         fill(blocks, hashes)
         return blocks
-    # A byte for each bit: several times as fast, and eight times the memory.
+    # One byte per bit: several times as fast, at eight times the memory.
     bits = np.zeros(count * _BLOCK_BITS, np.bool_)
     first = ((((hashes >> _HIGH) * np.uint64(count)) >> _HIGH) * np.uint64(_BLOCK_BITS)).astype(np.int64)
     low = (hashes & _LOW).astype(np.uint32)

@@ -1,8 +1,8 @@
 """Our own key filter: sized by the number of keys, self-describing, with the range of each key column.
 
-Bytes: 8 bytes of magic; format version, length of the range and number of blocks as 32-bit and
-number of keys as 64-bit little-endian integers; the range, an Arrow stream of two rows (smallest and
-largest value of each key column); the blocks; XXH3 (64 bits) of everything before.
+Bytes: 8 bytes of magic; format version, length of the range and number of blocks as 32-bit and number of keys as 64-bit
+little-endian integers; the range, an Arrow stream of two rows (smallest and largest value of each key column); the
+blocks; XXH3 (64 bits) of everything before.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CHECKSUM = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFilter:
-    """Tells which keys certainly are not in a set.
+    """Tells which keys are certainly not in a set.
 
     Attributes:
-        bounds: Two rows with the smallest and largest value of each key column; none if there are no keys.
-        keys: Keys counted when it was built, duplicates included.
+        bounds: Two rows, the smallest and largest value of each key column; no rows if there are no keys.
+        keys: Number of keys it was built from, duplicates included.
         blocks: The bits.
     """
 
@@ -51,13 +51,9 @@ class KeyFilter:
         false_positive_rate: float,
         hashes: npt.NDArray[np.uint64] | None = None,
     ) -> KeyFilter:
-        """Build the filter of some keys.
+        """Build the filter of some keys: integers, booleans, text or binary, no NULLs; ``columns`` in key order.
 
-        Args:
-            keys: At least the key columns; integers, booleans, text or binary, no NULLs.
-            columns: The key columns in key order.
-            false_positive_rate: Share of absent keys that may pass, above 0 and below 1.
-            hashes: ``hashes_of`` the keys, if they are known.
+        ``false_positive_rate`` is the share of absent keys that may pass, above 0 and below 1.
         """
         named = keys.select(list(columns))
         known = hashes_of(named, columns) if hashes is None else hashes
@@ -69,16 +65,16 @@ class KeyFilter:
         """Read a filter back.
 
         Raises:
-            CorruptionError: The bytes are not those of a filter, or have changed. Do without it: the
-                flushed MemTable itself has the keys.
+            CorruptionError: The bytes are not a filter, or have changed. Read the keys from the flushed MemTable
+                instead.
         """
         checked, (checksum,) = data[: -_CHECKSUM.size], _CHECKSUM.unpack_from(data.rjust(_CHECKSUM.size), -8)
         if len(checked) < _HEAD.size or xxhash.xxh3_64_intdigest(checked) != checksum:
-            _refuse("its checksum does not fit")
+            _refuse("its checksum does not match")
         magic, version, bounds_bytes, blocks, keys = _HEAD.unpack_from(checked)
         start = _HEAD.size + bounds_bytes
         if magic != _MAGIC or version != _FORMAT_VERSION or len(checked) != start + blocks * BLOCK_BYTES:
-            _refuse(f"its head is {magic!r}, version {version}")
+            _refuse(f"its header is {magic!r}, version {version}")
         with pa.ipc.open_stream(checked[_HEAD.size : start]) as reader:
             bounds = reader.read_all()
         return cls(bounds, keys, np.frombuffer(checked, "<u4", offset=start).reshape(blocks, WORDS))
@@ -94,11 +90,10 @@ class KeyFilter:
         return bytes(data) + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))
 
     def may_contain(self, keys: pa.Table, hashes: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.bool_]:
-        """Return for each row of ``keys`` whether its key may be in the set; False is certain.
+        """Tell for each key whether it may be in the set; False is certain.
 
-        Args:
-            keys: At least the key columns, no NULLs; integers may have another width.
-            hashes: ``hashes_of`` the keys, if they are asked for in several filters.
+        Keys are not NULL; integers may have another width. ``hashes`` are ``hashes_of`` the keys, to query several
+        filters.
         """
         if not self.keys:
             return np.zeros(keys.num_rows, np.bool_)
@@ -115,12 +110,7 @@ class KeyFilter:
 
 
 def hashes_of(keys: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """Return what filters ask of keys, the same for all filters.
-
-    Args:
-        keys: At least the key columns, no NULLs.
-        columns: The key columns in key order.
-    """
+    """Return the hashes by which all filters are queried; ``columns`` are the key columns in key order."""
     return key_hashes(keys, columns, stored_width=False)
 
 
@@ -136,11 +126,9 @@ def _bounds(keys: pa.Table) -> pa.Table:
 
 
 def _refuse(problem: str) -> None:
-    """Refuse a filter.
-
-    Raises:
-        CorruptionError: Always.
-    """
+    """Raise ``CorruptionError``."""
     raise CorruptionError(
-        "a key filter cannot be read", remedy="do without it, or flush and merge the MemTable", problem=problem
+        "a key filter cannot be read",
+        remedy="run `memwal merge`; until then lookups read the flushed MemTable itself",
+        problem=problem,
     )

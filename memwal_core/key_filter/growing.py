@@ -1,4 +1,4 @@
-"""A key filter that keys are added to, for rows that are still being written."""
+"""A key filter that keys can be added to, for rows that are still being written."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from memwal_core.key_filter.filter import hashes_of
 
 
 class GrowingKeyFilter:
-    """Tells which keys certainly have not been added. Not thread-safe.
+    """Tells which keys have certainly not been added. Not thread-safe.
 
     Args:
-        capacity: Keys that it is sized for; more make it less selective, never wrong.
+        capacity: Number of keys it is sized for; more make it less selective, never wrong.
         false_positive_rate: Share of absent keys that may pass at that number, above 0 and below 1.
     """
 
     def __init__(self, capacity: int, false_positive_rate: float) -> None:
-        """Begin empty."""
         self._blocks = np.zeros((block_count(capacity, false_positive_rate), WORDS), np.uint32)
 
     @property
@@ -30,14 +29,9 @@ class GrowingKeyFilter:
         return int(self._blocks.nbytes)
 
     def add(self, keys: pa.Table, columns: Sequence[str]) -> None:
-        """Take in keys.
-
-        Args:
-            keys: At least the key columns; integers, booleans, text or binary, no NULLs.
-            columns: The key columns in key order.
-        """
+        """Add keys: integers, booleans, text or binary, no NULLs; ``columns`` in key order."""
         fill(self._blocks, hashes_of(keys, columns))
 
     def may_contain(self, keys: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return for each row of ``keys`` whether its key may have been added; False is certain."""
+        """Tell for each key whether it may have been added; False is certain."""
         return hits(self._blocks, hashes_of(keys, columns))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.key_filter.siphash import Positions, Words, siphash_1_3, siphash_1_3_of_words
-from memwal_core.region_spec.byte_form import ByteStrings, Longs, byte_form
+from memwal_core.region.spec.byte_form import ByteStrings, Longs, byte_form
 
 _TAG_BYTES = 1
 _TEXT_END = 0xFF

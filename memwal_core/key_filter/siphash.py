@@ -19,13 +19,7 @@ _BYTE = 0xFF
 
 
 def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions) -> Words:
-    """Return the hash of each message, equal to Rust's default hasher over the same bytes.
-
-    Args:
-        data: The bytes of all messages.
-        starts: Where each message begins.
-        lengths: Its bytes.
-    """
+    """Return the hash of each message, equal to Rust's default hasher over the same bytes; lengths are in bytes."""
     hashes = np.empty(len(starts), np.uint64)
     # The last word holds the length, so a message of whole words has one word more.
     counts = lengths // _WORD_BYTES + 1
@@ -36,22 +30,21 @@ def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positio
 
 
 def siphash_1_3_of_words(words: Sequence[Words]) -> Words:
-    """Return the hash of each message of a number of words, the same for all.
+    """Return the hash of each message; ``words`` has the first word of all messages, then the second, and so on.
 
-    Args:
-        words: The first word of all messages, the second, and so on; the last one with their length.
+    All messages have the same number of words; the last word also holds their length.
     """
     return _hash_words(words)
 
 
 def _words(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, count: int) -> Words:
-    """Return the words of messages that have ``count`` each, one row per message."""
+    """Return the words of messages that have ``count`` words each, one row per message."""
     width, size = count * _WORD_BYTES, int(lengths[0])
     words = np.zeros((len(starts), width), np.uint8)
     if len(data) == size * len(starts) and bool(np.all(lengths == size)):
-        words[:, :size] = data.reshape(len(starts), size)  # All messages, one behind the other.
+        words[:, :size] = data.reshape(len(starts), size)  # All messages lie one after another.
     else:
-        # All have at least the bytes of the words before the last.
+        # All messages fill every word but the last.
         whole = width - _WORD_BYTES
         words[:, :whole] = _slices(data, starts, whole)
         rest = lengths - whole
@@ -64,7 +57,7 @@ def _words(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, c
 
 
 def _slices(data: npt.NDArray[np.uint8], starts: Positions, width: int) -> npt.NDArray[np.uint8]:
-    """Return ``width`` bytes from each start, gathered from a view that overlaps itself."""
+    """Return ``width`` bytes from each start, gathered from an overlapping view."""
     if not width:
         return np.zeros((len(starts), 0), np.uint8)
     taken: npt.NDArray[np.uint8] = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
@@ -85,7 +78,7 @@ def _hash_words(words: Sequence[Words] | Words) -> Words:
 
 
 def _round(v0: Words, v1: Words, v2: Words, v3: Words, scratch: Words) -> None:
-    """Change the state in place, since fresh memory for each step would take a third of the time."""
+    """Change the state in place: allocating memory in each step would take a third of the time."""
     v0 += v1
     _rotate(v1, 13, scratch)
     v1 ^= v0

@@ -1,7 +1,6 @@
 """Rows that are written but not yet flushed, and where in the WAL they are.
 
-Owns the rows of one generation in memory; changed by the region's writer only. May import what
-lies below the WAL.
+Owns the rows of one generation in memory; only the region's writer changes them.
 """
 
 from memwal_core.memtable.capacity import KeyCapacity, key_capacity

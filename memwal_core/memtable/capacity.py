@@ -7,19 +7,14 @@ from collections.abc import Callable, Sequence
 from memwal_core.memtable.memtable import Fragment
 
 _MOST_KEYS = 4_000_000
-"""Limits that mean "never" must not reserve memory for as many keys; the filter is then less selective."""
+"""Limits so high that they mean "never" must not reserve as much memory; the filter is then less selective."""
 
 KeyCapacity = Callable[[Sequence[Fragment]], int]
-"""From the first fragments of a MemTable to the keys that it will hold at most."""
+"""From the first fragments of a MemTable to the most keys that it will have."""
 
 
 def key_capacity(max_memtable_bytes: int, max_memtable_rows: int) -> KeyCapacity:
-    """Return the rule for MemTables of a given size.
-
-    Args:
-        max_memtable_bytes: Arrow bytes after which a MemTable is flushed.
-        max_memtable_rows: Rows after which a MemTable is flushed.
-    """
+    """Return the rule for MemTables that are flushed at so many Arrow bytes or rows."""
 
     def capacity(first: Sequence[Fragment]) -> int:
         rows = sum(int(fragment.rows.num_rows) for fragment in first)

@@ -1,7 +1,7 @@
 """Which row of a MemTable is the newest of a key: two engines behind one contract.
 
 Both keep keys as plain Python values, filled by whole batches in C loops (never on the write path,
-see ``MemTableIndex``). ``hash`` finds a key in constant time and sorts only when asked for an order;
+see ``MemTableIndex``). ``hash`` finds a key in constant time and sorts only for ordered scans;
 ``ordered`` keeps its keys sorted, which costs memory and time at the first scan after a refresh, and
 makes further range scans cheap.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Key: TypeAlias = Any
-"""A key value; a tuple of them for a composite key. Values of one column compare with each other."""
+"""A key value; a tuple of them for a composite key. Values of one column are comparable."""
 
 NO_ROW = -1
 
@@ -32,15 +32,10 @@ class KeyIndexKind(StrEnum):
 
 
 class KeyIndex(Protocol):
-    """Keys and the number of the last row that has each."""
+    """Each key and the number of the last row that has it."""
 
     def add(self, keys: pa.Table, first_row: int) -> None:
-        """Take in a batch; its rows are newer than all before.
-
-        Args:
-            keys: The key columns in key order, no NULLs.
-            first_row: Number of its first row.
-        """
+        """Add a batch of key columns in key order, without NULLs; its rows are newer than all earlier ones."""
         ...
 
     def search(self, keys: pa.Table) -> npt.NDArray[np.int64]:
@@ -50,8 +45,8 @@ class KeyIndex(Protocol):
     def scan(self, low: Key | None = None, high: Key | None = None) -> Iterator[tuple[Key, int]]:
         """Yield keys and row numbers in key order, both bounds included; None for no bound.
 
-        Text is ordered by its UTF-8 bytes, composite keys column by column. A later ``add`` does not
-        change what an iterator yields.
+        Text is ordered by its UTF-8 bytes, composite keys column by column. A later ``add`` does not change
+        what an iterator yields.
         """
         ...
 
@@ -65,18 +60,16 @@ class KeyIndex(Protocol):
 
 
 class HashKeyIndex:
-    """Constant-time look-ups; an ordered scan sorts all keys."""
+    """Constant-time lookups; an ordered scan sorts all keys."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._rows: dict[Key, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of distinct keys."""
         return len(self._rows)
 
     def add(self, keys: pa.Table, first_row: int) -> None:
-        """Take in a batch; see ``KeyIndex.add``."""
+        """Add a batch; see ``KeyIndex.add``."""
         self._rows.update(zip(_plain(keys), range(first_row, first_row + keys.num_rows), strict=True))
 
     def search(self, keys: pa.Table) -> npt.NDArray[np.int64]:
@@ -94,16 +87,15 @@ class HashKeyIndex:
 
 
 class OrderedKeyIndex(HashKeyIndex):
-    """Look-ups as ``hash``, and keys that stay sorted for range scans."""
+    """Lookups as ``hash``, and keys that stay sorted for range scans."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         super().__init__()
         self._sorted: list[Key] = []
         self._unsorted: list[Key] = []
 
     def add(self, keys: pa.Table, first_row: int) -> None:
-        """Take in a batch; see ``KeyIndex.add``."""
+        """Add a batch; see ``KeyIndex.add``."""
         self._unsorted += {key for key in _plain(keys) if key not in self._rows}
         super().add(keys, first_row)
 

@@ -16,14 +16,10 @@ from memwal_core.memtable.memtable import Fragment, MemTable
 
 
 class CoveredKeys:
-    """The keys of the fragments covered so far; does not hold the MemTable. Safe to call from several threads.
+    """The keys of the fragments covered so far; keeps no reference to the MemTable. Safe to call from several threads.
 
-    Args:
-        schema: The MemTable schema.
-        key_columns: The primary key in key order.
-        kind: The engine.
-        capacity: Sizes the filter; no filter if None.
-        false_positive_rate: Of the filter while no more keys come than it was sized for.
+    ``key_columns`` are in key order; ``capacity`` sizes the filter, which does not exist if it is None.
+    ``false_positive_rate`` holds while there are no more keys than the filter was sized for.
     """
 
     def __init__(
@@ -35,7 +31,6 @@ class CoveredKeys:
         capacity: KeyCapacity | None = None,
         false_positive_rate: float = 0.001,
     ) -> None:
-        """Begin without covering anything."""
         self._schema = schema
         self._key = list(key_columns)
         self._kind = kind
@@ -58,13 +53,13 @@ class CoveredKeys:
         return self._engine.mem_size() + (self._filter.size_bytes if self._filter is not None else 0)
 
     def cover(self, memtable: MemTable) -> None:
-        """Take in what is new among all fragments of the MemTable, in time that grows with these alone."""
+        """Add the new fragments of the MemTable, in time proportional to these alone."""
         with self._lock:
             known = max(len(self._covered) - 1, 0)
             fragments = memtable.fragments_from(known)
             if self._covered and fragments[0] is not self._covered[-1]:
-                # A late entry was replayed before rows that are covered: their order has changed. Fragments
-                # are only ever inserted, so this has moved the last of those that are covered, too.
+                # A late entry was replayed before covered rows: their order has changed. Fragments are
+                # only ever inserted, so the last covered one has moved, too.
                 self._reset()
                 known, fragments = 0, memtable.fragments_from(0)
             if self._filter is None and self._capacity is not None and fragments:
@@ -100,8 +95,8 @@ class CoveredKeys:
         return self._filter.may_contain(keys, self._key)
 
     def _take(self, rows: list[int]) -> pa.Table:
-        held = pa.concat_tables([self._schema.empty_table(), *(fragment.rows for fragment in self._covered)])
-        return held.take(pa.array(np.asarray(rows, np.int64)))
+        covered = pa.concat_tables([self._schema.empty_table(), *(fragment.rows for fragment in self._covered)])
+        return covered.take(pa.array(np.asarray(rows, np.int64)))
 
     def _reset(self) -> None:
         self._engine = make_key_index(self._kind)
@@ -113,24 +108,14 @@ class CoveredKeys:
 class MemTableIndex:
     """The key index and key filter of a MemTable. Safe to use while its writer adds rows.
 
-    It covers the fragments that were there at the last ``refresh``; with ``indexed_write`` the writer
-    refreshes before it acknowledges, else whoever reads does. It keeps its MemTable alive, so it
-    answers as before when the MemTable has been flushed.
-
-    Args:
-        memtable: What is indexed.
-        covered: What is known of it.
+    It covers the fragments that existed at the last ``refresh``; with ``indexed_write`` the writer refreshes
+    before it acknowledges, otherwise each lookup or scan does. It keeps its MemTable alive, so its answers
+    stay the same after the MemTable has been flushed.
     """
 
     def __init__(self, memtable: MemTable, covered: CoveredKeys) -> None:
-        """Keep both."""
         self._memtable = memtable
         self._covered = covered
-
-    @property
-    def covered_rows(self) -> int:
-        """Rows of the fragments covered."""
-        return self._covered.rows
 
     @property
     def mem_size(self) -> int:
@@ -142,19 +127,15 @@ class MemTableIndex:
         self._covered.cover(self._memtable)
 
     def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return for each key whether a covered row may have it; False is certain.
-
-        Args:
-            keys: At least the key columns, no NULLs.
-        """
+        """Return for each key (without NULLs) whether a covered row may have it; False is certain."""
         return self._covered.may_contain(keys)
 
     def lookup(self, keys: pa.Table, *, refresh: bool = True) -> pa.Table:
-        """Return the newest row of each key that the MemTable holds, tombstones included.
+        """Return the newest row of each key in the MemTable, tombstones included.
 
         Args:
-            keys: At least the key columns, no NULLs.
-            refresh: Whether rows that are not covered yet are covered first. Without, they are missed.
+            keys: At least the key columns, without NULLs.
+            refresh: Whether rows that are not covered yet are covered first. If False, they are missed.
 
         Returns:
             Rows in the MemTable schema, in the order of ``keys``; keys without a row are left out.

@@ -17,9 +17,9 @@ class Fragment:
 
     Attributes:
         rows: In write order, the MemTable schema.
-        size_bytes: Arrow bytes of the rows; a share by rows where they were counted together with others.
-        wal_id: The WAL entry that holds them; None while they are only in memory.
-        position: Place among the fragments batched in that entry, from 0.
+        size_bytes: Arrow bytes of the rows; a share in proportion to rows where several were counted together.
+        wal_id: The WAL entry that has them; None while they are only in memory.
+        position: Place among the fragments of that entry, from 0.
     """
 
     rows: pa.Table
@@ -33,10 +33,8 @@ class StoredEntry:
     """A WAL entry with rows of a MemTable.
 
     Attributes:
-        wal_id: Its position.
-        rows: Its rows.
         size_bytes: Length of its file.
-        file_version: Version of its Lance file if it was found, None if this MemTable's writer wrote it.
+        file_version: Version of its Lance file if it was replayed; None if this MemTable's writer wrote it.
     """
 
     wal_id: int
@@ -48,20 +46,13 @@ class StoredEntry:
 class MemTable:
     """The rows of one generation. Its writer serialises changes; reading is safe from any thread.
 
-    A MemTable owns a range of consecutive WAL entries. The range opens behind that of the
-    generation before, which may still wait for its last rows to be written: until then it is
-    unknown and nothing of this MemTable can be stored.
-
-    Args:
-        generation: Its number, from 1.
-        schema: The MemTable schema.
-        replay_after_wal_id: WAL entries up to here belong to older generations; None if the range
-            is not open yet.
-        created: When it was made, timezone UTC; its writer moves it to the time of the first row.
+    A MemTable owns a range of consecutive WAL entries, those after ``replay_after_wal_id``. The range opens
+    behind that of the preceding generation, whose last rows may still have to be written: until then it is
+    None and nothing of this MemTable can be stored. The writer moves ``created`` (UTC) to the time of the
+    first row.
     """
 
     def __init__(self, generation: int, schema: pa.Schema, replay_after_wal_id: int | None, created: datetime) -> None:
-        """Start empty."""
         self.generation = generation
         self.schema = schema
         self.created = created
@@ -81,37 +72,32 @@ class MemTable:
         return tuple(self._fragments)
 
     def fragments_from(self, first: int) -> Sequence[Fragment]:
-        """Return the fragments from an index on, without touching those before."""
+        """Return the fragments from an index on, without reading the earlier ones."""
         return self._fragments[first:]
 
     @property
     def num_rows(self) -> int:
-        """Rows held, older duplicates of a key included."""
+        """Number of rows, older duplicates of a key included."""
         return self._rows
 
     @property
     def size_bytes(self) -> int:
-        """Arrow bytes of the rows held."""
+        """Arrow bytes of the rows."""
         return self._bytes
 
     @property
     def pending_bytes(self) -> int:
-        """Arrow bytes of the rows that no WAL entry holds yet."""
+        """Arrow bytes of the rows that are in no WAL entry yet."""
         return self._pending_bytes
 
     @property
     def wal_bytes(self) -> int:
-        """Bytes of the WAL entries that hold its rows."""
+        """Bytes of the WAL entries of its rows."""
         return sum(entry.size_bytes for entry in self._entries)
 
     @property
-    def is_frozen(self) -> bool:
-        """Whether it takes no more writes."""
-        return self._frozen
-
-    @property
     def is_stored(self) -> bool:
-        """Whether the WAL holds all of its rows."""
+        """Whether all of its rows are in the WAL."""
         return not self._pending
 
     @property
@@ -125,30 +111,22 @@ class MemTable:
         return self._last_wal_id
 
     def open_range(self, replay_after_wal_id: int) -> None:
-        """Let its WAL entries begin behind this one; nothing happens if the range is open.
+        """Let its WAL entries begin behind this one; does nothing if the range is open.
 
-        Called when the generation before is frozen and stored, so that its last entry is final.
+        Call it when the preceding generation is frozen and stored, so that its last entry is final.
         """
         if self._replay_after is None:
             self._replay_after = replay_after_wal_id
             self._last_wal_id = replay_after_wal_id
 
     def freeze(self) -> None:
-        """Take no more writes from now on; rows that are pending still go to the WAL."""
+        """Accept no more writes; pending rows still go to the WAL."""
         self._frozen = True
 
     def add(self, rows: pa.Table, size_bytes: int | None = None) -> Fragment:
-        """Take rows, readable at once and pending for the WAL.
+        """Add rows, readable at once and pending for the WAL, and return them as the new last fragment.
 
-        Args:
-            rows: In the MemTable schema.
-            size_bytes: Their Arrow bytes where the caller has counted them, which takes a while.
-
-        Returns:
-            The new fragment, the last of ``fragments``.
-
-        Raises:
-            InternalError: The MemTable is frozen.
+        ``size_bytes`` are their Arrow bytes if the caller has counted them, because counting is slow.
         """
         if self._frozen:
             raise InternalError("a frozen MemTable was written to", remedy="report this", generation=self.generation)
@@ -162,10 +140,10 @@ class MemTable:
     def add_replayed(
         self, rows: pa.Table, wal_id: int, size_bytes: int, file_version: tuple[int, int] | None = None
     ) -> None:
-        """Take the rows of an existing WAL entry as one fragment, before all pending ones.
+        """Add the rows of an existing WAL entry as one fragment, before all pending ones.
 
-        A late entry of a predecessor lies before the pending rows in the WAL, and the WAL's order
-        decides which row of a key is the newest.
+        A late entry of a predecessor precedes the pending rows in the WAL, and the WAL's order decides which
+        row of a key is the newest.
         """
         self._advance(StoredEntry(wal_id, rows.num_rows, size_bytes, file_version))
         fragment = Fragment(rows, int(rows.nbytes), wal_id)
@@ -173,31 +151,27 @@ class MemTable:
         self._count(fragment)
 
     def add_all_replayed(self, entries: Sequence[StoredEntry], rows: Sequence[pa.Table]) -> None:
-        """Take the rows of many existing WAL entries, one fragment each, before any pending ones.
+        """Add the rows of many existing WAL entries (ascending), one fragment each, before any pending ones.
 
         Their bytes are counted together: one by one that takes as long as reading the entries.
-
-        Args:
-            entries: Ascending.
-            rows: Of each entry, the MemTable schema.
         """
         size_bytes = int(pa.concat_tables([self.schema.empty_table(), *rows]).nbytes)
         count = max(1, sum(entry.rows for entry in entries))
         fragments = []
-        for entry, held in zip(entries, rows, strict=True):
+        for entry, of_entry in zip(entries, rows, strict=True):
             self._advance(entry)
-            fragments.append(Fragment(held, size_bytes * entry.rows // count, entry.wal_id))
+            fragments.append(Fragment(of_entry, size_bytes * entry.rows // count, entry.wal_id))
         at = len(self._fragments) - len(self._pending)
         self._fragments[at:at] = fragments
         self._rows += sum(entry.rows for entry in entries)
         self._bytes += size_bytes
 
     def pending(self) -> list[Fragment]:
-        """Return the fragments that no WAL entry holds yet, in write order."""
+        """Return the fragments that are in no WAL entry yet, in write order."""
         return list(self._pending)
 
     def mark_flushed(self, count: int, wal_id: int, size_bytes: int) -> None:
-        """Record that one WAL entry now holds the first ``count`` pending fragments, in order."""
+        """Record that one WAL entry now has the first ``count`` pending fragments, in order."""
         written = self._pending[:count]
         self._advance(StoredEntry(wal_id, sum(fragment.rows.num_rows for fragment in written), size_bytes))
         for position, fragment in enumerate(written):
@@ -216,7 +190,7 @@ class MemTable:
         }
 
     def stored_entries(self) -> tuple[StoredEntry, ...]:
-        """Return the WAL entries that hold this MemTable's rows, ascending."""
+        """Return the WAL entries of this MemTable's rows, ascending."""
         return tuple(self._entries)
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The MemTables of a region that are not flushed yet: one active, the full ones waiting behind each other."""
+"""The unflushed MemTables of a region: one active, the full ones waiting behind each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from memwal_core.errors import InternalError
-from memwal_core.manifest.model import FlushedGeneration
+from memwal_core.format.region_manifest.model import FlushedGeneration
 from memwal_core.memtable.memtable import Fragment, MemTable
 
 
@@ -20,7 +20,7 @@ class Waiting:
     Attributes:
         memtable: Frozen.
         since: When it was frozen, timezone UTC.
-        record: The flushed MemTable once it is recorded.
+        record: The flushed MemTable once the manifest records it.
     """
 
     memtable: MemTable
@@ -31,14 +31,11 @@ class Waiting:
 class MemTableQueue:
     """Generations in order: waiting ones, oldest first, then the active one. Not thread-safe.
 
-    The active generation is always that of the oldest unflushed MemTable plus the queue's length.
-
-    Args:
-        active: The first MemTable, its WAL range open.
+    The active generation is always that of the oldest unflushed MemTable plus the queue's length. The first
+    active MemTable has an open WAL range.
     """
 
     def __init__(self, active: MemTable) -> None:
-        """Begin with an empty queue."""
         self._active = active
         self._waiting: deque[Waiting] = deque()
 
@@ -68,15 +65,7 @@ class MemTableQueue:
         return sum(entry.memtable.size_bytes for entry in self._waiting)
 
     def rotate(self, schema: pa.Schema, now: datetime) -> Waiting:
-        """Freeze the active MemTable and put an empty one in its place.
-
-        Args:
-            schema: Schema of the new one.
-            now: Time, timezone UTC.
-
-        Returns:
-            The frozen MemTable, now last in the queue.
-        """
+        """Freeze the active MemTable, replace it by an empty one and return it, now last in the queue."""
         frozen = self._active
         frozen.freeze()
         entry = Waiting(frozen, now)
@@ -86,7 +75,7 @@ class MemTableQueue:
         return entry
 
     def unstored(self) -> list[tuple[MemTable, list[Fragment]]]:
-        """Return what the WAL does not hold yet: one batch per MemTable, in generation order.
+        """Return what is not in the WAL yet: one batch per MemTable, in generation order.
 
         Each batch becomes a WAL entry of its own, so that no entry has rows of two generations.
         """
@@ -100,11 +89,7 @@ class MemTableQueue:
             newer.open_range(older.last_wal_id)
 
     def release(self, flushed: Waiting, record: FlushedGeneration) -> None:
-        """Drop the oldest MemTable, whose flush is recorded; readers that hold it may go on.
-
-        Raises:
-            InternalError: It is not the oldest.
-        """
+        """Drop the oldest MemTable, whose flush is recorded; readers that reference it may go on."""
         if not self._waiting or self._waiting[0] is not flushed:
             raise InternalError(
                 "MemTables leave the queue in the order of their generations",

@@ -14,12 +14,8 @@ TOMBSTONE_COLUMN = "_tombstone"
 def memtable_schema(base_schema: pa.Schema, key_columns: Sequence[str]) -> pa.Schema:
     """Return the schema of WAL entries and flushed MemTables.
 
-    Non-key columns become nullable, since a tombstone has only a key. Field metadata stays, so
-    that the primary key is known; schema metadata does not.
-
-    Args:
-        base_schema: The base table's schema.
-        key_columns: Its primary key.
+    Non-key columns become nullable, since a tombstone has only a key. Field metadata stays, because it
+    marks the primary key; schema metadata does not.
     """
     fields = [field if field.name in key_columns else field.with_nullable(True) for field in base_schema]
     return pa.schema([*fields, pa.field(TOMBSTONE_COLUMN, pa.bool_(), nullable=False)])

@@ -1,4 +1,4 @@
-"""Where Data Docs go: Great Expectations writes files, so other places get a copy of them."""
+"""Where Data Docs go: Great Expectations writes files, which are then copied to an object store."""
 
 from __future__ import annotations
 
@@ -16,19 +16,10 @@ _CONCURRENCY = 8
 
 @contextmanager
 def docs_directory(place: str, storage_options: Mapping[str, str], settings: StorageSettings) -> Iterator[Path | None]:
-    """Give a directory to write the site into, and bring it to its place at the end.
+    """Yield the directory to write the site into; None if ``place`` is empty.
 
-    Args:
-        place: A directory, or an address in an object store; nothing is to be written if empty.
-        storage_options: For the object store: those of the table.
-        settings: Of the object store.
-
-    Yields:
-        The directory; None if nothing is to be written.
-
-    Raises:
-        InvalidRequestError: The address or the options cannot be used.
-        UnavailableError: Storage failed.
+    If ``place`` is an address in an object store, the files are uploaded on success, with the table's
+    ``storage_options``.
     """
     if "://" not in place:
         yield Path(place) if place else None

@@ -1,4 +1,4 @@
-"""Running Great Expectations on Spark DataFrames, and reading what came out.
+"""Running Great Expectations on Spark DataFrames, and reading its results.
 
 Importing this module takes seconds: only the quality job and its tests do.
 """
@@ -27,15 +27,13 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one expectation found.
+class ExpectationFinding:
+    """The result of one expectation.
 
     Attributes:
-        check: The check it belongs to.
-        success: Whether it was met.
-        rows: Where it was not: values of the identifying columns, if there are any.
-        evidence: For people.
-        count: Rows or values that broke it, where Great Expectations counts them.
+        rows: Failing rows: values of the identifying columns, if any were named.
+        evidence: For display.
+        count: Failing rows or values, where Great Expectations counts them.
     """
 
     check: Check
@@ -45,16 +43,10 @@ class Finding:
     count: int = 0
 
 
-class Examination:
-    """One run of Great Expectations: its own context, and a Data Docs site if one is asked for.
-
-    Args:
-        docs: Directory of the site; none is written if None.
-        engine: ``spark`` for Spark DataFrames, ``pandas`` for those of pandas.
-    """
+class ExpectationRun:
+    """One run of Great Expectations with its own context, and a Data Docs site in ``docs`` unless that is None."""
 
     def __init__(self, docs: Path | None = None, engine: Literal["spark", "pandas"] = "spark") -> None:
-        """Make the context; nothing is written yet."""
         self._context = gx.get_context(mode="ephemeral")
         self._context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         self._actions: list[Any] = []
@@ -73,16 +65,15 @@ class Examination:
         expectations: Sequence[Expectation],
         identify: Sequence[str] = (),
         sample: int | None = None,
-    ) -> list[Finding]:
-        """Validate a DataFrame.
+    ) -> list[ExpectationFinding]:
+        """Validate a DataFrame with expectations that name their check, see ``as_check``.
 
         Args:
             name: Unique within the run; the title in Data Docs.
             frame: The rows.
-            expectations: Each with a check in its metadata, see ``as_check``.
-            identify: Columns that tell which rows failed. Without ``sample`` all failing rows then come
-                to the driver.
-            sample: Failing rows to return at most per expectation.
+            expectations: What to check.
+            identify: Columns that identify failing rows. Without ``sample`` the driver receives all failing rows.
+            sample: Maximum failing rows per expectation.
         """
         suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
         definition = self._context.validation_definitions.add(
@@ -108,17 +99,14 @@ def as_check(check: Check) -> dict[str, str]:
 
 
 def load_suite(path: str) -> tuple[str, list[Expectation]]:
-    """Read a user's suite.
+    """Read a user's suite; return its name and its expectations.
 
     Args:
-        path: A ``.json`` file in Great Expectations' own form, or a ``.py`` file that sets ``suite``
-            to an ``ExpectationSuite``. Python files are executed.
-
-    Returns:
-        Its name and its expectations.
+        path: A ``.json`` file in Great Expectations' own form, or a ``.py`` file that sets ``suite`` to an
+            ``ExpectationSuite``. Python files are executed.
 
     Raises:
-        InvalidRequestError: There is no suite in the file.
+        InvalidRequestError: The file has no suite.
     """
     file = Path(path)
     try:
@@ -130,8 +118,8 @@ def load_suite(path: str) -> tuple[str, list[Expectation]]:
         expectations = list(suite.expectations)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, gx.exceptions.GreatExpectationsError) as error:
         raise InvalidRequestError(
-            "this file holds no expectation suite",
-            remedy="give a .json suite of Great Expectations, or a .py file that sets `suite`",
+            "the file has no expectation suite",
+            remedy="pass a .json suite of Great Expectations, or a .py file that sets `suite`",
             path=path,
             problem=str(error),
         ) from error
@@ -148,12 +136,12 @@ def _site(directory: Path) -> Any:  # noqa: ANN401 - one of several unexported f
     }
 
 
-def _finding(result: Any) -> Finding:  # noqa: ANN401 - its fields depend on the expectation
+def _finding(result: Any) -> ExpectationFinding:  # noqa: ANN401 - its fields depend on the expectation
     config = result.expectation_config
     found = result.result
     rows = tuple(found.get("unexpected_index_list") or found.get("partial_unexpected_index_list") or ())
     count = int(result.result.get("unexpected_count") or 0)
-    return Finding(Check(config.meta["check"]), bool(result.success), rows, _evidence(result, config), count)
+    return ExpectationFinding(Check(config.meta["check"]), bool(result.success), rows, _evidence(result, config), count)
 
 
 def _evidence(result: Any, config: Any) -> str:  # noqa: ANN401
@@ -170,7 +158,7 @@ def _evidence(result: Any, config: Any) -> str:  # noqa: ANN401
 
 
 def _problem(info: Mapping[str, Any]) -> str:
-    """Return the first exception in either of the two forms in which they are reported."""
+    """Return the first exception, in either of the two forms in which Great Expectations reports it."""
     for each in (info, *info.values()):
         if isinstance(each, Mapping) and each.get("raised_exception"):
             return str(each.get("exception_message"))

@@ -1,4 +1,4 @@
-"""Spark DataFrames of Lance rows: executors scan, nothing passes through the driver."""
+"""Spark DataFrames of Lance rows: executors scan, and no row passes through the driver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
-from memwal_core.generations import MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
-from memwal_core.quality.audit import AuditTask
+from memwal_core.quality.checks.audit import AuditTask
 
 REGION_COLUMN = "_region_id"
 GENERATION_COLUMN = "_generation"
@@ -27,18 +27,12 @@ _UNSIGNED = {
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
 }
-"""Spark has no unsigned numbers."""
+"""Spark has no unsigned integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Some fragments of a version.
-
-    Attributes:
-        uri: The table.
-        version: The version.
-        fragments: Fragment ids.
-    """
+    """Some fragments of a version of the base table."""
 
     uri: str
     version: int
@@ -48,14 +42,7 @@ class _Slice:
 def base_frame(
     spark: SparkSession, dataset: lance.LanceDataset, columns: Sequence[str], storage_options: Mapping[str, str]
 ) -> DataFrame:
-    """Return columns of a table version, one task per group of fragments.
-
-    Args:
-        spark: The session.
-        dataset: The version.
-        columns: Columns that Spark has a type for.
-        storage_options: For pylance on the executors.
-    """
+    """Return columns of a table version, one task per group of fragments; Spark must have a type for each."""
     fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
     tasks = max(1, min(len(fragments), spark.sparkContext.defaultParallelism * 4))
     slices = [_Slice(dataset.uri, dataset.version, frozenset(fragments[start::tasks])) for start in range(tasks)]
@@ -68,14 +55,8 @@ def generation_frame(
 ) -> DataFrame:
     """Return the rows of flushed MemTables in the base table's columns, without deletes.
 
-    Columns that a flushed MemTable lacks are NULL, those that Spark has no type for are left out, and
-    ``_region_id`` and ``_generation`` tell where a row is from.
-
-    Args:
-        spark: The session.
-        tasks: The flushed MemTables, at least one.
-        target: The base table's side.
-        storage_options: For pylance on the executors.
+    Columns that a flushed MemTable lacks are NULL, columns without a Spark type are left out, and ``_region_id`` and
+    ``_generation`` say where a row is from.
     """
     types = spark_types(target.schema)
     types.add(StructField(REGION_COLUMN, StringType())).add(StructField(GENERATION_COLUMN, LongType()))

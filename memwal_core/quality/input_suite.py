@@ -14,7 +14,7 @@ from great_expectations.expectations import Expectation
 from pyspark.sql import DataFrame
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.quality.expectations import Examination, load_suite
+from memwal_core.quality.expectations import ExpectationRun, load_suite
 
 _SAMPLE_ROWS = 5
 _IDENTIFYING_COLUMNS = 8
@@ -23,16 +23,18 @@ _IDENTIFYING_COLUMNS = 8
 def frame_check(files: Sequence[str]) -> Callable[[DataFrame], None]:
     """Return a check of Spark DataFrames by users' suites.
 
+    The check raises ``InvalidRequestError`` if a row fails; the facts name the expectations and show sample rows.
+
     Args:
         files: As for ``load_suite``. They are read now, so that a wrong one stops everything before it begins.
 
     Raises:
-        InvalidRequestError: A file holds no suite.
+        InvalidRequestError: A file has no suite. Correct the path or the file.
     """
     suites = [load_suite(file) for file in files]
 
     def check(frame: DataFrame) -> None:
-        _require(Examination(), suites, frame, frame.columns)
+        _require(ExpectationRun(), suites, frame, frame.columns)
 
     return check
 
@@ -40,46 +42,43 @@ def frame_check(files: Sequence[str]) -> Callable[[DataFrame], None]:
 def arrow_check(files: Sequence[str]) -> Callable[[pa.Table], None]:
     """Return a check of Arrow tables by users' suites, for ``TableWriter.open``.
 
-    It runs through pandas and takes tens of milliseconds per batch, so write large batches.
+    It runs through pandas and takes tens of milliseconds per batch, so write large batches. It raises as that of
+    ``frame_check``.
 
     Args:
         files: As for ``frame_check``.
 
     Raises:
-        InvalidRequestError: A file holds no suite.
+        InvalidRequestError: A file has no suite. Correct the path or the file.
     """
     suites = [load_suite(file) for file in files]
 
     def check(rows: pa.Table) -> None:
-        _require(Examination(engine="pandas"), suites, rows.to_pandas(), rows.schema.names)
+        _require(ExpectationRun(engine="pandas"), suites, rows.to_pandas(), rows.schema.names)
 
     return check
 
 
 def _require(
-    examination: Examination,
+    examination: ExpectationRun,
     suites: Sequence[tuple[str, list[Expectation]]],
     frame: DataFrame | pd.DataFrame,
     columns: Sequence[str],
 ) -> None:
-    """Return if all suites are met.
-
-    Raises:
-        InvalidRequestError: Some expectations are not; the facts tell which, with rows that failed.
-    """
+    """Raise ``InvalidRequestError`` unless all suites are met."""
     identify = list(columns)[:_IDENTIFYING_COLUMNS]
     failed = [
         finding
         for name, expectations in suites
-        # Copies, because an expectation can belong to one run only.
+        # Copies, because an expectation can belong to only one run.
         for finding in examination.expect(name, frame, [copy(each) for each in expectations], identify, _SAMPLE_ROWS)
         if not finding.success
     ]
     if failed:
         rows = [{name: str(value) for name, value in row.items()} for finding in failed for row in finding.rows]
         raise InvalidRequestError(
-            "rows of the batch do not meet the expectations of the table; the whole batch was refused",
-            remedy="correct the rows at their source, or the suite if it asks for too much",
+            "rows of the batch do not meet the table's expectations; the whole batch was refused",
+            remedy="correct the rows at their source, or the suite if it is too strict",
             suites=[name for name, _ in suites],
             failed=[finding.evidence for finding in failed],
             sample_rows=rows[:_SAMPLE_ROWS],

@@ -1,16 +1,18 @@
-"""The checks as values: what is checked, on what, and what came out."""
+"""The checks as values: what is checked, on what, and the result."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memwal_core.holds import Hold
-from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.region.quarantine import Quarantined
 
 
 class Stage(StrEnum):
-    """When checks run: on what a merge would take on, or on what merges have made."""
+    """When checks run: before a merge on what it would take, or after it on what it made."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -48,10 +50,10 @@ class CheckResult:
 
     Attributes:
         check: What was checked.
-        result: How it ended.
+        result: Passed, failed or skipped.
         subject: What it was checked on, for example ``version 12`` or a region and generation.
-        evidence: The facts behind the result; why, if it was skipped.
-        count: Rows or values that broke it, where they were counted.
+        evidence: The facts behind the result; the reason, if it was skipped.
+        count: Failing rows or values, where they were counted.
     """
 
     check: Check
@@ -78,14 +80,15 @@ class QualityReport:
     Attributes:
         table_uri: The base table.
         stage: Which checks.
-        outcome: ``done`` if all passed, ``blocked`` if one failed, ``nothing_to_do`` if there was
-            nothing to check, ``planned`` on a dry run.
-        version: Base version that was looked at.
+        outcome: ``done`` if all passed, ``blocked`` if one failed, ``nothing_to_do`` if there was nothing to check,
+            ``planned`` on a dry run.
+        version: Base version that was checked.
         results: In the order of the checks.
-        held: Flushed MemTables that this run holds back from the merge.
-        ended_at: When, as ISO 8601 text.
-        seconds: The whole run.
+        quarantined: Flushed MemTables that this run quarantined.
+        ended_at: End of the run, as ISO 8601 text.
+        seconds: Duration of the whole run.
         docs: Where the Data Docs site is; empty if none was asked for.
+        plan: Of a dry run: what would be checked, JSON-able.
     """
 
     table_uri: str
@@ -93,22 +96,54 @@ class QualityReport:
     outcome: JobOutcome
     version: int
     results: tuple[CheckResult, ...]
-    held: tuple[Hold, ...]
+    quarantined: tuple[Quarantined, ...]
     ended_at: str
     seconds: float
     docs: str = ""
+    plan: Mapping[str, object] | None = None
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
         """The checks that failed."""
         return tuple(result for result in self.results if result.result is Result.FAILED)
 
-    @property
-    def reason(self) -> str:
-        """Why the run ended as it did, in one sentence for the ledger."""
+    def why(self) -> str:
+        """Say which checks failed."""
+        if self.outcome is JobOutcome.PLANNED:
+            return "there is something to check"
         if self.failed:
             return f"failed: {', '.join(sorted({result.check.value for result in self.failed}))}"
-        return "" if self.results else "there was nothing to check"
+        return f"{len(self.results)} checks passed" if self.results else "there was nothing to check"
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        return {
+            "stage": self.stage.value,
+            "version": self.version,
+            "checks": len(self.results),
+            "failed": [result.check.value for result in self.failed],
+            "quarantined": len(self.quarantined),
+            "docs": self.docs,
+        }
+
+    def view(self) -> ReportView:
+        """Return one line per check."""
+        headline = f"{self.stage.value} a merge: {show_words(self.outcome.value)} on version {self.version}"
+        rows = tuple(
+            (
+                each.check.value,
+                each.result.value,
+                each.subject,
+                each.evidence if each.result is not Result.PASSED else "",
+            )
+            for each in self.results
+        )
+        notes = [
+            f"held: region {entry.region_id} generation {entry.generation}: {'; '.join(entry.reasons)}"
+            for entry in self.quarantined
+        ]
+        notes += [f"{name}: {value}" for name, value in (self.plan or {}).items() if value]
+        return ReportView(headline, (Grid(("check", "result", "subject", "evidence"), rows),), tuple(notes))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -120,27 +155,16 @@ class QualityReport:
             "version": self.version,
             "failed": len(self.failed),
             "results": [result.to_dict() for result in self.results],
-            "held": [hold.to_dict() for hold in self.held],
+            "quarantined": [entry.to_dict() for entry in self.quarantined],
             "ended_at": self.ended_at,
             "seconds": round(self.seconds, 6),
             "docs": self.docs,
+            **({} if self.plan is None else {"plan": dict(self.plan)}),
         }
 
 
-def quality_facts(report: QualityReport) -> dict[str, object]:
-    """Return what the ledger remembers of a run."""
-    return {
-        "stage": report.stage.value,
-        "version": report.version,
-        "checks": len(report.results),
-        "failed": [result.check.value for result in report.failed],
-        "held": len(report.held),
-        "docs": report.docs,
-    }
-
-
 def outcome_of(results: tuple[CheckResult, ...]) -> JobOutcome:
-    """Return how a run with these results ended."""
+    """Return the outcome of a run with these results."""
     if any(result.result is Result.FAILED for result in results):
         return JobOutcome.BLOCKED
     return JobOutcome.DONE if results else JobOutcome.NOTHING_TO_DO

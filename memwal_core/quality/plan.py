@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memwal_core.base_table import IndexFacts
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration
+from memwal_core.jobs.merge.plan import MergeSurvey, SurveyedGeneration
 from memwal_core.quality.model import Stage
 
 _SCALAR_KINDS = frozenset({"BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"})
@@ -16,31 +16,20 @@ _VECTOR_PREFIX = "IVF"
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One flushed MemTable to look at.
-
-    Attributes:
-        region_id: Its region.
-        generation: What the merge's survey knows of it.
-    """
+    """One flushed MemTable to audit, as the merge's survey found it."""
 
     region_id: RegionId
     generation: SurveyedGeneration
 
     @property
     def subject(self) -> str:
-        """The flushed MemTable as people name it."""
+        """The flushed MemTable's name in reports."""
         return f"region {self.region_id} generation {self.generation.generation}"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFacts:
-    """One retained version of the base table.
-
-    Attributes:
-        version: Its number.
-        rows: Live rows.
-        merged: Region -> merge progress.
-    """
+    """Live rows and merge progress of one retained version of the base table."""
 
     version: int
     rows: int
@@ -53,7 +42,7 @@ class MergeWindow:
 
     Attributes:
         before: The last version without the merge.
-        after: The version to prove.
+        after: The version to verify.
         later: The versions from ``after`` on, in which nothing was merged.
     """
 
@@ -73,13 +62,7 @@ class MergeWindow:
 
 @dataclass(frozen=True, slots=True)
 class IndexCheck:
-    """An index whose answers are compared with a scan.
-
-    Attributes:
-        name: The index.
-        column: The column it covers.
-        is_vector: Whether it finds nearest neighbours instead of equal values.
-    """
+    """An index whose answers are compared with a scan: nearest neighbours if ``is_vector``, else equal values."""
 
     name: str
     column: str
@@ -93,12 +76,12 @@ class QualityPlan:
     Attributes:
         table_uri: The base table.
         stage: Which checks.
-        version: Base version to look at.
+        version: Base version to check.
         audits: Flushed MemTables to audit, before a merge.
-        passed_by_people: Flushed MemTables that a person let pass, so that they are not audited.
+        passed_by_people: Flushed MemTables that a person released, so that they are not audited.
         window: The last merge, to recount; None if no two retained versions show it.
-        indexes: Indexes to question.
-        unquestioned: Index -> why it is not questioned.
+        indexes: Indexes to query.
+        unquestioned: Index -> why it is not queried.
     """
 
     table_uri: str
@@ -125,12 +108,7 @@ class QualityPlan:
 
 
 def plan_before(survey: MergeSurvey, released: Collection[tuple[RegionId, int]]) -> QualityPlan:
-    """Choose the flushed MemTables to audit: all that wait for a merge, but those that people let pass.
-
-    Args:
-        survey: What a merge would see.
-        released: (region, generation) that people let pass.
-    """
+    """Choose the flushed MemTables to audit: all that wait for a merge, except those that a person released."""
     waiting = [
         Audit(region.region_id, generation)
         for region in sorted(survey.regions, key=lambda each: each.region_id)
@@ -154,14 +132,10 @@ def plan_after(
     columns: Mapping[int, str],
     since: int | None = None,
 ) -> QualityPlan:
-    """Choose what to recount and which indexes to question.
+    """Choose what to recount and which indexes to query.
 
-    Args:
-        table_uri: The base table.
-        versions: Retained versions, ascending; the last is the newest.
-        indexes: Of the newest version.
-        columns: Field id -> top-level column.
-        since: Recount everything merged after this version; only the last merge if None.
+    ``versions`` ascend and end with the newest. Everything merged after version ``since`` is recounted, or only the
+    last merge if it is None.
     """
     chosen, unquestioned = [], {}
     for index in indexes:
@@ -170,7 +144,7 @@ def plan_after(
         column = columns.get(index.field_ids[0]) if len(index.field_ids) == 1 else None
         kind = index.kind.upper()
         if column is None or not (kind in _SCALAR_KINDS or kind.startswith(_VECTOR_PREFIX)):
-            unquestioned[index.name] = f"no scan gives the answer of an index of kind {index.kind}"
+            unquestioned[index.name] = f"a scan cannot verify an index of kind {index.kind}"
         else:
             chosen.append(IndexCheck(index.name, column, kind.startswith(_VECTOR_PREFIX)))
     return QualityPlan(
@@ -184,14 +158,9 @@ def plan_after(
 
 
 def find_window(versions: Sequence[VersionFacts], since: int | None = None) -> MergeWindow | None:
-    """Find the newest merge among retained versions.
+    """Find the newest merge among retained versions, ascending, or everything merged after version ``since``.
 
-    Args:
-        versions: Ascending.
-        since: Take everything merged after this version instead.
-
-    Returns:
-        None if no retained version is older than the merge.
+    None if no retained version is older than the merge.
     """
     newest = versions[-1]
     later = [newest]

@@ -4,65 +4,51 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from memwal_core.holds import Hold
 from memwal_core.metrics import INSTRUMENTS
-from memwal_core.quality.after import AfterMerge
-from memwal_core.quality.before import check_before
+from memwal_core.quality.checks.after import AfterMerge
+from memwal_core.quality.checks.before import check_before
 from memwal_core.quality.docs import docs_directory
-from memwal_core.quality.expectations import Examination
+from memwal_core.quality.expectations import ExpectationRun
 from memwal_core.quality.model import QualityReport, Result, Stage, outcome_of
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
+from memwal_core.region.quarantine import Quarantined
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class QualityRequest:
-    """How to run a plan.
-
-    Attributes:
-        suites: Files with users' suites for the rows of flushed MemTables.
-        docs: Directory, or address in an object store that the table's options reach, of the Data
-            Docs site; none if empty.
-    """
-
-    suites: Sequence[str] = ()
-    docs: str = ""
-
-
 def check_quality(
-    quality: QualityTable, plan: QualityPlan, spark: SparkSession, request: QualityRequest | None = None
+    quality: QualityTable, plan: QualityPlan, spark: SparkSession, *, suites: Sequence[str] = (), docs: str = ""
 ) -> QualityReport:
-    """Run the checks of a plan, hold back what failed before a merge, and keep the report.
+    """Run the checks of a plan, quarantine what failed before a merge, and store the report.
 
-    Do not run the checks after a merge while one is under way: a merge in two commits changes the
-    number of rows before it records its progress.
+    Do not run the checks after a merge during another merge: a merge in two commits changes the number of rows before
+    it records its progress.
 
     Args:
         quality: The table.
         plan: From ``QualityTable.plan``.
         spark: The session.
-        request: How.
+        suites: Files with users' suites for the rows of flushed MemTables.
+        docs: Directory, or address in an object store that the table's options reach, of the Data Docs site; none if
+            empty.
 
     Raises:
-        InvalidRequestError: A file holds no suite.
+        InvalidRequestError: A file has no suite. Correct the request.
         UnavailableError: Storage failed. Run again.
-        CorruptionError: A manifest contradicts itself.
+        CorruptionError: A manifest contradicts itself. Run ``memwal doctor``.
     """
-    request = request if request is not None else QualityRequest()
     clock = quality.table.clock
     began = clock.monotonic()
-    held: tuple[Hold, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
     table = quality.table
-    with docs_directory(request.docs, table.storage_options, table.settings.storage) as docs:
-        examination = Examination(docs)
+    with docs_directory(docs, table.storage_options, table.settings.storage) as site:
+        examination = ExpectationRun(site)
         if plan.stage is Stage.BEFORE:
-            results, held = check_before(quality, plan, spark, examination, request.suites)
+            results, quarantined = check_before(quality, plan, spark, examination, suites)
         else:
             results = AfterMerge(quality, plan, spark, examination).run()
     report = QualityReport(
@@ -71,14 +57,16 @@ def check_quality(
         outcome=outcome_of(results),
         version=plan.version,
         results=results,
-        held=held,
+        quarantined=quarantined,
         ended_at=clock.now().isoformat(),
         seconds=clock.monotonic() - began,
-        docs=request.docs,
+        docs=docs,
     )
     for result in results:
         if result.result is Result.FAILED:
-            _log.warning("check failed [%s, %s]: %s", result.check.value, result.subject, result.evidence)
+            _log.warning(
+                "quality check failed [check=%s, subject=%s]: %s", result.check.value, result.subject, result.evidence
+            )
     quality.record(report)
     INSTRUMENTS.job_ended("quality", report.table_uri, report.outcome.value, report.seconds)
     return report

@@ -1,4 +1,4 @@
-"""What may be asked of the quality of one table without Spark: the plan, the last results, the holds."""
+"""The quality of one table without Spark: the plan, the last results, the quarantine."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 
 from memwal_core.base_table import BaseTable, TableState, retained_versions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.holds import Hold, HoldStore
+from memwal_core.format.paths import generation_path, quality_result_path
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.merge import Surveyor
-from memwal_core.maintenance.merge.survey import merge_target
-from memwal_core.manifest import ManifestStore
-from memwal_core.quality.audit import AuditTask, routing_of
+from memwal_core.jobs.merge.survey import MergeSurveyor, merge_target
+from memwal_core.quality.checks.audit import AuditTask, routing_of
+from memwal_core.quality.checks.view import ViewSights, look_at_view
 from memwal_core.quality.model import QualityReport, Stage
 from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan_before
-from memwal_core.quality.view import ViewSights, look_at_view
+from memwal_core.region import ManifestStore
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.settings import Settings
-from memwal_core.storage.layout import generation_path, quality_result_path
 
 
 class QualityTable:
@@ -31,10 +30,9 @@ class QualityTable:
     """
 
     def __init__(self, table: BaseTable, manifests: ManifestStore, settings: Settings) -> None:
-        """Keep the parts; nothing is read."""
         self.table = table
         self.settings = settings.quality
-        self.holds = HoldStore(table.store)
+        self.quarantine = QuarantineStore(table.store)
         self._manifests = manifests
         self._concurrency = settings.storage.concurrency
 
@@ -46,14 +44,14 @@ class QualityTable:
             since: After a merge: recount everything merged after this version, not only the last merge.
 
         Raises:
-            InvalidRequestError: The table cannot be merged into, or ``since`` is not retained.
+            InvalidRequestError: The table cannot be merged into, or ``since`` is not retained. Correct the request.
             UnavailableError: Storage failed. Try again.
-            CorruptionError: A manifest contradicts itself.
+            CorruptionError: A manifest contradicts itself. Run ``memwal doctor``.
         """
         if stage is Stage.BEFORE:
-            surveyor = Surveyor(self.table, self.table.store, self._manifests, self._concurrency)
+            surveyor = MergeSurveyor(self.table, self.table.store, self._manifests, self._concurrency)
             survey, _ = surveyor.survey()
-            return plan_before(survey, self.holds.released())
+            return plan_before(survey, self.quarantine.released())
         state = self.table.state()
         columns = {number: name for name, number in state.field_ids.items()}
         return plan_after(
@@ -61,12 +59,7 @@ class QualityTable:
         )
 
     def audit_tasks(self, plan: QualityPlan) -> list[AuditTask]:
-        """Return what executors need to audit the flushed MemTables of a plan.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
-            CorruptionError: A manifest contradicts itself.
-        """
+        """Return what executors need to audit the flushed MemTables of a plan."""
         state = self.table.state()
         target = merge_target(state)
         specs = {spec.spec_id: spec for spec in state.require_details().region_specs}
@@ -90,17 +83,10 @@ class QualityTable:
     def merged_generations(
         self, spans: Mapping[RegionId, tuple[int, int]]
     ) -> tuple[list[list[tuple[int, str]]], list[str]]:
-        """Return the flushed MemTables that a merge took on.
-
-        Args:
-            spans: Region -> progress before and after.
+        """Return the flushed MemTables that a merge took; ``spans`` is the progress of each region before and after.
 
         Returns:
             Per region, (generation, address) ascending; and those that manifests no longer record.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
-            CorruptionError: A manifest contradicts itself.
         """
         found, gone = [], []
         for manifest in self._manifests.load_many(sorted(spans), self._concurrency):
@@ -118,28 +104,23 @@ class QualityTable:
         return found, gone
 
     def look_at_view(self) -> ViewSights:
-        """Compare what readers see of the table with what it must show; see ``quality.view``.
-
-        Raises:
-            CorruptionError: A flushed MemTable contradicts the table.
-            UnavailableError: Storage failed. Try again.
-        """
+        """Compare what readers see of the table with what it must show; see ``quality.view``."""
         return look_at_view(self.table, self._manifests, self.settings.sample_keys)
 
     def record(self, report: QualityReport) -> None:
-        """Keep the newest report of a stage for whoever looks.
+        """Store the report as the newest of its stage.
 
         Raises:
-            UnavailableError: Storage failed.
+            UnavailableError: Storage failed. Try again.
         """
         document = json.dumps(report.to_dict(), indent=2).encode()
         self.table.store.put(quality_result_path(report.stage.value), document)
 
     def newest(self, stage: Stage) -> dict[str, Any] | None:
-        """Return the newest report of a stage as JSON values; None if there is none.
+        """Return the newest report of a stage as JSON values; None if there is none, or if it is unreadable.
 
         Raises:
-            UnavailableError: Storage failed.
+            UnavailableError: Storage failed. Try again.
         """
         try:
             data = self.table.store.get(quality_result_path(stage.value))
@@ -148,24 +129,20 @@ class QualityTable:
         try:
             document = json.loads(data)
         except ValueError:
-            return None  # Only shown to people, and written anew by the next run.
+            return None  # Only for display; the next run replaces it.
         return document if isinstance(document, dict) else None
 
-    def release(self, region_id: RegionId, generation: int) -> Hold:
-        """Let a held flushed MemTable pass: the next merge takes it on as it is.
+    def release(self, region_id: RegionId, generation: int) -> Quarantined:
+        """Release a flushed MemTable from quarantine: the next merge takes it as it is.
 
         Raises:
-            InvalidRequestError: It is not held.
+            InvalidRequestError: It is not in quarantine.
             UnavailableError: Storage failed. Try again.
         """
-        return self.holds.release(region_id, generation, self.table.clock.now())
+        return self.quarantine.release(region_id, generation, self.table.clock.now())
 
     def _versions(self, state: TableState, since: int | None) -> list[VersionFacts]:
-        """Return the newest retained versions, ascending; at least the newest.
-
-        Raises:
-            InvalidRequestError: ``since`` is not retained.
-        """
+        """Return the newest retained versions, ascending; at least the newest."""
         retained = [
             each
             for each in retained_versions(self.table, self._concurrency)
@@ -173,7 +150,7 @@ class QualityTable:
         ]
         if since is not None and since not in {each.version for each in retained}:
             raise InvalidRequestError(
-                "this version of the table is not retained", remedy="name a version that exists", version=since
+                "this version of the table is not retained", remedy="name a retained version", version=since
             )
         chosen = retained[-self.settings.history :]
         if since is not None and since < chosen[0].version:

@@ -1,8 +1,8 @@
 """What readers of one table may keep from one view to the next, because it never changes.
 
-A flushed MemTable is written once under a name that is never given again, and a version of the base
-table never changes; so nothing here can be stale. Freshness is decided by the survey of each view,
-which is never kept. What was collected meanwhile shows when its files are read.
+The name of a flushed MemTable is never reused and a version of the base table never changes, so nothing here can be
+stale. Freshness comes from the survey of each view, which is never cached. Collected files show up as missing when they
+are read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Generic, TypeVar
 import lance
 from lance.lance import _Session
 
-from memwal_core.generations import KeyedGeneration
-from memwal_core.reader.sorted_keys import SortedKeys
-from memwal_core.reader.superseded import BaseMask
+from memwal_core.flushed.read import KeyedGeneration
+from memwal_core.reader.rows.deletion_mask import DeletionMask
+from memwal_core.reader.rows.sorted_keys import SortedKeys
 
 _Value = TypeVar("_Value")
 
 _MIB = 1024 * 1024
 _ASKED_OFTEN = 64
-"""Keys looked up in one version of the base table by searches of its index; for more, its keys are held."""
+"""After this many keys were looked up in one version of the base table, all its keys are cached."""
 _MAX_DATASETS = 1024
 _MAX_KEY_BYTES = 64 * _MIB
 _MAX_BASE_VERSIONS = 2
@@ -41,7 +41,7 @@ class _Entry(Generic[_Value]):
 
 
 class _Recent(Generic[_Value]):
-    """The most recently used values, up to a total weight. Safe to share between threads."""
+    """The most recently used values, up to a total weight. Thread-safe."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -69,75 +69,51 @@ class _Recent(Generic[_Value]):
 
 
 class ReadCache:
-    """Opened datasets; keys of flushed MemTables and of the base table, and superseded rows, 64 MiB of each at most.
+    """Opened datasets, keys of flushed MemTables, keys of the base table, and deletion masks. Thread-safe.
 
-    Safe to share between threads and views.
+    Keys and masks take at most 64 MiB per kind.
     """
 
     def __init__(self) -> None:
-        """Begin empty."""
         self.session = _Session(index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES)
         self._generations: _Recent[lance.LanceDataset] = _Recent(_MAX_DATASETS)
         self._base: _Recent[lance.LanceDataset] = _Recent(_MAX_BASE_VERSIONS)
         self._keys: _Recent[KeyedGeneration] = _Recent(_MAX_KEY_BYTES)
         self._base_keys: _Recent[SortedKeys] = _Recent(_MAX_BASE_KEY_BYTES)
-        self._masks: _Recent[BaseMask] = _Recent(_MAX_MASK_BYTES)
+        self._masks: _Recent[DeletionMask] = _Recent(_MAX_MASK_BYTES)
         self._asked: tuple[Hashable, int] = (None, 0)
 
     def base(self, name: Hashable, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
-        """Return a version of the base table.
-
-        Args:
-            name: Tells versions apart, also those of another table that was created at the same address later.
-            opened: Opens it.
-        """
+        """Return a base version; ``name`` must differ, too, after a table is re-created at the same address."""
         return _known(self._base, name, opened, lambda _: 1)
 
     def base_keys(self, name: Hashable, asked: int, read: Callable[[], SortedKeys]) -> SortedKeys | None:
-        """Return the keys of a version of the base table, once so many were asked for that reading them all pays.
+        """Return the keys of a base version once enough keys were looked up that reading all of them pays off.
 
-        Args:
-            name: As for ``base``.
-            asked: How many keys are asked for now.
-            read: Reads them.
+        ``asked`` is how many keys this lookup has; ``name`` is as for ``base``.
         """
         known = self._base_keys.get(name)
         if known is not None:
             return known
         last, before = self._asked
         before = before if last == name else 0
-        self._asked = (name, before + asked)  # Of two threads at once one may not be counted.
+        self._asked = (name, before + asked)  # Racing threads may lose a count, which only delays caching.
         return _known(self._base_keys, name, read, lambda keys: keys.nbytes) if before >= _ASKED_OFTEN else None
 
-    def known_mask(self, name: Hashable) -> BaseMask | None:
-        """Return a mask of superseded base rows if it was made before."""
+    def known_mask(self, name: Hashable) -> DeletionMask | None:
+        """Return a deletion mask if it was computed before."""
         return self._masks.get(name)
 
-    def mask(self, name: Hashable, make: Callable[[], BaseMask]) -> BaseMask:
-        """Return the mask of the base rows that some flushed MemTables supersede.
-
-        Args:
-            name: Version of the base table, and addresses of the flushed MemTables.
-            make: Finds the rows.
-        """
+    def mask(self, name: Hashable, make: Callable[[], DeletionMask]) -> DeletionMask:
+        """Return a deletion mask; ``name`` is the base version and the addresses of the flushed MemTables."""
         return _known(self._masks, name, make, lambda mask: mask.nbytes)
 
     def generation(self, path: str, opened: Callable[[], lance.LanceDataset]) -> lance.LanceDataset:
-        """Return the dataset of a flushed MemTable.
-
-        Args:
-            path: Its address.
-            opened: Opens it.
-        """
+        """Return the dataset of a flushed MemTable by its address."""
         return _known(self._generations, path, opened, lambda _: 1)
 
     def keys(self, name: Hashable, read: Callable[[], KeyedGeneration]) -> KeyedGeneration:
-        """Return a flushed MemTable with its keys.
-
-        Args:
-            name: Its address, and the columns that its own are mapped to.
-            read: Reads them.
-        """
+        """Return a flushed MemTable and its keys; ``name`` is its address and the base columns it is mapped to."""
         return _known(self._keys, name, read, _bytes_of)
 
 

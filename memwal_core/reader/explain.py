@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
 from memwal_core.ids import RegionId
-from memwal_core.manifest.model import BASE_TABLE_GENERATION
-from memwal_core.reader.gap import IndexGap
-from memwal_core.reader.plan import ReadPlan
+from memwal_core.reader.index_gap.gap import IndexGap
+from memwal_core.reader.plan.read_plan import ReadPlan
 
 _BASE = f"base_table[gen={BASE_TABLE_GENERATION}]"
 _INDENT = "  "
@@ -37,7 +37,7 @@ def explain_lookup(plan: ReadPlan, condition: str, names: RegionNames) -> str:
 
 
 def explain_vector_search(plan: ReadPlan, k: int, names: RegionNames, gap: IndexGap | None = None) -> str:
-    """Return the tree of a vector search; merged flushed MemTables that stand in for an index are sources, too."""
+    """Return the tree of a vector search; merged flushed MemTables may replace unindexed fragments."""
     searches = [f"KNNExec: {source}, k={k}" for source in _sources(plan, names, gap)]
     return _nested(
         f"GlobalLimitExec: limit={k}", "SortExec: order_by=[_dist ASC]", _stale(plan, names), "UnionExec", searches

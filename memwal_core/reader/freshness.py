@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from memwal_core.errors import InvalidRequestError
+
 FRESHNESS_KEY = b"memwal:freshness"
 """Schema metadata of every result: its ``Freshness`` as JSON."""
 
@@ -15,11 +17,12 @@ FRESHNESS_KEY = b"memwal:freshness"
 class Consistency(StrEnum):
     """Where a read looks for rows that are not in the base table yet.
 
-    ``snapshot`` trusts the region snapshot in the MemWAL index: one read of the table, and nothing
-    that was flushed since. ``latest`` reads the region manifests: everything that is flushed.
-    ``durable`` also reads the WAL behind the last flush: everything that was acknowledged as durable.
-    ``in_process`` takes the MemTables of writers in this process instead, which also hold rows that
-    are not durable; regions that are written elsewhere are read as with ``durable``.
+    - ``snapshot`` trusts the region snapshot in the MemWAL index: one read of the table, without anything flushed
+      since.
+    - ``latest`` reads the region manifests: everything that is flushed.
+    - ``durable`` also reads the WAL behind the last flush: everything that was acknowledged as durable.
+    - ``in_process`` reads the MemTables of writers in this process instead of their WAL, including rows that are not
+      durable yet. Regions written elsewhere are read as with ``durable``.
     """
 
     SNAPSHOT = "snapshot"
@@ -28,18 +31,35 @@ class Consistency(StrEnum):
     IN_PROCESS = "in_process"
 
 
+def parse_consistency(value: str) -> Consistency:
+    """Return the consistency of a name.
+
+    Raises:
+        InvalidRequestError: There is none of this name.
+    """
+    try:
+        return Consistency(value)
+    except ValueError as error:
+        raise InvalidRequestError(
+            "there is no such consistency",
+            remedy="name a known one",
+            consistency=value,
+            known=list(map(str, Consistency)),
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """What a result contains.
 
     Attributes:
         asked: The consistency that was asked for.
-        achieved: What all regions together reached; weaker than ``asked`` when MemTables of other
-            processes are out of reach.
+        achieved: The consistency reached for all regions; weaker than ``asked`` if MemTables of other processes are out
+            of reach.
         base_version: Table version from which rows and merge progress were taken.
-        taken: Everything written before this moment, as far as ``achieved`` reaches, is contained;
-            timezone UTC. The moment of the region snapshot for ``snapshot``.
-        regions: Regions that were looked at.
+        taken: Time, in UTC, up to which every write is contained, as far as ``achieved`` reaches; for ``snapshot`` the
+            time of the region snapshot.
+        regions: Regions that were read.
         regions_in_memory: Those of them whose MemTables were read.
         is_time_travel: Whether an old version was asked for.
     """
@@ -70,5 +90,5 @@ class Freshness:
 
 
 def at_millis(millis: int) -> datetime:
-    """Return the moment of a Unix time in milliseconds."""
+    """Return the UTC time of a Unix time in milliseconds."""
     return datetime.fromtimestamp(millis / 1000, tz=UTC)

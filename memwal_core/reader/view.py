@@ -1,4 +1,4 @@
-"""A table as it was found at one moment, to be queried any number of times."""
+"""A table at one moment, to be queried any number of times."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from memwal_core.base_table import TableReader
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.explain import RegionNames
 from memwal_core.reader.freshness import Freshness
-from memwal_core.reader.guard import KeyGuard
-from memwal_core.reader.lookup import Lookup
+from memwal_core.reader.lookup.key_guard import KeyGuard
+from memwal_core.reader.lookup.lookup import Lookup
 from memwal_core.reader.opened import OpenedTable
-from memwal_core.reader.scan import Scan, ScanRequest
-from memwal_core.reader.survey import Survey
-from memwal_core.reader.text import TextColumn, TextQuery, TextSearch
-from memwal_core.reader.vector import VectorQuery, VectorSearch
+from memwal_core.reader.plan.survey import Survey
+from memwal_core.reader.scan.scan import Scan, ScanRequest
+from memwal_core.reader.text.search import TextColumn, TextQuery, TextSearch
+from memwal_core.reader.vector.search import VectorQuery, VectorSearch
 
 
 class TableView:
-    """Rows of one moment. What happens to the table later does not show.
+    """The rows of one moment; later changes of the table do not show.
 
-    Garbage collection may delete flushed MemTables once they are merged: a view is usable for the
-    grace time (``gc.grace_s``) and then for as long as nothing of it was collected.
+    Garbage collection may delete flushed MemTables once they are merged: a view is safe for the grace time
+    (``gc.grace_s``), and after that until something it needs is collected.
 
     Args:
         table: The base table.
@@ -33,7 +33,6 @@ class TableView:
     """
 
     def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard, cache: ReadCache | None = None) -> None:
-        """Open the base version."""
         self._opened = OpenedTable(table, survey, cache)
         self._lookup = Lookup(self._opened, guard)
         self._texts: dict[str, TextColumn] = {}
@@ -54,20 +53,30 @@ class TableView:
         return self._opened.key
 
     def scan(self, request: ScanRequest | None = None) -> Scan:
-        """Plan a scan; nothing is read yet.
+        """Plan a scan; no row is read yet.
+
+        Args:
+            request: What to return; all rows and columns if None.
 
         Raises:
-            InvalidRequestError: A column does not exist.
+            InvalidRequestError: A column does not exist, or the limit is negative. Correct the request.
         """
         return Scan(self._opened, request if request is not None else ScanRequest())
 
     def lookup(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of some keys; see ``Lookup.find``.
+        """Return the newest versions of the rows with some keys.
+
+        Args:
+            keys: The key columns, in any order; values not NULL. Repeated keys count once.
+            columns: Columns of the result; all if None.
+
+        Returns:
+            One row per key that exists, in the order of the keys; the schema's metadata states the freshness.
 
         Raises:
-            InvalidRequestError: The keys do not fit the table, or a column does not exist.
-            GenerationGoneError: A flushed MemTable is not there; take a new view.
-            UnavailableError: Storage failed.
+            InvalidRequestError: The keys do not fit the table, or a column does not exist. Correct the request.
+            GenerationGoneError: A flushed MemTable was collected; take a new view.
+            UnavailableError: Storage failed; try again.
         """
         return self._lookup.find(keys, columns)
 
@@ -76,12 +85,19 @@ class TableView:
         return self._lookup.explain(keys, names)
 
     def vector_search(self, query: VectorQuery) -> pa.Table:
-        """Return the nearest rows; see ``VectorSearch.run``.
+        """Return the nearest rows.
+
+        Args:
+            query: The vector, and what to return.
+
+        Returns:
+            At most ``k`` rows, nearest first, with ``_distance`` (float32) as the last column; the schema's metadata
+                states the freshness.
 
         Raises:
-            InvalidRequestError: The query does not fit the table.
-            GenerationGoneError: A flushed MemTable is not there; take a new view.
-            UnavailableError: Storage failed.
+            InvalidRequestError: The query does not fit the table, or Lance does not accept the filter.
+            GenerationGoneError: A flushed MemTable was collected; take a new view.
+            UnavailableError: Storage failed; try again.
         """
         return VectorSearch(self._opened, query).run()
 
@@ -90,12 +106,19 @@ class TableView:
         return VectorSearch(self._opened, query).explain(names)
 
     def full_text_search(self, query: TextQuery) -> pa.Table:
-        """Return the rows whose texts fit best; see ``TextSearch.run``.
+        """Return the rows whose texts fit the words best.
+
+        Args:
+            query: The words, and what to return.
+
+        Returns:
+            At most ``k`` rows, best first, with ``_score`` (float32) as the last column; the schema's metadata states
+                the freshness.
 
         Raises:
-            InvalidRequestError: The query does not fit the table.
-            GenerationGoneError: A flushed MemTable is not there; take a new view.
-            UnavailableError: Storage failed.
+            InvalidRequestError: The query does not fit the table, or Lance does not accept the filter.
+            GenerationGoneError: A flushed MemTable was collected; take a new view.
+            UnavailableError: Storage failed; try again.
         """
         return self._text_search(query).run()
 

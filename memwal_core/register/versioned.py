@@ -14,7 +14,7 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
-from memwal_core.storage.layout import (
+from memwal_core.format.paths import (
     MAX_UINT64,
     VERSION_HINT_NAME,
     numbered_name,
@@ -31,12 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version of the document.
-
-    Attributes:
-        version: From 1.
-        data: Its content.
-    """
+    """One version of the document; versions count from 1."""
 
     version: int
     data: bytes
@@ -45,33 +40,24 @@ class Entry:
 class VersionedRegister:
     """A document that changes by adding the next version; the compare-and-swap of the project.
 
-    Who creates version n+1 has proven that nobody changed the document since version n. The hint
-    file only shortens the search for the newest version and may be missing, old or wrong.
+    Creating version n+1 proves that the document has not changed since version n. The hint file only
+    shortens the search for the newest version and may be missing, old or wrong. The directory holds the
+    versions and their hint, and nothing else.
 
-    Old versions may be deleted with ``delete_before`` only: it keeps what readers rely on, that
-    the versions left are consecutive and the hint points at one of them.
-
-    Args:
-        store: Where the versions are.
-        directory: Holds the versions and their hint, and nothing else.
-        suffix: Of the version files, for example ``.binpb``.
+    Delete old versions only with ``delete_before``: readers rely on the remaining versions being
+    consecutive and on the hint pointing at one of them.
     """
 
     def __init__(self, store: ObjectStore, directory: str, suffix: str) -> None:
-        """Keep the parts; no request is made."""
         self._store = store
         self._directory = directory
         self._suffix = suffix
 
     def latest(self) -> Entry | None:
-        """Return the newest version, or None if there is none at all.
+        """Return the newest version, or None if there is none.
 
-        Two requests beyond reading the hint, plus one per version written since the hint. Lists
-        the directory only if the first version probed is missing.
-
-        Raises:
-            UnavailableError: The store does not answer, or versions vanish faster than they can
-                be read. Back off and retry.
+        Two requests beyond reading the hint, plus one per version written since the hint; lists the
+        directory only if the first version probed is missing.
         """
         start = self._hinted_version()
         for _ in range(_LOAD_ATTEMPTS):
@@ -84,46 +70,38 @@ class VersionedRegister:
             start = found[-1]
         raise UnavailableError(
             "the newest version was deleted again and again before it could be read",
-            remedy="retry; if it stays, find out who deletes files in this directory",
+            remedy="retry; if it persists, stop the program that deletes files in this directory",
             directory=self._directory,
             version=start,
         )
 
     def read(self, version: int) -> bytes:
-        """Return the content of one version.
-
-        Raises:
-            ObjectNotFoundError: It was never written, or has been deleted.
-        """
+        """Return the content of one version; ``ObjectNotFoundError`` if it never existed or was deleted."""
         return self._store.get(self.path(version))
 
     def exists(self, version: int) -> bool:
-        """Return whether a version is there."""
+        """Return whether a version exists."""
         return self._store.head(self.path(version)) is not None
 
     def create(self, version: int, data: bytes) -> None:
-        """Write one version, once and for all, then refresh the hint as well as possible.
+        """Write one version, once and for all, then try to refresh the hint.
 
-        Equal content that is already there counts as success (it is this call's own write whose
-        reply was lost), so rivals must make their bytes differ.
-
-        Args:
-            version: One more than the newest version that the caller has read; 1 for a new
-                document, which the caller knows not to exist.
-            data: The content.
+        Equal content that is already there counts as success (it is this call's own write whose reply was
+        lost), so rivals must make their bytes differ. ``version`` is one more than the newest version that
+        the caller has read.
 
         Raises:
-            ObjectExistsError: Somebody else wrote this version; theirs stays. Read, then decide.
+            ObjectExistsError: Another process wrote this version; its content stays. Read, then decide.
             CommitUnknownError: The version was written, but the history may have moved past it.
-            UnavailableError: No reply; the version may or may not be there. Read it back, or call
-                again with the same content.
+            UnavailableError: No reply; the version may or may not exist. Read it back, or call again with
+                the same content.
         """
         self._store.put_if_absent(self.path(version), data)
         self._require_predecessor(version)
         self._write_hint(version)
 
     def versions(self) -> list[int]:
-        """Return the versions that exist, ascending, by listing the directory."""
+        """Return the existing versions, ascending, by listing the directory."""
         found = []
         for info in self._store.list_objects(self._directory):
             name = info.path.rpartition("/")[2]
@@ -135,23 +113,16 @@ class VersionedRegister:
         return sorted(found)
 
     def delete_before(self, version: int, *, before_each: Callable[[], None] | None = None) -> list[int]:
-        """Delete all versions below one that must exist, the oldest first.
+        """Delete all versions below an existing one, the oldest first, and return them, ascending.
 
-        The hint is moved to the newest version before, and an interrupted deletion leaves
-        consecutive versions, so that readers find the newest at any time.
+        The hint is moved to the newest version first, and an interrupted deletion leaves consecutive
+        versions, so that readers find the newest at any time.
 
         Args:
-            version: The oldest to keep; at least one below the newest, so that a commit under way
-                finds its predecessor.
-            before_each: Called before the hint is moved and before each deletion; what it raises
-                ends the deletion, for example when the caller's right to delete is gone.
-
-        Returns:
-            The versions deleted, ascending.
-
-        Raises:
-            InvalidRequestError: The version is not below the newest. Nothing was deleted.
-            UnavailableError: The store does not answer, or the hint cannot be written.
+            version: The oldest to keep; at least one below the newest, so that a commit under way finds
+                its predecessor.
+            before_each: Called before the hint is moved and before each deletion; what it raises ends the
+                deletion, for example when the caller's right to delete has expired.
         """
         newest = self.latest()
         existing = self.versions()
@@ -177,7 +148,7 @@ class VersionedRegister:
         return f"{self._directory}/{numbered_name(version, self._suffix)}"
 
     def _read_forward(self, start: int) -> Entry | None:
-        """Return the last of the versions that follow each other from ``start``."""
+        """Return the last of the consecutive versions from ``start``."""
         try:
             data = self.read(start)
             version = start
@@ -197,19 +168,15 @@ class VersionedRegister:
             _log.warning("version hint is unreadable and is ignored [directory=%s]", self._directory)
             return FIRST_VERSION
         if type(version) is not int or not FIRST_VERSION <= version <= MAX_UINT64:
-            _log.warning("version hint is no version and is ignored [directory=%s]", self._directory)
+            _log.warning("version hint is not a version and is ignored [directory=%s]", self._directory)
             return FIRST_VERSION
         return version
 
     def _require_predecessor(self, version: int) -> None:
         """Refuse a version whose place was free only because it had been deleted.
 
-        A committer that slept until its target was written by others, superseded and deleted
-        finds the place free. Since deletion goes upwards, a predecessor that still exists proves
-        that this has not happened.
-
-        Raises:
-            CommitUnknownError: The predecessor is gone and newer versions exist.
+        A committer that slept until its target was written by others, superseded and deleted finds the
+        place free. Since deletion goes upwards, a predecessor that still exists rules this out.
         """
         if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
             return
@@ -217,7 +184,7 @@ class VersionedRegister:
         if newest > version:
             raise CommitUnknownError(
                 "versions around this one were deleted while it was written, so it may not count",
-                remedy="read the newest version and look whether the change is in it",
+                remedy="read the newest version and check whether it contains the change",
                 directory=self._directory,
                 version=version,
                 newest=newest,
@@ -232,7 +199,7 @@ class VersionedRegister:
 
 
 def _always() -> None:
-    """Permit everything."""
+    """Let ``delete_before`` go on."""
 
 
 def _hint_bytes(version: int) -> bytes:

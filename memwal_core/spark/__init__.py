@@ -1,1 +1,1 @@
-"""Spark: the data source ``memwal`` (``source``), ingestion, and what merges do on executors."""
+"""Spark: the data source ``memwal`` (``source``), ingestion, and the executor side of merges."""

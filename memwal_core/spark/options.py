@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.paths import UNNAMED_STREAM
 from memwal_core.reader import Consistency
 from memwal_core.settings import MIB
-from memwal_core.storage.layout import UNNAMED_STREAM
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -28,9 +28,9 @@ _KEY_BYTES = 128 * MIB
 class View(StrEnum):
     """What a read returns.
 
-    ``lsm`` is the table: the newest version of every row. ``base`` is what the base table holds,
+    ``lsm`` is the table: the newest version of every row. ``base`` is what the base table holds:
     merged rows only. ``regions`` and ``generations`` have a row for each region and each generation
-    that the read found, ``history`` one for each remembered run of a job.
+    that the read found, ``history`` one for each recorded run of a job.
     """
 
     LSM = "lsm"
@@ -53,7 +53,7 @@ class ReadOptions:
         columns: Columns of the result, ``_gen`` among them if wanted; all if None.
         filter_sql: Condition on the newest versions of rows, in Lance's SQL.
         partition_rows: Rows of the base table per partition, at least one fragment.
-        key_bytes: Arrow bytes of keys that a task holds at once.
+        key_bytes: Upper bound of the Arrow bytes of keys that a task holds at once.
         batch_rows: Upper bound of rows per batch; Lance's default if None.
     """
 
@@ -85,7 +85,7 @@ class ReadOptions:
         consistency = _one_of(Consistency, options, "consistency", default)
         if consistency is Consistency.IN_PROCESS:
             raise InvalidRequestError(
-                "tasks of Spark cannot see the MemTables of another process",
+                "Spark tasks cannot read the MemTables of another process",
                 remedy="read with consistency `durable`, which finds all acknowledged rows in the WAL",
                 consistency=str(consistency),
             )
@@ -117,9 +117,9 @@ class WriteOptions:
     Attributes:
         uri: Path or address of the table; executors must reach it by the same.
         storage: Options of the object store under pylance's names.
-        stream: Name of what batches are numbered within; None for a name of its own.
-        batch: Name of the batch; None for one that nobody repeats.
-        spec_id: Region spec to follow; None if the table has one.
+        stream: Name within which batches are named or numbered; None for an unnamed batch.
+        batch: Name of the batch within the stream; None for an unnamed one, which cannot be repeated.
+        spec_id: Region spec to follow; None if the table has exactly one.
         takeover: What to do about a region whose writer seems alive: ``fail`` or ``fence``.
         delete_column: Boolean column that marks rows to delete; None if there is none.
     """
@@ -146,14 +146,14 @@ class WriteOptions:
         stream, batch = options.get("stream"), options.get("batch")
         if (batch is None) is not (stream is None):
             raise InvalidRequestError(
-                "a batch is named by two options: its stream and its own name within it",
-                remedy="give both `stream` and `batch`, or none",
+                "a batch is named by two options, `stream` and `batch`, and one is missing",
+                remedy="give both, or neither",
                 stream=stream,
                 batch=batch,
             )
         if stream == UNNAMED_STREAM:
             raise InvalidRequestError(
-                "this stream is that of batches without a name, whose records are not kept",
+                "this stream name is reserved for unnamed batches, whose records are not kept",
                 remedy="choose another name",
                 stream=stream,
             )
@@ -185,7 +185,7 @@ def _address(options: Mapping[str, str]) -> str:
     named = [options[name] for name in ("uri", "path") if options.get(name)]
     if len(set(named)) != 1:
         raise InvalidRequestError(
-            "the table must be named once",
+            "the table is not named exactly once",
             remedy="give its path or address as option `uri`, or to load() and save()",
             found=named,
         )
@@ -205,7 +205,7 @@ def _names(options: Mapping[str, str], option: str) -> tuple[str, ...] | None:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) != len(names):
         raise InvalidRequestError(
-            "columns must be different names with commas between them", remedy="correct the option", found=text
+            "option `columns` is not a list of distinct names", remedy="separate the names by commas", found=text
         )
     return names
 
@@ -216,7 +216,11 @@ def _whole(options: Mapping[str, str], option: str, least: int) -> int | None:
         return None
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
         raise InvalidRequestError(
-            "an option must be a whole number", remedy="correct it", option=option, found=text, least=least
+            "an option is not a whole number in range",
+            remedy="use a whole number of at least `least`",
+            option=option,
+            found=text,
+            least=least,
         )
     return int(text)
 
@@ -234,7 +238,7 @@ def _check_value(options: Mapping[str, str], option: str, known: Collection[str]
     if found is not None and found.lower() not in known:
         raise InvalidRequestError(
             "an option has an unknown value",
-            remedy="use one of the known ones",
+            remedy="use one of the known values",
             option=option,
             found=found,
             known=list(known),

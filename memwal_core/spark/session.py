@@ -1,4 +1,4 @@
-"""Spark sessions that begin only when something needs them."""
+"""Spark sessions that start only when they are needed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ Session = SparkSession | Callable[[], SparkSession]
 
 
 def session_of(given: Session) -> SparkSession:
-    """Return the session, starting it if it has not begun."""
+    """Return the session; one that is given as a function starts now."""
     return given if isinstance(given, SparkSession) else given()
 
 
 class LateSession:
     """The session of an application, started by its first call and ended by ``stop``.
 
-    A session takes seconds to start, which a run that has little or nothing to do can do without.
-
-    Args:
-        name: Shown in Spark's own pages.
+    A session takes seconds to start, which a run with little or nothing to do can save. One that the caller has
+    already is used, and left to the caller.
     """
 
     def __init__(self, name: str) -> None:
-        """Start nothing."""
         self._name = name
         self._session: SparkSession | None = None
+        self._is_own = False
 
     def __call__(self) -> SparkSession:
         """Return the session."""
         if self._session is None:
-            self._session = SparkSession.builder.appName(self._name).getOrCreate()
+            active = SparkSession.getActiveSession()
+            self._is_own = active is None
+            self._session = active or SparkSession.builder.appName(self._name).getOrCreate()
         return self._session
 
     def stop(self) -> None:
-        """End the session if it has begun."""
-        if self._session is not None:
+        """End the session if this started it."""
+        if self._session is not None and self._is_own:
             self._session.stop()
-            self._session = None
+        self._session = None

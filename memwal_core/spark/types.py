@@ -34,17 +34,10 @@ _WIDER = {
 
 
 def spark_schema(schema: pa.Schema, freshness: Mapping[str, object] | None = None) -> StructType:
-    """Return the Spark schema of rows.
+    """Return the Spark schema of rows, with ``freshness`` in the metadata of the first column.
 
-    Unsigned integers and half floats become the next wider type, vectors become arrays, moments have
-    microseconds. Moments without a time zone are ``timestamp_ntz``.
-
-    Args:
-        schema: Arrow schema.
-        freshness: Stated in the metadata of the first column.
-
-    Raises:
-        InvalidRequestError: Spark has no type for a column.
+    Unsigned integers and half floats become the next wider type, vectors become arrays, timestamps have
+    microseconds; those without a time zone are ``timestamp_ntz``. Refuses types that Spark does not have.
     """
     fields = []
     for number, field in enumerate(schema):
@@ -63,21 +56,16 @@ def spark_schema(schema: pa.Schema, freshness: Mapping[str, object] | None = Non
 
 
 def same_types(one: StructType, other: StructType) -> bool:
-    """Tell whether two schemas have the same columns and types, whatever may be NULL."""
+    """Tell whether two schemas have the same columns and types, regardless of what may be NULL."""
     return [(each.name, each.dataType.simpleString()) for each in one] == [
         (each.name, each.dataType.simpleString()) for each in other
     ]
 
 
 def cast_batches(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield batches in exactly the Arrow schema that Spark expects.
+    """Yield batches (columns as in ``schema``) in exactly the Arrow schema that Spark expects.
 
-    Args:
-        batches: With the columns of ``schema``, in its order.
-        schema: As from ``spark_schema``.
-
-    Raises:
-        InvalidRequestError: A value has no equal in the type that Spark has, for example a moment with nanoseconds.
+    Refuses a value that Spark cannot represent, for example a timestamp with nanoseconds.
     """
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
@@ -93,7 +81,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRequestError(
-            "a value cannot be given to Spark as it is",
+            "Spark cannot represent a value",
             remedy="leave the column out with option `columns`, or correct the value",
             column=field.name,
             type=str(column.type),
@@ -103,7 +91,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type without what Spark does not know, nested types included."""
+    """Return the nearest type that Spark has, nested types included."""
     if kind in _WIDER:
         return _WIDER[kind]
     if pa.types.is_dictionary(kind):

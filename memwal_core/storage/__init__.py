@@ -1,7 +1,6 @@
 """Object stores behind one protocol. Owns no state; translates the errors of stores.
 
-May import only the top-level modules. Everybody above may use it; who writes which object is
-decided by the package that owns the object's format.
+The package that owns an object's format decides who writes it.
 """
 
 from memwal_core.storage.opening import open_store

@@ -12,7 +12,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.storage.protocol import StoreKind
 
 TEMPORARY_PREFIX = ".tmp-"
-"""Names that begin so are unfinished work: no listing shows them, no object may be called so."""
+"""Prefix of unfinished files: no listing shows them, and no object may have such a name."""
 
 _SCHEMES = {
     "s3": StoreKind.S3,
@@ -31,7 +31,6 @@ class Address:
     """A store's root, normalised.
 
     Attributes:
-        kind: Where the bytes end up.
         bucket: Bucket or container; empty for local paths and memory.
         prefix: Path below the bucket, or the absolute local path; no slash at the end.
     """
@@ -53,17 +52,11 @@ def parse_address(uri: str) -> Address:
     """Read a root URI.
 
     Accepted are plain paths (relative ones are taken from the working directory), ``file://``,
-    ``memory://``, ``s3://`` (also ``s3a://``), ``gs://`` and ``az://``. A query or fragment is
-    refused rather than cut off: it would make the address point to another place than written.
-
-    Args:
-        uri: The address as the user wrote it.
-
-    Raises:
-        InvalidRequestError: The address is empty, of an unknown scheme, or ambiguous.
+    ``memory://``, ``s3://`` (also ``s3a://``), ``gs://`` and ``az://``. A query or fragment is refused
+    rather than cut off, because the address would then name another place than the one written.
     """
     if not uri or uri != uri.strip():
-        _refuse(uri, "it is empty or has blanks at an end")
+        _refuse(uri, "it is empty, or begins or ends with a blank")
     match = _SCHEME_PATTERN.match(uri)
     if match is None:
         return _local(uri, uri)
@@ -72,16 +65,15 @@ def parse_address(uri: str) -> Address:
     if kind is None or not rest.startswith("//"):
         _refuse(uri, "the scheme is unknown; known are a plain path, file, memory, s3, gs and az")
     if _REFUSED_CHARACTERS.search(rest):
-        _refuse(uri, "it holds a query, a fragment, a percent sign, a backslash or a control character")
+        _refuse(uri, "it contains a query, a fragment, a percent sign, a backslash or a control character")
     return _local_uri(uri, rest[2:]) if kind is StoreKind.LOCAL else _bucket(uri, kind, rest[2:])
 
 
 def check_path(path: str) -> str:
     """Return a relative path unchanged if every store and pylance take it literally.
 
-    Raises:
-        InvalidRequestError: It is empty, absolute, has an empty, ``.`` or ``..`` part, a character
-            with a meaning in addresses, or a name reserved for unfinished work.
+    Refused are empty and absolute paths, empty, ``.`` and ``..`` parts, characters with a meaning in
+    addresses, and names of unfinished files.
     """
     if not path or _REFUSED_CHARACTERS.search(path):
         _refuse_path(path)
@@ -92,35 +84,23 @@ def check_path(path: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return a directory without its final slash; the empty string stands for the root.
-
-    Raises:
-        InvalidRequestError: As for ``check_path``.
-    """
+    """Return a directory without its final slash; the empty string stands for the root."""
     trimmed = prefix.removesuffix("/")
     return check_path(trimmed) if trimmed or prefix else ""
 
 
 def check_subtree(prefix: str) -> str:
-    """Return a directory that may be removed: any but the root.
-
-    Raises:
-        InvalidRequestError: The prefix stands for the root, or is no usable path.
-    """
+    """Return a directory that may be removed: any except the root."""
     directory = check_prefix(prefix)
     if not directory:
         raise InvalidRequestError(
-            "the root of a store is never removed as a whole", remedy="name a directory below it", prefix=prefix
+            "the root of a store must not be removed as a whole", remedy="name a directory below it", prefix=prefix
         )
     return directory
 
 
 def check_range(path: str, start: int, length: int) -> None:
-    """Accept a byte range.
-
-    Raises:
-        InvalidRequestError: Offset or length is negative.
-    """
+    """Refuse a negative offset or length."""
     if start < 0 or length < 0:
         raise InvalidRequestError(
             "this byte range is negative",
@@ -132,7 +112,7 @@ def check_range(path: str, start: int, length: int) -> None:
 
 
 def is_temporary(path: str) -> bool:
-    """Return whether a path lies in, or is, unfinished work."""
+    """Return whether a path is an unfinished file or lies below such a name."""
     return path.startswith(TEMPORARY_PREFIX) or f"/{TEMPORARY_PREFIX}" in path
 
 
@@ -141,7 +121,7 @@ def _bucket(uri: str, kind: StoreKind, rest: str) -> Address:
     if kind is not StoreKind.MEMORY and not bucket:
         _refuse(uri, "the bucket is missing")
     if "@" in bucket or ":" in bucket:
-        _refuse(uri, "it holds credentials, a container's account or a port; give them as storage options")
+        _refuse(uri, "it contains credentials, a container's account or a port; give them as storage options")
     prefix = prefix.rstrip("/")
     return Address(kind=kind, bucket=bucket, prefix=check_path(prefix) if prefix else "")
 
@@ -154,23 +134,23 @@ def _local_uri(uri: str, rest: str) -> Address:
 
 def _local(uri: str, path: str) -> Address:
     if "\x00" in path or "?" in path or "#" in path:
-        _refuse(uri, "a path may not hold '?', '#' or NUL, which other tools take for the end of the path")
+        _refuse(uri, "a path must not contain '?', '#' or NUL, which other tools take for the end of the path")
     return Address(kind=StoreKind.LOCAL, bucket="", prefix=os.path.abspath(path))
 
 
 def _refuse(uri: str, why: str) -> NoReturn:
-    # What stands between scheme and path, or after a question mark, may be a secret.
+    # The part between scheme and path, or after a question mark, may be a secret.
     try:
         parts = urlsplit(uri)
         shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}" if parts.netloc else parts.path
     except ValueError:
         shown = "(unreadable)"
-    raise InvalidRequestError(f"this is not a usable address: {why}", remedy="correct the address", uri=shown)
+    raise InvalidRequestError(f"the address cannot be used: {why}", remedy="correct the address", uri=shown)
 
 
 def _refuse_path(path: str) -> NoReturn:
     raise InvalidRequestError(
-        "this is not a usable path below a store's root",
+        "the path cannot be used below a store's root",
         remedy="give parts separated by single slashes, without '..', '?', '#', '%', '*', backslash or '.tmp-' names",
         path=path,
     )

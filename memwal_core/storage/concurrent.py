@@ -1,4 +1,4 @@
-"""Many small requests at once."""
+"""Many small requests at the same time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ _END: object = object()
 
 
 def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item], limit: int) -> list[_Result]:
-    """Call a function for each item in threads, at most ``limit`` at a time.
+    """Call a thread-safe function for each item, at most ``limit`` at a time; results keep the items' order.
 
-    The first error cancels all calls that have not begun; it is raised when those under way have
+    The first error cancels all calls that have not begun; it is raised when the running calls have
     ended, so that no request outlives this function.
-
-    Args:
-        function: Called once per item; must be safe in several threads.
-        items: Read to the end before the first call.
-        limit: Number of threads, at least 1.
-
-    Returns:
-        The results in the order of the items.
     """
     pending = list(items)
     if limit <= 1 or len(pending) <= 1:
@@ -39,13 +31,9 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
         return [future.result() for future in futures]
 
 
-def read_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """Yield items of which a thread makes the next one while the caller works on the last.
-
-    Args:
-        items: Used by one thread at a time; two of its items exist at once.
-    """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-ahead") as pool:
+def prefetched(items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items while a thread prepares the next one; two items exist at a time."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-prefetch") as pool:
         coming = pool.submit(next, items, _END)
         while (item := coming.result()) is not _END:
             coming = pool.submit(next, items, _END)

@@ -1,8 +1,8 @@
 """A store in a local directory.
 
-It speaks to the operating system directly instead of through obstore: obstore neither syncs nor
-knows conditional replacement on local disks, lists unfinished files, and costs more per call than
-the system calls themselves, which counts on the path of every WAL append.
+It calls the operating system directly instead of obstore: obstore neither syncs nor knows
+conditional replacement on local disks, lists unfinished files, and costs more per call than the
+system calls themselves, which matters for every WAL append.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from memwal_core.errors import ConflictError, ObjectExistsError
+from memwal_core.errors import ObjectExistsError
 from memwal_core.rng import Rng
 from memwal_core.storage import local_files
 from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
@@ -26,20 +26,14 @@ _STALE_AFTER_S = 24 * 3600.0
 
 
 class LocalStore:
-    """Objects as files below one directory.
+    """Objects as files below one directory, which need not exist yet.
 
-    A new object is written to a hidden staging directory below the root, synced, then linked to
-    its name: a crash at any point leaves the whole object or none, and a link never replaces.
-    What crashes leave in the staging directory is removed by a later store after a day.
-
-    Args:
-        address: The root; it need not exist.
-        fsync: Sync files and directories before a conditional write returns.
-        rng: Where the names of staging files come from.
+    A new object is written to a hidden staging directory below the root, synced (if ``fsync``), then linked
+    to its name: a crash at any point leaves the whole object or none, and a link never replaces. A later
+    store removes what crashes left in the staging directory, after a day.
     """
 
     def __init__(self, address: Address, *, fsync: bool, rng: Rng) -> None:
-        """Keep the parts; nothing is created before the first write."""
         self._root = address.prefix
         self._fsync = fsync
         self._rng = rng
@@ -48,7 +42,6 @@ class LocalStore:
         self._synced: set[str] = set()
 
     def __repr__(self) -> str:
-        """Return the root and the durability."""
         return f"LocalStore({self._root!r}, fsync={self._fsync})"
 
     @property
@@ -85,7 +78,7 @@ class LocalStore:
             return file.read(length)
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Describe an object, or return None if nothing is there."""
+        """Describe an object, or return None if it does not exist."""
         target = self._locate(path)
         with self._translated("head", path):
             try:
@@ -108,26 +101,26 @@ class LocalStore:
                     yield info
 
     def list_directories(self, prefix: str) -> list[str]:
-        """Return the names of the directories directly below a directory, sorted."""
+        """Return the names of the immediate subdirectories of a directory, sorted."""
         return sorted(entry.name for entry in self._entries(check_prefix(prefix)) if entry.is_dir())
 
     def put(self, path: str, data: bytes) -> None:
-        """Write, replacing what is there; not synced, since a hint may be lost."""
+        """Write, replacing any earlier content; not synced, since a hint may be lost."""
         target = self._locate(path)
         with self._translated("put", path):
             staged = self._stage([data], sync=False)
             try:
-                with local_files.locked_directory(os.path.dirname(target), create=True):
+                with local_files.locked_directory(os.path.dirname(target)):
                     local_files.replace_file(staged, target)
             finally:
                 local_files.remove_file(staged)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Write only if nothing is there."""
+        """Write only if the object does not exist."""
         self.put_parts_if_absent(path, [data])
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
-        """Write only if nothing is there: synced while it is written, then linked."""
+        """Write only if the object does not exist: synced as it is written, then linked."""
         target = self._locate(path)
         with self._translated("put_if_absent", path):
             staged = self._stage(parts, sync=self._fsync)
@@ -149,22 +142,8 @@ class LocalStore:
                 self._publish(staged, target, path)
             local_files.remove_file(staged)
 
-    def put_if_match(self, path: str, data: bytes, etag: str) -> None:
-        """Replace an object only if its etag is still ``etag``.
-
-        The directory is locked (``flock``) from the comparison to the replacement, which orders
-        the replacing writes of all stores on one machine.
-        """
-        target = self._locate(path)
-        with self._translated("put_if_match", path):
-            staged = self._stage([data], sync=self._fsync)
-            try:
-                self._replace_matching(staged, target, path, etag)
-            finally:
-                local_files.remove_file(staged)
-
     def delete(self, path: str) -> None:
-        """Remove an object; one that is already gone is success."""
+        """Remove an object; one that is already gone counts as success."""
         target = self._locate(path)
         with self._translated("delete", path):
             local_files.remove_file(target)
@@ -245,7 +224,7 @@ class LocalStore:
     def _sync_names(self, directory: str) -> None:
         """Bring the names in a directory to the disk, and at its first use those of its parents.
 
-        Whoever made the parents may have been killed, or may not have come to syncing them yet.
+        The process that made the parents may have been killed, or may not have synced them yet.
         """
         if not self._fsync:
             return
@@ -254,23 +233,6 @@ class LocalStore:
         while directory not in self._synced and len(directory) >= len(self._root):
             first_use.append(directory)
             directory = os.path.dirname(directory)
-            with suppress(PermissionError):  # What lies above the root may be closed to us.
+            with suppress(PermissionError):  # Directories above the root may not be readable.
                 local_files.sync_path(directory)
         self._synced.update(first_use)
-
-    def _replace_matching(self, staged: str, target: str, path: str, etag: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            directory = os.path.dirname(target)
-            with local_files.locked_directory(directory, create=False):
-                found = self.head(path)
-                if found is not None and found.etag == etag:
-                    local_files.replace_file(staged, target)
-                    self._sync_names(directory)
-                    return
-        raise ConflictError(
-            "the object changed or is gone",
-            remedy="read it again, then try again",
-            path=path,
-            store=self._root,
-            expected=etag,
-        )

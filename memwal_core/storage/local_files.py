@@ -16,9 +16,9 @@ _LINK_ATTEMPTS = 10
 _MTIME_STEP_NS = 1000
 _LOCK_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_VECTORS = 1024
-"""Parts that the operating system takes in one call."""
+"""Parts that the operating system accepts in one call."""
 _JOINED_BYTES = 256 * 1024
-"""Up to this size one copy costs less than handing over the parts one by one."""
+"""Up to this size, one copy costs less than passing the parts one by one."""
 
 
 def read_file(path: str) -> bytes:
@@ -28,11 +28,7 @@ def read_file(path: str) -> bytes:
 
 
 def write_new_file(path: str, parts: Sequence[Part], *, sync: bool) -> None:
-    """Write a file that must not exist yet, and sync it through the same descriptor if wanted.
-
-    Raises:
-        FileExistsError: It exists.
-    """
+    """Write a file that must not exist yet (``FileExistsError``), and sync it through the same descriptor if wanted."""
     pending = [memoryview(part) for part in parts if len(part)]
     if len(pending) > 1 and sum(map(len, pending)) <= _JOINED_BYTES:
         pending = [memoryview(b"".join(pending))]
@@ -68,18 +64,13 @@ def sync_tree(directory: str) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Remove a file; one that is already gone is success."""
+    """Remove a file; one that is already gone counts as success."""
     with suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(path)
 
 
 def link_new(staged: str, target: str) -> None:
-    """Give a file its name, in a directory made if missing, without ever replacing another file.
-
-    Raises:
-        FileExistsError: The name is taken.
-        FileNotFoundError: The staged file is gone, or rivals keep removing the directory.
-    """
+    """Link a staged file to its name, making the directory if needed; never replaces a file (``FileExistsError``)."""
     for attempt in range(_LINK_ATTEMPTS):
         try:
             os.link(staged, target)
@@ -93,10 +84,10 @@ def link_new(staged: str, target: str) -> None:
 
 
 def replace_file(staged: str, target: str) -> None:
-    """Replace a file by another; the directory must be locked.
+    """Replace a file; the caller must hold the directory's lock.
 
-    The new file's time is made later than the old one's, so that no two contents in a row ever
-    have the same etag, however coarse the file system's clock is.
+    The new file's time is made later than the old one's, so that no two contents in a row have the same
+    etag, however coarse the file system's clock is.
     """
     with suppress(FileNotFoundError):
         oldest_allowed = os.stat(target).st_mtime_ns + _MTIME_STEP_NS
@@ -107,17 +98,11 @@ def replace_file(staged: str, target: str) -> None:
 
 
 @contextmanager
-def locked_directory(path: str, *, create: bool) -> Iterator[None]:
-    """Hold the exclusive lock of a directory against all threads and processes of this machine.
-
-    Raises:
-        FileNotFoundError: It is missing and was not to be created.
-    """
+def locked_directory(path: str) -> Iterator[None]:
+    """Hold the exclusive lock of a directory, made if missing, against all threads and processes of this machine."""
     try:
         descriptor = os.open(path, _LOCK_FLAGS)
     except FileNotFoundError:
-        if not create:
-            raise
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(path, _LOCK_FLAGS)
     try:
@@ -128,7 +113,7 @@ def locked_directory(path: str, *, create: bool) -> Iterator[None]:
 
 
 def visible_entries(directory: str) -> list[os.DirEntry[str]]:
-    """Return what is directly in a directory, without unfinished work; nothing if it is missing."""
+    """Return the entries of a directory without unfinished files; none if the directory is missing."""
     try:
         with os.scandir(directory) as entries:
             return [entry for entry in entries if not entry.name.startswith(TEMPORARY_PREFIX)]
@@ -137,7 +122,7 @@ def visible_entries(directory: str) -> list[os.DirEntry[str]]:
 
 
 def file_info(path: str, status: os.stat_result) -> ObjectInfo | None:
-    """Describe a file under its relative path; None for anything that is no regular file."""
+    """Describe a file under its relative path; None for anything that is not a regular file."""
     if not stat.S_ISREG(status.st_mode):
         return None
     return ObjectInfo(

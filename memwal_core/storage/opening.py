@@ -23,18 +23,18 @@ from memwal_core.storage.retrying import Retrier
 from memwal_core.storage.s3_access import resolve_s3_access
 from memwal_core.storage.translate import describe
 
-# Options of the HTTP client, which obstore takes apart from the store's own.
+# Options of the HTTP client, which obstore takes separately from the store's own.
 _CLIENT_OPTIONS = frozenset({
     "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout",
     "pool_max_idle_per_host", "proxy_url", "proxy_excludes", "timeout", "user_agent",
 })  # fmt: skip
-# Options that only Lance understands; they are passed on to it and kept from obstore.
+# Options that only Lance understands; obstore refuses them.
 _LANCE_OPTIONS = frozenset({
     "client_max_retries", "client_retry_timeout", "download_retry_count", "refresh_offset_millis",
     "request_timeout", "s3_express",
 })  # fmt: skip
 
-# Repeating is ours to do: only here is it known what may be repeated.
+# obstore does not retry: only our own code knows which requests may be repeated.
 _NO_RETRIES: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(minutes=3)}
 
 
@@ -54,7 +54,7 @@ def open_store(
         storage_options: Options under pylance's names (``aws_endpoint``, ``aws_region``, ...); they
             win over the environment. S3 credentials otherwise come from boto3's chain.
         settings: Durability and retries.
-        clock: What waits between attempts.
+        clock: Waits between attempts.
         rng: Jitter and names of temporary files.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Does a store keep its promise? Conditional writes, tried on a scratch object."""
+"""Tests on a scratch object whether a store honours conditional writes."""
 
 from __future__ import annotations
 
@@ -12,50 +12,20 @@ from memwal_core.storage.protocol import ObjectStore
 
 _FIRST = b"memwal probe, first write"
 _SECOND = b"memwal probe, second write"
-_REMEDY = "use a store with conditional writes: without them two writers destroy each other's data without an error"
+_REMEDY = "use a store with conditional writes: without them two writers silently overwrite each other's data"
 
 
 def probe_conditional_put(store: ObjectStore, directory: str, rng: Rng | None = None) -> None:
     """Prove that a second put-if-absent is refused and changes nothing.
 
-    Args:
-        store: The store to try.
-        directory: Where the scratch object is written; it is removed again.
-        rng: Name of the scratch object.
-
-    Raises:
-        InvalidRequestError: The store ignores or refuses the condition: do not use it.
-        UnavailableError: The store did not answer, which proves nothing.
+    ``directory`` holds the scratch object, which is removed again. ``InvalidRequestError`` means that the
+    store must not be used; ``UnavailableError`` proves nothing.
     """
     with _scratch(store, directory, rng) as path:
         store.put_if_absent(path, _FIRST)
         _expect_refusal(lambda: store.put_if_absent(path, _SECOND), store, path, "If-None-Match")
         if store.get(path) != _FIRST:
             _refuse(store, path, "If-None-Match")
-
-
-def probe_conditional_replace(store: ObjectStore, directory: str, rng: Rng | None = None) -> None:
-    """Prove that a replacement is accepted under the current etag and refused under an old one.
-
-    Args:
-        store: The store to try.
-        directory: Where the scratch object is written; it is removed again.
-        rng: Name of the scratch object.
-
-    Raises:
-        InvalidRequestError: The store has no etags, or ignores or refuses the condition.
-        UnavailableError: The store did not answer, which proves nothing.
-    """
-    with _scratch(store, directory, rng) as path:
-        store.put_if_absent(path, _FIRST)
-        found = store.head(path)
-        if found is None or found.etag is None:
-            _refuse(store, path, "ETag")
-        etag = found.etag
-        store.put_if_match(path, _SECOND, etag)
-        _expect_refusal(lambda: store.put_if_match(path, _FIRST, etag), store, path, "If-Match")
-        if store.get(path) != _SECOND:
-            _refuse(store, path, "If-Match")
 
 
 @contextmanager

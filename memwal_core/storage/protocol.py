@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 Part: TypeAlias = "bytes | memoryview"
-"""A piece of an object, in memory; a view of single bytes."""
+"""A piece of an object in memory; a memoryview must have items of one byte."""
 
 
 class StoreKind(StrEnum):
-    """Where bytes end up, which decides how durable they are (WRT-26)."""
+    """Where the bytes are stored, which decides how durable they are (WRT-26)."""
 
     LOCAL = "local"
     MEMORY = "memory"
@@ -29,7 +29,6 @@ class ObjectInfo:
 
     Attributes:
         path: Relative to the store's root, ``/`` between parts.
-        size_bytes: Length of the content.
         modified: Last change, timezone UTC.
         etag: The store's version of the content; None where it has none.
     """
@@ -43,9 +42,9 @@ class ObjectInfo:
 class ObjectStore(Protocol):
     """Objects under one root, usually a table's directory.
 
-    All paths are relative to the root. Methods raise ``UnavailableError`` when the store does
-    not answer after the configured retries, and ``InvalidRequestError`` on refused credentials
-    or missing buckets; each caller retries only what it can repeat without harm.
+    All paths are relative to the root. Methods raise ``UnavailableError`` when the store does not
+    answer after the configured retries, and ``InvalidRequestError`` on refused credentials or missing
+    buckets; each caller retries only what it can repeat without harm.
     """
 
     @property
@@ -55,12 +54,12 @@ class ObjectStore(Protocol):
 
     @property
     def kind(self) -> StoreKind:
-        """Where the bytes end up."""
+        """Where the bytes are stored."""
         ...
 
     @property
     def storage_options(self) -> Mapping[str, str]:
-        """What pylance must be given to open tables below the root."""
+        """The options pylance needs to open tables below the root."""
         ...
 
     def uri_of(self, path: str) -> str:
@@ -68,23 +67,19 @@ class ObjectStore(Protocol):
         ...
 
     def get(self, path: str) -> bytes:
-        """Read a whole object.
-
-        Raises:
-            ObjectNotFoundError: Nothing is there.
-        """
+        """Read a whole object; ``ObjectNotFoundError`` if it does not exist."""
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        """Read ``length`` bytes from offset ``start``.
+        """Read ``length`` bytes from offset ``start``, fewer where the object ends.
 
         Raises:
-            ObjectNotFoundError: Nothing is there.
+            ObjectNotFoundError: It does not exist.
         """
         ...
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Describe an object, or return None if nothing is there."""
+        """Describe an object, or return None if it does not exist."""
         ...
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -92,22 +87,22 @@ class ObjectStore(Protocol):
         ...
 
     def list_directories(self, prefix: str) -> list[str]:
-        """Return the names (last parts) of the directories directly below a directory, sorted."""
+        """Return the names (last parts) of the immediate subdirectories of a directory, sorted."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write, replacing what is there, not durable on local disks: readers may see old or new.
+        """Write, replacing any earlier content; not durable on local disks, and readers may see old or new.
 
-        For hints, and in a directory that nobody knows yet, before ``sync_directory``.
+        For hints, and for directories that no reader knows yet, before ``sync_directory``.
         """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Write only if nothing is there; durable when it returns (fsync on local disks).
+        """Write only if the object does not exist; durable when it returns (fsync on local disks).
 
-        An object that already holds exactly ``data`` counts as success: it is this call's own
-        write whose reply was lost. Callers that can race with equal bytes must therefore make
-        the bytes unique per attempt (``IdSource.commit_id``).
+        An object that already holds exactly ``data`` counts as success: it is this call's own write whose
+        reply was lost. Callers that can race with equal bytes must therefore make the bytes unique per
+        attempt (``IdSource.commit_id``).
 
         Raises:
             ObjectExistsError: Other bytes are there; they stay untouched.
@@ -115,43 +110,23 @@ class ObjectStore(Protocol):
         ...
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
-        """Like ``put_if_absent`` with content in several pieces, in order, that need not be joined before.
-
-        Raises:
-            ObjectExistsError: Other bytes are there; they stay untouched.
-        """
+        """Like ``put_if_absent``, with content in several pieces, in order, which the caller need not join."""
         ...
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
-        """Like ``put_if_absent`` with the content of a local file, which may be consumed (moved).
-
-        Raises:
-            ObjectExistsError: Other bytes are there; they stay untouched.
-        """
-        ...
-
-    def put_if_match(self, path: str, data: bytes, etag: str) -> None:
-        """Replace an object only if its etag is still ``etag``.
-
-        Raises:
-            ConflictError: The object changed or is gone.
-        """
+        """Like ``put_if_absent``, with the content of a local file, which may be consumed (moved)."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove an object; one that is already gone is success."""
+        """Remove an object; one that is already gone counts as success."""
         ...
 
     def delete_directory(self, prefix: str) -> int:
-        """Remove all objects below a directory (and, on local disks, the directories).
-
-        Returns:
-            How many objects were removed.
-        """
+        """Remove all objects below a directory (and, on local disks, the directories); return how many objects."""
         ...
 
     def sync_directory(self, prefix: str) -> None:
-        """Make everything below a directory durable that others (pylance) wrote there.
+        """Make durable what other code (pylance) wrote below a directory.
 
         Lance syncs nothing on a local disk; remote stores are durable by themselves.
         """
@@ -160,7 +135,7 @@ class ObjectStore(Protocol):
     def staging_directory(self, path: str) -> Path:
         """Return a local directory in which to prepare the file meant for ``path``.
 
-        On local disks it lies on the same file system as ``path``, so that
-        ``put_file_if_absent`` can link instead of copy.
+        On local disks it lies on the same file system as ``path``, so that ``put_file_if_absent`` can link
+        instead of copy.
         """
         ...

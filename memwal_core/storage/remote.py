@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import obstore
 from obstore.store import ObjectStore as Backend
 
-from memwal_core.errors import (
-    CommitUnknownError,
-    ConflictError,
-    InvalidRequestError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    UnavailableError,
-)
+from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError, UnavailableError
 from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
 from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
 from memwal_core.storage.retrying import Retrier
@@ -36,15 +29,9 @@ _LIST_PAGE = 1000
 class RemoteStore:
     """Objects in a bucket, or in the memory of this process.
 
-    Every request is tried again while the store is unavailable. Conditional writes look at what
-    is there before they are repeated, because the write whose reply was lost may have landed.
-
-    Args:
-        address: The root.
-        backend: obstore's store at that root, with its own retries switched off.
-        pylance_options: Makes the options that pylance needs; called at each use, so that
-            temporary credentials are fresh.
-        retrier: How requests are repeated.
+    Every request is tried again while the store is unavailable; obstore's own retries are switched off.
+    Conditional writes read what is there before they are repeated, because the write whose reply was lost
+    may have landed. ``pylance_options`` is called at each use, so that temporary credentials are fresh.
     """
 
     def __init__(
@@ -54,7 +41,6 @@ class RemoteStore:
         pylance_options: Callable[[], Mapping[str, str]],
         retrier: Retrier,
     ) -> None:
-        """Keep the parts; nothing is requested."""
         self._address = address
         self._uri = address.uri
         self._backend = backend
@@ -63,7 +49,7 @@ class RemoteStore:
         self._staging: Path | None = None
 
     def __repr__(self) -> str:
-        """Return the root; options may hold secrets and are left out."""
+        """Leave out the options, which may hold secrets."""
         return f"RemoteStore({self._uri!r})"
 
     @property
@@ -73,12 +59,12 @@ class RemoteStore:
 
     @property
     def kind(self) -> StoreKind:
-        """Where the bytes end up."""
+        """Where the bytes are stored."""
         return self._address.kind
 
     @property
     def storage_options(self) -> Mapping[str, str]:
-        """What pylance must be given; may hold secrets, so it belongs in no log."""
+        """The options pylance needs; they may hold secrets, so never log them."""
         return self._pylance_options()
 
     def uri_of(self, path: str) -> str:
@@ -90,16 +76,10 @@ class RemoteStore:
         return self._retried("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        """Read a part; less than ``length`` where the object ends before.
-
-        Raises:
-            ObjectNotFoundError: Nothing is there.
-            InvalidRequestError: The store refused the request, or the range is negative.
-        """
+        """Read a part; less than ``length`` where the object ends before."""
         check_range(path, start, length)
         if length == 0:
-            start, length = 0, 1  # obstore refuses empty ranges; a missing object must still be an error.
-            return self.get_range(path, start, length)[:0]
+            return self.get_range(path, 0, 1)[:0]  # obstore refuses empty ranges; a missing object is still an error.
         try:
             return self._retried(
                 "get_range", path, lambda key: bytes(obstore.get_range(self._backend, key, start=start, length=length))
@@ -113,7 +93,7 @@ class RemoteStore:
             return b""
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Describe an object, or return None if nothing is there."""
+        """Describe an object, or return None if it does not exist."""
         try:
             return self._retried("head", path, lambda key: _info(obstore.head(self._backend, key)))
         except ObjectNotFoundError:
@@ -140,7 +120,7 @@ class RemoteStore:
         self._retried("put", path, lambda key: obstore.put(self._backend, key, data, use_multipart=False))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Write only if nothing is there."""
+        """Write only if the object does not exist."""
         check_path(path)
         is_repeat = False
 
@@ -155,7 +135,7 @@ class RemoteStore:
                 if not self._holds(path, data):
                     # A rival's upload was under way, or its object is gone again.
                     raise UnavailableError(
-                        "a conditional write was refused although nothing is there",
+                        "a conditional write was refused although the object does not exist",
                         remedy="try again",
                         path=path,
                         store=self._uri,
@@ -164,11 +144,11 @@ class RemoteStore:
         self._retrier.run(attempt)
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
-        """Write only if nothing is there, as one request."""
+        """Write only if the object does not exist, as one request."""
         self.put_if_absent(path, b"".join(parts))
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
-        """Upload a prepared file if nothing is there, then remove the file."""
+        """Upload a prepared file if the object does not exist, then remove the file."""
         check_path(path)
         with self._translated("put_file_if_absent", path):
             data = source.read_bytes()
@@ -176,33 +156,8 @@ class RemoteStore:
         with self._translated("put_file_if_absent", path):
             source.unlink(missing_ok=True)
 
-    def put_if_match(self, path: str, data: bytes, etag: str) -> None:
-        """Replace an object only if its etag is still ``etag``.
-
-        Raises:
-            ConflictError: The object changed or is gone; nothing was written.
-            CommitUnknownError: A reply was lost and the object has changed since: this write may
-                have landed and have been replaced. Read the object and look for traces of it.
-        """
-        check_path(path)
-        is_repeat = False
-
-        def attempt() -> None:
-            nonlocal is_repeat
-            if is_repeat and self._settled(path, data, etag):
-                return
-            is_repeat = True
-            self._once("put_if_match", path, lambda key: obstore.put(self._backend, key, data, mode={"e_tag": etag}))
-
-        try:
-            self._retrier.run(attempt)
-        except ObjectNotFoundError as error:
-            raise ConflictError(
-                "the object to replace is gone", remedy="read again, then decide", path=path, store=self._uri
-            ) from error
-
     def delete(self, path: str) -> None:
-        """Remove an object; one that is already gone is success."""
+        """Remove an object; one that is already gone counts as success."""
         with suppress(ObjectNotFoundError):
             self._retried("delete", path, lambda key: obstore.delete(self._backend, key))
 
@@ -248,11 +203,7 @@ class RemoteStore:
         return [_info(meta) for meta in found if not is_temporary(meta["path"])]
 
     def _holds(self, path: str, data: bytes) -> bool:
-        """Return whether the object holds the data; False if nothing is there.
-
-        Raises:
-            ObjectExistsError: Other bytes are there.
-        """
+        """Return whether the object exists and holds the data; ``ObjectExistsError`` if it holds other bytes."""
         try:
             found = self._once("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
         except ObjectNotFoundError:
@@ -265,24 +216,6 @@ class RemoteStore:
                 store=self._uri,
             )
         return True
-
-    def _settled(self, path: str, data: bytes, etag: str) -> bool:
-        """Return whether an earlier write landed; False if the object is as it was before.
-
-        Raises:
-            CommitUnknownError: The object is neither the old one nor ours.
-        """
-        found = self._once("head", path, lambda key: _info(obstore.head(self._backend, key)))
-        if found.etag == etag:
-            return False
-        if self._once("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes())) == data:
-            return True
-        raise CommitUnknownError(
-            "the reply to a conditional write was lost, and the object has changed since",
-            remedy="read the object and look for the write's own mark before writing again",
-            path=path,
-            store=self._uri,
-        )
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:

@@ -1,4 +1,4 @@
-"""Bounded retries of storage requests, with injected time and randomness."""
+"""Bounded retries of storage requests; time and randomness are arguments."""
 
 from __future__ import annotations
 
@@ -16,19 +16,13 @@ _Result = TypeVar("_Result")
 
 
 class Retrier:
-    """Repeats what may be repeated while the store is unavailable.
+    """Repeats requests while the store is unavailable.
 
-    Waits double from ``retry_wait_s`` up to ``retry_wait_max_s``; each is shortened by up to a
-    half at random, so that clients that failed together do not return together.
-
-    Args:
-        settings: Number of attempts and waits.
-        clock: What waits.
-        rng: Where the jitter comes from.
+    Waits double from ``retry_wait_s`` up to ``retry_wait_max_s``; each is shortened by up to a half at
+    random, so that clients that failed together do not return together.
     """
 
     def __init__(self, settings: StorageSettings, clock: Clock, rng: Rng) -> None:
-        """Keep the parts."""
         self._settings = settings
         self._clock = clock
         self._rng = rng
@@ -37,9 +31,6 @@ class Retrier:
         """Call until it does not raise ``UnavailableError``, at most ``max_attempts`` times.
 
         Only for calls that do no harm when an earlier one took effect without a reply.
-
-        Raises:
-            UnavailableError: The last attempt failed, too.
         """
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.max_attempts),

@@ -17,24 +17,22 @@ _ENDPOINT_VARIABLES = (_OVERRIDING_VARIABLE, "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
-# Lance refreshes credentials of these sources itself; a frozen copy would expire in its hands.
+# Lance refreshes credentials of these sources itself; a frozen copy would expire while Lance uses it.
 _REFRESHED_BY_LANCE = frozenset({"iam-role", "container-role", "assume-role-with-web-identity"})
 
 
 @dataclass(frozen=True)
 class S3Access:
-    """How a bucket is reached.
+    """How a bucket is reached; both fields may hold secrets.
 
-    Attributes:
-        options: Explicit and environment options under pylance's names. May hold secrets.
-        provider: Where obstore gets credentials; None if the options have them or none are used.
+    ``provider`` gives obstore its credentials; None if the options have them or none are used.
     """
 
     options: Mapping[str, str] = field(repr=False)
     provider: Boto3CredentialProvider | None = field(repr=False)
 
     def pylance_options(self) -> dict[str, str]:
-        """Return what pylance must be given, with credentials as they are now."""
+        """Return the options pylance needs, with the credentials of this moment."""
         options = dict(self.options)
         if self.provider is None or getattr(self.provider.credentials, "method", "") in _REFRESHED_BY_LANCE:
             return options
@@ -47,26 +45,19 @@ class S3Access:
 
 
 def resolve_s3_access(explicit: Mapping[str, str]) -> S3Access:
-    """Combine the sources; explicit options win.
-
-    Args:
-        explicit: Options under pylance's names, with or without ``aws_`` in front.
-
-    Raises:
-        InvalidRequestError: There are no credentials, or the endpoint is plain HTTP without leave.
-    """
+    """Combine the sources; explicit options (with or without ``aws_`` in front) win."""
     options = {normal_name(name): value for name, value in explicit.items()}
     _take_first(options, "aws_endpoint", _ENDPOINT_VARIABLES)
     _take_first(options, "aws_region", _REGION_VARIABLES)
     _take_first(options, "allow_http", ("AWS_ALLOW_HTTP",))
     endpoint = options.get("aws_endpoint", "")
     if endpoint and os.environ.get(_OVERRIDING_VARIABLE):
-        # obstore and pylance let this variable win over an explicit endpoint, unless it is explicit, too.
+        # In obstore and pylance this variable wins over an explicit endpoint, unless it is given explicitly, too.
         options[_OVERRIDING_VARIABLE.lower()] = endpoint
     if endpoint.startswith("http://") and options.get("allow_http", "").lower() not in _TRUE:
         raise InvalidRequestError(
             "the S3 endpoint is plain HTTP, which is not allowed by default",
-            remedy="use https, or set the option allow_http=true (or AWS_ALLOW_HTTP=true) if this is meant",
+            remedy="use https, or allow it with the option allow_http=true (or AWS_ALLOW_HTTP=true)",
             endpoint=endpoint.rpartition("@")[2],
         )
     if "aws_access_key_id" in options:
@@ -81,7 +72,7 @@ def resolve_s3_access(explicit: Mapping[str, str]) -> S3Access:
 
 
 def normal_name(name: str) -> str:
-    """Return pylance's name of an S3 option, lower case and with ``aws_`` where it belongs."""
+    """Return pylance's name of an S3 option: lower case, with ``aws_`` where it belongs."""
     lowered = name.lower()
     if lowered in {"endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint_url_s3"}:
         return "aws_endpoint"
@@ -95,10 +86,9 @@ def normal_name(name: str) -> str:
 
 
 def _with_matching_token(options: dict[str, str]) -> dict[str, str]:
-    """Complete explicit keys: obstore and pylance would add the environment's token to any keys.
+    """Add the environment's session token to explicit keys only if it belongs to them.
 
-    Raises:
-        InvalidRequestError: The environment's token belongs to other keys than the explicit ones.
+    obstore and pylance would add the environment's token to any keys.
     """
     token = os.environ.get("AWS_SESSION_TOKEN")
     if "aws_session_token" in options or not token:
@@ -122,7 +112,7 @@ def _provider(session: boto3.Session) -> Boto3CredentialProvider:
         return Boto3CredentialProvider(session)
     except (ValueError, BotoCoreError) as error:
         raise InvalidRequestError(
-            "there are no S3 credentials",
-            remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role; or the option "
-            "aws_skip_signature=true for a public bucket",
+            "no S3 credentials were found",
+            remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role; for a public bucket, set the "
+            "option aws_skip_signature=true",
         ) from error

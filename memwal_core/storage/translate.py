@@ -1,4 +1,4 @@
-"""The one place where errors of storage libraries become errors of this package."""
+"""The only place where errors of storage libraries become errors of this package."""
 
 from __future__ import annotations
 
@@ -49,24 +49,18 @@ _MAX_REASON_LENGTH = 300
 def translated(operation: str, path: str, store: str) -> Iterator[None]:
     """Turn errors of obstore and of the operating system into this package's.
 
-    Args:
-        operation: What was asked, for the message.
-        path: Relative path concerned.
-        store: Root of the store, without secrets.
-
-    Raises:
-        MemwalError: Whatever fits the error of the library.
+    ``operation`` is for the message; ``store`` must be free of secrets.
     """
     try:
         yield
     except (BaseError, OSError, ValueError, NotImplementedError) as error:
         translation = _classified(error, {"operation": operation, "path": path, "store": store})
-        # The library's text may hold a signature or password; then it must not travel along.
+        # The library's text may hold a signature or password; then it must not be chained.
         raise translation from (None if _SIGNED.search(str(error)) else error)
 
 
 def describe(error: BaseException) -> str:
-    """Return the first line of a library's error without passwords and queries of addresses."""
+    """Return the first line of a library's error, without the passwords and queries of addresses in it."""
     lines = str(error).splitlines()
     first = lines[0] if lines else type(error).__name__
     return _USER.sub("", _QUERY.sub(r"\1", first))[:_MAX_REASON_LENGTH]
@@ -77,9 +71,9 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     if isinstance(error, FileNotFoundError) or (is_other_kind and facts["operation"] in _READS):
         return _classified_missing(error, facts)
     if isinstance(error, AlreadyExistsError | FileExistsError):
-        return ObjectExistsError("an object is already there", remedy="read it before deciding anything", **facts)
+        return ObjectExistsError("the object already exists", remedy="read it before deciding anything", **facts)
     if isinstance(error, PreconditionError):
-        return ConflictError("the object changed in the meantime", remedy="read it again, then try again", **facts)
+        return ConflictError("the object has changed meanwhile", remedy="read it again, then try again", **facts)
     facts["reason"] = describe(error)
     if isinstance(error, _REFUSED):
         return InvalidRequestError(
@@ -90,14 +84,18 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     if isinstance(error, NotImplementedError | NotSupportedError):
         return _unsupported(facts)
     if isinstance(error, ValueError | InvalidPathError | UnknownConfigurationKeyError):
-        return InvalidRequestError("the store cannot accept this request", remedy="correct path and options", **facts)
+        return InvalidRequestError(
+            "the store cannot accept this request", remedy="correct the path or the storage options", **facts
+        )
     return _classified_generic(error, facts)
 
 
 def _classified_missing(error: Exception, facts: dict[str, object]) -> InvalidRequestError:
     if _NO_BUCKET in str(error):
         return InvalidRequestError("the bucket does not exist", remedy="create it, or correct the address", **facts)
-    return ObjectNotFoundError("nothing is there", remedy="check the path, or create the object first", **facts)
+    return ObjectNotFoundError(
+        "the object does not exist", remedy="check the path, or create the object first", **facts
+    )
 
 
 def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalError:
@@ -115,9 +113,11 @@ def _classified_generic(error: Exception, facts: dict[str, object]) -> MemwalErr
     if status is not None:
         facts["status"] = status
     if _BAD_RANGE.search(str(error)):
-        return InvalidRequestError("the object ends before this range", remedy="ask for a part of it", **facts)
+        return InvalidRequestError("the object ends before this range", remedy="ask for a range within it", **facts)
     if _WRONG_REGION.search(str(error)):
-        return InvalidRequestError("the bucket is in another region", remedy="set the option aws_region", **facts)
+        return InvalidRequestError(
+            "the bucket is in another region", remedy="set the storage option aws_region", **facts
+        )
     if status == _NOT_IMPLEMENTED_STATUS:
         return _unsupported(facts)
     if status is not None and 300 <= status < 500 and status not in _TRANSIENT_STATUS:

@@ -1,12 +1,12 @@
-"""Appending to a WAL: put-if-absent at exactly the next position, whatever happens in between.
+"""Appending to a WAL: put-if-absent at exactly the next position, whatever happens meanwhile.
 
 A position that is taken is read before anything else is decided:
 
-* a higher epoch: we are fenced;
+* a higher epoch: this writer is fenced;
 * a lower epoch: a fenced predecessor wrote late. Its rows may have been acknowledged, so they are
   replayed and the next position is used;
 * our own epoch, an attempt of ours whose reply was lost: it landed after all. It is treated like a
-  late entry; its rows come again in the next entry, which changes nothing for an upsert.
+  late entry; the next entry repeats its rows, which changes nothing for an upsert.
 """
 
 from __future__ import annotations
@@ -17,27 +17,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from memwal_core.errors import (
-    CommitUnknownError,
-    FencedError,
-    InternalError,
-    ObjectExistsError,
-    UnavailableError,
-)
+from memwal_core.errors import CommitUnknownError, FencedError, InternalError, ObjectExistsError, UnavailableError
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.storage.layout import wal_entry_path
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, GENERATION_KEY, WRITER_EPOCH_KEY, WalCodec, WalEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What one append found and did.
+    """The outcome of one append.
 
     Attributes:
         wal_id: Where the rows are.
         size_bytes: Length of the stored entry.
-        late: Entries found at the positions before ``wal_id``; their rows come before these.
+        late: Entries found at the positions before ``wal_id``; their rows are older than the appended ones.
     """
 
     wal_id: int
@@ -48,14 +42,8 @@ class Appended:
 class WalAppender:
     """The one writer of a region's WAL under one epoch. Not thread-safe.
 
-    Args:
-        store: The table's store.
-        region_id: Whose WAL.
-        codec: The region's codec.
-        writer_epoch: The epoch that was claimed.
-        last_wal_id: Last entry that exists; the next append goes behind it.
-        storage_version: Version of the Lance format for entries that are Lance files.
-        ids: Source of attempt marks.
+    The next append takes the position after ``last_wal_id``, the last entry that exists; ``storage_version`` is
+    the Lance format version of entries that are Lance files.
     """
 
     def __init__(  # noqa: PLR0913  (built once, by the region writer)
@@ -69,7 +57,6 @@ class WalAppender:
         storage_version: str,
         ids: IdSource,
     ) -> None:
-        """Keep the parts."""
         self._store = store
         self._region_id = region_id
         self._codec = codec
@@ -85,27 +72,19 @@ class WalAppender:
         return self._last_wal_id
 
     def append(self, rows: pa.Table, generation: int | None = None) -> Appended:
-        """Write one entry durably.
+        """Write one entry durably; ``rows`` is not empty, ``generation`` is the MemTable that took them.
 
-        Args:
-            rows: In write order, the MemTable schema; not empty.
-            generation: The MemTable that took the rows, noted in the entry if given.
-
-        Returns:
-            Where the rows are now, and late entries that must be replayed before them.
+        Late entries in the result must be replayed before these rows.
 
         Raises:
             FencedError: A newer writer owns the region. Stop.
-            CommitUnknownError: The store did not answer; the entry may exist or appear later. Append
-                the same rows again: should the first attempt have landed, it comes back as ``late``.
+            CommitUnknownError: The store did not answer; the entry may exist or appear later. Append the same
+                rows again: if the first attempt landed, it comes back as ``late``.
         """
         return self._append(rows, {} if generation is None else {GENERATION_KEY: str(generation)})
 
     def append_fence(self) -> Appended:
         """Take the next position without rows, so that an older writer finds it taken at its next write.
-
-        Returns:
-            As for ``append``.
 
         Raises:
             FencedError: A newer writer owns the region. Stop.
@@ -119,17 +98,13 @@ class WalAppender:
             wal_id = self._last_wal_id + len(late) + 1
             size = self._put(wal_id, rows, self._ids.commit_id().hex(), metadata)
             if size is not None:
-                # Not before: an append that fails must find the late entries again.
+                # Not earlier: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
                 return Appended(wal_id, size, tuple(late))
             late.append(self._occupied(wal_id))
 
     def _put(self, wal_id: int, rows: pa.Table, attempt: str, extra: Mapping[str, str]) -> int | None:
-        """Put the entry; its size, or None when the position is taken by other bytes.
-
-        Raises:
-            CommitUnknownError: See ``append``.
-        """
+        """Put the entry; return its size, or None when other bytes have taken the position."""
         path = wal_entry_path(self._region_id, wal_id, self._codec.suffix)
         metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
         name = f"{attempt}{self._codec.suffix}"
@@ -144,7 +119,7 @@ class WalAppender:
             self._in_doubt.add(attempt)
             raise CommitUnknownError(
                 "the store did not answer while a WAL entry was written; its rows may or may not be durable",
-                remedy="put the same rows again, or reopen the region; upserts may be repeated without harm",
+                remedy="put the same rows again, or reopen the region; repeating an upsert is harmless",
                 region_id=str(self._region_id),
                 wal_id=wal_id,
                 attempt=attempt,
@@ -162,17 +137,12 @@ class WalAppender:
         return size
 
     def _occupied(self, wal_id: int) -> WalEntry:
-        """Read the entry at a position that is taken, if it may be stepped over.
-
-        Raises:
-            FencedError: See ``append``.
-            InternalError: Two writers share an epoch.
-        """
+        """Read the entry at a taken position; ``FencedError`` unless it may be stepped over."""
         entry = self._codec.read(self._store, self._region_id, wal_id)
         if entry.writer_epoch > self._epoch:
             raise FencedError(
                 "another writer has taken over the region",
-                remedy="stop this writer; open a new one if this process shall own the region",
+                remedy="stop this writer; open a new one if this process should own the region",
                 region_id=str(self._region_id),
                 wal_id=wal_id,
                 own_epoch=self._epoch,
@@ -180,7 +150,7 @@ class WalAppender:
             )
         if entry.writer_epoch == self._epoch and entry.attempt not in self._in_doubt:
             raise InternalError(
-                "a WAL entry of our own epoch was written by somebody else",
+                "another process wrote a WAL entry under this writer's epoch",
                 remedy="report this with the region's manifest; two writers must never share an epoch",
                 region_id=str(self._region_id),
                 wal_id=wal_id,

@@ -1,6 +1,6 @@
 """The ``arrow`` codec: an entry is an Arrow IPC stream, as pylance's own writer makes and reads them.
 
-Entries of pylance carry no checksum; Arrow's own checks are all there is. Ours carry one. pylance
+pylance's entries carry no checksum, so only Arrow's own checks apply to them. Ours carry one. pylance
 refuses unknown keys in the schema metadata of an entry with rows, so the attempt's mark and the
 checksum are custom metadata of the first batch's message, which it ignores.
 """
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
+from memwal_core.format.paths import ARROW_WAL_SUFFIX
 from memwal_core.ids import RegionId
-from memwal_core.storage.layout import ARROW_WAL_SUFFIX
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
 from memwal_core.wal.entry import (
     ATTEMPT_KEY,
     FENCE_KEY,
@@ -33,17 +33,12 @@ _CONTINUATION = -1
 
 
 class ArrowCodec:
-    """An entry is an Arrow IPC stream.
-
-    Args:
-        field_ids: Top-level column of the base table -> field id, noted in each entry as pylance does.
-    """
+    """Entries as Arrow IPC streams; ``field_ids`` (top-level column -> id) are written into them as pylance does."""
 
     suffix = ARROW_WAL_SUFFIX
     writes_fences = True
 
     def __init__(self, field_ids: Mapping[str, int]) -> None:
-        """Keep the ids."""
         self._field_ids = dict(field_ids)
 
     def encode(
@@ -89,7 +84,7 @@ class ArrowCodec:
         except (OSError, pa.ArrowException, ChecksumError) as error:
             refuse_unreadable(region_id, wal_id, self.suffix, str(error), error)
         if not is_sealed and (ATTEMPT_KEY.encode() in stored or CHECKSUM_KEY.encode() in stored):
-            refuse_unreadable(region_id, wal_id, self.suffix, "it is one of ours and its checksum is damaged")
+            refuse_unreadable(region_id, wal_id, self.suffix, "this project wrote it, and its checksum is damaged")
         if shape is not None and shape.fits(rows.schema):
             rows = pa.Table.from_arrays(rows.columns, schema=shape.schema)
         return described_entry(region_id, wal_id, stored, rows, len(data))
@@ -102,25 +97,21 @@ class ArrowCodec:
 
 
 def metadata_range(data: bytes | memoryview) -> tuple[int, int]:
-    """Return where an Arrow stream keeps its schema and what is noted with its first batch.
+    """Return start and end of an Arrow stream's schema and of the metadata of its first batch.
 
     Raises:
         ChecksumError: The stream does not begin with a message.
     """
     schema_size = _message_size(data, 0)
     batch = _MESSAGE.size + schema_size
-    # The end of a stream is a message of no size.
+    # The end of a stream is a message of size 0.
     return _MESSAGE.size, batch + _MESSAGE.size + _message_size(data, batch)
 
 
 def _message_size(data: bytes | memoryview, start: int) -> int:
-    """Return the length of the metadata of a message.
-
-    Raises:
-        ChecksumError: There is no message.
-    """
+    """Return the length of a message's metadata; ``ChecksumError`` if no message is there."""
     if len(data) < start + _MESSAGE.size:
-        raise ChecksumError("the stream is cut off")
+        raise ChecksumError("the stream is truncated")
     continuation, size = _MESSAGE.unpack_from(data, start)
     if continuation != _CONTINUATION:
         raise ChecksumError("the stream has something else where a message should be")

@@ -1,4 +1,4 @@
-"""What a WAL entry is, whatever its bytes look like."""
+"""A WAL entry, independent of its codec."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NoReturn, Protocol, TypeAlias
 import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
-from memwal_core.storage.layout import wal_entry_path
 from memwal_core.storage.protocol import ObjectStore
 
 WRITER_EPOCH_KEY = "writer_epoch"
 GENERATION_KEY = "generation"
-"""Schema metadata: the MemTable that took the rows. For people; positions decide."""
+"""Schema metadata: the MemTable that took the rows. Informational; positions decide."""
 ATTEMPT_KEY = "memwal:attempt"
 """Schema metadata that tells this attempt's bytes from any other's (hex text)."""
 FENCE_KEY = "fence_sentinel"
@@ -24,27 +24,22 @@ FENCE_KEY = "fence_sentinel"
 
 
 FIELD_IDS_KEY = "memwal:field_ids"
-"""Schema metadata: the base table's field id of each column, with commas between; nothing for the tombstone's."""
+"""Schema metadata: the base table's field id of each column, comma-separated; empty for the tombstone column."""
 FIELD_ID_KEY = b"lance:field_id"
 """Field metadata: the base table's field id."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryShape:
-    """The columns of a base table version, as WAL entries have them.
-
-    Attributes:
-        schema: The MemTable schema.
-        field_ids: Top-level column of the base table -> field id.
-    """
+    """The columns of a base table version as WAL entries have them; ``field_ids`` covers the top-level columns."""
 
     schema: pa.Schema
     field_ids: Mapping[str, int]
 
     def fits(self, found: pa.Schema) -> bool:
-        """Return whether rows have these columns: by name and type, and by field id if their entry names it.
+        """Return whether rows have these columns: by name and type, and by field id if their entry records it.
 
-        A column that was dropped and added anew has the same name and another id; its old values are gone.
+        A column that was dropped and added again has the same name and another id; its old values are gone.
         """
         if found.equals(self.schema, check_metadata=True):
             return True
@@ -55,13 +50,13 @@ class EntryShape:
 
 
 def noted_field_ids(schema: pa.Schema) -> dict[str, int] | None:
-    """Return column -> field id of rows of an entry; None if the entry did not name them."""
+    """Return column -> field id of an entry's rows; None if the entry does not record them."""
     noted = {field.name: (field.metadata or {}).get(FIELD_ID_KEY, b"") for field in schema}
     return {name: int(number) for name, number in noted.items() if number.isdigit()} or None
 
 
 def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
-    """Return whether rows of two entries have the same columns, as far as both name field ids."""
+    """Return whether rows of two entries have the same columns; field ids count where both record them."""
     if found.equals(other, check_metadata=True):
         return True
     if not found.equals(other):  # Metadata is not compared.
@@ -71,7 +66,7 @@ def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
 
 
 def with_field_ids(schema: pa.Schema, ids: bytes | None) -> pa.Schema:
-    """Return a schema whose fields name their ids, given as in ``FIELD_IDS_KEY``; unchanged if they do not fit it."""
+    """Return a schema whose fields carry ids, given as in ``FIELD_IDS_KEY``; unchanged if they do not fit it."""
     numbers = ids.split(b",") if ids else []
     if len(numbers) != len(schema):
         return schema
@@ -87,13 +82,11 @@ class WalEntry:
     """One entry read back.
 
     Attributes:
-        wal_id: Position in the WAL, from 1.
-        writer_epoch: Epoch of the writer that wrote it.
         attempt: The attempt's mark; empty on foreign entries.
-        rows: Its rows in write order; without columns if it is a fence.
+        rows: In write order; without columns if the entry is a fence.
         size_bytes: Length of the stored object.
         is_fence: Whether it only marks a claim and has no rows.
-        file_version: Major and minor version of its Lance file; None if it is none.
+        file_version: Major and minor version of its Lance file; None if it is not a Lance file.
     """
 
     wal_id: int
@@ -106,7 +99,7 @@ class WalEntry:
 
 
 NewFile: TypeAlias = Callable[[], Path]
-"""Gives the path of a local file that does not exist yet."""
+"""Returns the path of a local file that does not exist yet."""
 
 
 class WalCodec(Protocol):
@@ -125,16 +118,10 @@ class WalCodec(Protocol):
     def encode(
         self, rows: pa.Table, metadata: Mapping[str, str], storage_version: str, new_file: NewFile
     ) -> Sequence[memoryview] | Path:
-        """Return the content of an entry, its checksum included.
+        """Return an entry's content, its checksum included: pieces that may share memory with ``rows``, or a new file.
 
-        Args:
-            rows: In write order, the MemTable schema.
-            metadata: Goes into the schema metadata; holds ``WRITER_EPOCH_KEY`` and ``ATTEMPT_KEY``.
-            storage_version: Version of the Lance format, where the codec has use for it.
-            new_file: Called where the bytes cannot be made in memory.
-
-        Returns:
-            The bytes in pieces, in order, which may share memory with ``rows``; or the new file that holds them.
+        ``metadata`` has ``WRITER_EPOCH_KEY`` and ``ATTEMPT_KEY``; ``new_file`` is called where the bytes cannot be
+        made in memory.
         """
         ...
 
@@ -142,26 +129,18 @@ class WalCodec(Protocol):
         """Read an entry that is known to exist, and verify it.
 
         Raises:
-            CorruptionError: It is no complete entry, or a byte of it has changed. Stop; replaying
-                on would lose or alter rows.
+            CorruptionError: It is incomplete, or a byte of it has changed. Stop; replaying on would lose or
+                alter rows.
         """
         ...
 
     def decode(
         self, store: ObjectStore, region_id: RegionId, wal_id: int, data: bytes, shape: EntryShape | None = None
     ) -> WalEntry:
-        """Verify the bytes of an entry and read them.
+        """Verify all bytes of an entry and read them; errors as for ``read``.
 
-        Args:
-            store: Whence they came.
-            region_id: Whose entry.
-            wal_id: Which one.
-            data: All of its bytes.
-            shape: If it fits the rows, they get its schema, which is cheaper here than for each entry
-                afterwards. Otherwise their schema names the field ids as far as the entry does.
-
-        Raises:
-            CorruptionError: As for ``read``.
+        If ``shape`` fits the rows they get its schema, which is cheaper here than for each entry afterwards.
+        Otherwise their schema carries the field ids that the entry records.
         """
         ...
 
@@ -177,11 +156,7 @@ def entry_bytes(store: ObjectStore, region_id: RegionId, wal_id: int, suffix: st
 def refuse_unreadable(
     region_id: RegionId, wal_id: int, suffix: str, cause: str, error: Exception | None = None
 ) -> NoReturn:
-    """Refuse an entry that cannot be trusted.
-
-    Raises:
-        CorruptionError: Always.
-    """
+    """Raise ``CorruptionError`` for an entry that cannot be trusted."""
     raise CorruptionError(
         "a WAL entry exists but cannot be read",
         remedy="keep the file and every later one, stop the region's writers and run `memwal doctor`",
@@ -200,11 +175,7 @@ def described_entry(
     size_bytes: int,
     file_version: tuple[int, int] | None = None,
 ) -> WalEntry:
-    """Make an entry from its rows and what was stored as metadata of their schema.
-
-    Raises:
-        CorruptionError: It has no writer epoch.
-    """
+    """Make an entry from its rows and their schema metadata; ``CorruptionError`` if it has no writer epoch."""
     epoch = metadata.get(WRITER_EPOCH_KEY.encode(), b"").decode(errors="replace")
     if not (epoch.isascii() and epoch.isdecimal()):
         raise CorruptionError(

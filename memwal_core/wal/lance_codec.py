@@ -12,10 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
+from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, sealed, verify
+from memwal_core.format.footer import read_file_footer
+from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
+from memwal_core.format.lance_file.pack import FOOTER_VERSION, PLAIN_VERSION, FileShape, pack
+from memwal_core.format.lance_file.schema import described_schema, plain_shape, schema_range
+from memwal_core.format.lance_file.unpack import KnownSchema, unpack
+from memwal_core.format.malformed import MalformedError
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
-from memwal_core.storage.layout import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.storage.protocol import ObjectStore, StoreKind
-from memwal_core.wal.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, sealed, verify
 from memwal_core.wal.entry import (
     FIELD_IDS_KEY,
     EntryShape,
@@ -26,14 +32,11 @@ from memwal_core.wal.entry import (
     refuse_unreadable,
     with_field_ids,
 )
-from memwal_core.wal.lance_encodings import NotPlainError, is_plain
-from memwal_core.wal.lance_file import FOOTER, PLAIN_VERSION, FileShape, pack
-from memwal_core.wal.lance_schema import described_schema, plain_shape, schema_range
-from memwal_core.wal.lance_unpack import KnownSchema, unpack
 
 _READ_BATCH_ROWS = 65_536
 _NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
-_SPELT_VERSIONS = {(0, 3): (2, 0)}
+_PLAIN_VERSION = (2, 0)
+_SPELT_VERSIONS = {FOOTER_VERSION: _PLAIN_VERSION}
 """Footer -> table manifest, where they differ."""
 
 
@@ -62,15 +65,15 @@ class LanceCodec:
     """An entry is one Lance file with a checksum in its schema metadata. Safe to use from several threads.
 
     Args:
-        field_ids: Top-level column of the base table -> field id, noted in each entry; none if not known.
+        field_ids: Top-level column of the base table -> field id, noted in each entry.
     """
 
     suffix = LANCE_WAL_SUFFIX
     writes_fences = False
 
-    def __init__(self, field_ids: Mapping[str, int] | None = None) -> None:
+    def __init__(self, field_ids: Mapping[str, int]) -> None:
         """Keep the ids."""
-        self._field_ids = dict(field_ids or {})
+        self._field_ids = dict(field_ids)
         self._shape: FileShape | None = None
         self._chosen: _Chosen | None = None
 
@@ -106,8 +109,6 @@ class LanceCodec:
         return self.decode(store, region_id, wal_id, entry_bytes(store, region_id, wal_id, self.suffix))
 
     def _noted_ids(self, schema: pa.Schema) -> dict[str, str]:
-        if not self._field_ids:
-            return {}
         return {FIELD_IDS_KEY: ",".join(str(self._field_ids.get(name, "")) for name in schema.names)}
 
     def _schema_of(self, shape: EntryShape | None, known: KnownSchema, stored: Mapping[bytes, bytes]) -> pa.Schema:
@@ -127,20 +128,22 @@ class LanceCodec:
         try:
             if not verify(data, schema_range):
                 refuse_unreadable(region_id, wal_id, self.suffix, "it has no checksum")
+            version = _PLAIN_VERSION
             try:
                 rows, stored = unpack(data, described_schema, partial(self._schema_of, shape))
             except NotPlainError:
+                version = file_version(data)
                 rows, stored = _read_with_lance(store, wal_entry_path(region_id, wal_id, self.suffix), data)
                 rows = _shaped(rows, stored, shape)
-        except (OSError, RuntimeError, ChecksumError) as error:
+        except (OSError, RuntimeError, ChecksumError, MalformedError) as error:
             refuse_unreadable(region_id, wal_id, self.suffix, str(error), error)
-        return described_entry(region_id, wal_id, stored, rows, len(data), file_version(data))
+        return described_entry(region_id, wal_id, stored, rows, len(data), version)
 
 
 def file_version(data: bytes) -> tuple[int, int]:
     """Return the version of a Lance file as table manifests spell it, from its footer."""
-    major, minor = FOOTER.unpack_from(data, len(data) - FOOTER.size)[5:7]
-    return _SPELT_VERSIONS.get((major, minor), (major, minor))
+    footer = read_file_footer(data, len(data))
+    return _SPELT_VERSIONS.get((footer.major, footer.minor), (footer.major, footer.minor))
 
 
 def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
@@ -197,6 +200,3 @@ def _is_text(field: pa.Field) -> bool:
 
 def _is_binary(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
-
-
-LANCE_CODEC = LanceCodec()

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.errors import InvalidRequestError
-from memwal_core.flush import FieldLayout, NotedField, field_layout
+from memwal_core.flushed.write import FieldLayout, NotedField, field_layout
 from memwal_core.memtable import memtable_schema
 from memwal_core.wal import EntryShape, entry_file_version, noted_field_ids
 
@@ -20,8 +20,6 @@ class TableLayout:
     Attributes:
         version: Base table version it was derived from.
         schema: The base table's schema.
-        key: Primary key columns.
-        memtable_schema: Schema of MemTables and WAL entries.
         fields: Field ids of flushed MemTables.
         storage_version: Version of the Lance format for entries and flushed MemTables.
     """
@@ -35,7 +33,7 @@ class TableLayout:
 
     @property
     def entry_shape(self) -> EntryShape:
-        """What WAL entries of this layout look like."""
+        """The shape of WAL entries with this layout."""
         return EntryShape(self.memtable_schema, dict(self.fields.field_ids[:-1]))
 
     @classmethod
@@ -43,8 +41,8 @@ class TableLayout:
         """Derive the layout from a version of the base table.
 
         Raises:
-            InvalidRequestError: The table has no usable primary key, or its field ids cannot be
-                reproduced in a flushed MemTable.
+            InvalidRequestError: The table has no usable primary key, or a flushed MemTable cannot reproduce its
+                field ids.
         """
         key = state.require_primary_key().columns
         schema = memtable_schema(state.schema, key)
@@ -57,7 +55,7 @@ def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schem
     """Return the layout of rows that a writer left in the WAL.
 
     It is that of the newest version of the base table with these columns. If none exists any more, the field
-    ids that the entries name are enough; entries written before they named them need such a version.
+    ids that the entries name are enough; entries that name none need such a version.
 
     Args:
         table: The base table.
@@ -78,20 +76,16 @@ def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schem
 
 
 def _layout_by_ids(current: TableLayout, rows_schema: pa.Schema) -> TableLayout:
-    """Return the layout of rows whose entries name field ids.
-
-    Raises:
-        InvalidRequestError: They do not, or the ids lack a key column.
-    """
+    """Return the layout of rows whose entries record field ids."""
     ids = noted_field_ids(rows_schema)
     names = {number: name for name, number in (ids or {}).items()}
     known = {number: name for name, number in current.entry_shape.field_ids.items()}
     wanted = [current.entry_shape.field_ids[name] for name in current.key]
     if ids is None or not all(number in names for number in wanted):
         raise InvalidRequestError(
-            "the WAL holds rows with columns that no version of the table has any more, and does not name their fields",
-            remedy="give the table these columns once more, by name and type in this order; open and flush the region; "
-            "then take them back",
+            "the WAL has rows with columns that no version of the table has, and does not record their field ids",
+            remedy="add these columns to the table again, by name and type in this order; open and flush the region; "
+            "then drop them",
             found=str(rows_schema.remove_metadata()),
             expected=str(current.memtable_schema.remove_metadata()),
             field_ids=ids,

@@ -1,8 +1,8 @@
-"""Which region holds which region value, and the race-free creation of missing regions.
+"""Which region has which region value, and the race-free creation of missing regions.
 
-Region ids are random, so two writers that meet the same new value would make two regions for it,
-and one key in two regions corrupts the table. The first writer therefore reserves the value: a
-put-if-absent object named by spec and value holds the id of the one region that may carry it.
+Region ids are random, so two writers that meet the same new value would make two regions for it, and
+one key in two regions corrupts the table. The first writer therefore reserves the value: a
+put-if-absent object named by spec and value records the id of the one region that may have it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import logging
 from collections.abc import Iterable
 
 from memwal_core.errors import CorruptionError, ObjectExistsError
+from memwal_core.format.paths import region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
-from memwal_core.manifest import ManifestStore, RegionStatus
-from memwal_core.region_spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.storage.layout import region_reservation_path
 from memwal_core.storage.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -25,13 +25,7 @@ _log = logging.getLogger(__name__)
 class RegionDirectory:
     """The regions of one spec.
 
-    Args:
-        store: The table's store.
-        spec: The spec whose regions are looked up and created.
-        manifests: The table's region manifests.
-        ids: Source of new region ids.
-        concurrency: Manifests read at once.
-        status: Of new regions, which fixes their WAL codec: SEALED for ``lance``, ACTIVE for ``arrow``.
+    The status of new regions fixes their WAL codec: SEALED for ``lance``, ACTIVE for ``arrow``.
     """
 
     def __init__(
@@ -43,7 +37,6 @@ class RegionDirectory:
         concurrency: int,
         status: RegionStatus = RegionStatus.SEALED,
     ) -> None:
-        """Keep the parts; ``refresh`` reads."""
         self._store = store
         self._spec = spec
         self._manifests = manifests
@@ -54,15 +47,11 @@ class RegionDirectory:
 
     @property
     def known(self) -> dict[RegionValue, RegionId]:
-        """Regions as of the last look."""
+        """Regions as of the last refresh."""
         return dict(self._regions)
 
     def refresh(self) -> None:
-        """Read all region manifests of the table.
-
-        Raises:
-            CorruptionError: Two regions carry the same value. Stop writing; run `memwal status`.
-        """
+        """Read all region manifests of the table; ``CorruptionError`` if two regions have the same value."""
         found: dict[RegionValue, RegionId] = {}
         for manifest in self._manifests.load_many(self._manifests.region_ids(), self._concurrency):
             if manifest.region_spec_id != self._spec.spec_id:
@@ -70,8 +59,8 @@ class RegionDirectory:
             value = decode_region_value(self._spec, manifest.region_field_values)
             if value in found:
                 raise CorruptionError(
-                    "two regions carry the same region value, so one key may live in both",
-                    remedy="stop all writers of the table and keep both regions until one is emptied by hand",
+                    "two regions have the same region value, so both may contain the same key",
+                    remedy="stop all writers of the table, keep both and follow docs/runbooks/duplicate-keys.md",
                     region_value=value,
                     first=str(found[value]),
                     second=str(manifest.region_id),
@@ -80,11 +69,7 @@ class RegionDirectory:
         self._regions = found
 
     def ensure(self, value: RegionValue) -> RegionId:
-        """Return the region of a value, creating it if there is none.
-
-        Raises:
-            CorruptionError: The reservation of the value cannot be read.
-        """
+        """Return the region of a value, creating it if it does not exist."""
         known = self._regions.get(value)
         if known is None:
             self.refresh()
@@ -93,11 +78,7 @@ class RegionDirectory:
         return known
 
     def ensure_all(self, values: Iterable[RegionValue]) -> dict[RegionValue, RegionId]:
-        """Return the regions of many values, creating those that are missing, several at once.
-
-        Raises:
-            CorruptionError: The reservation of a value cannot be read.
-        """
+        """Return the regions of many values, creating missing ones concurrently."""
         wanted = list(values)
         if any(value not in self._regions for value in wanted):
             self.refresh()
@@ -137,7 +118,8 @@ class RegionDirectory:
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptionError(
                 "the reservation of a region value cannot be read",
-                remedy="restore the object; without it two regions could get the same value",
+                remedy="restore the object from a backup or a versioned bucket; without it two regions could get the "
+                "same value",
                 path=path,
                 found=data[:200],
             ) from error

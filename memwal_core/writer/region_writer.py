@@ -13,24 +13,24 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
-from memwal_core.flush import Reach, nowhere
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import FlushedGeneration, RegionManifest
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
+from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings
-from memwal_core.writer.flush_queue import RETRYABLE
-from memwal_core.writer.group_commit import PutReceipt
-from memwal_core.writer.indexes import MemTableIndexes
-from memwal_core.writer.intake import Intake
-from memwal_core.writer.memory import MemoryBudget
-from memwal_core.writer.opening import WriterParts, open_parts
-from memwal_core.writer.rotation import RotationReason
-from memwal_core.writer.search import MemTableSearch
+from memwal_core.writer.admission.admission import Admission
+from memwal_core.writer.admission.memory import MemoryBudget
+from memwal_core.writer.admission.validate import conform, tombstones
+from memwal_core.writer.claim.opening import WriterContext, open_context
+from memwal_core.writer.claim.takeover import note_release
+from memwal_core.writer.flushing.flush_queue import RETRYABLE
+from memwal_core.writer.flushing.rotation import RotationReason
+from memwal_core.writer.flushing.scheduler import BackgroundScheduler
+from memwal_core.writer.log.group_commit import PutReceipt
+from memwal_core.writer.query.indexes import MemTableIndexes
+from memwal_core.writer.query.search import MemTableSearch
 from memwal_core.writer.state import RegionState
 from memwal_core.writer.stats import WriterStats
-from memwal_core.writer.takeover import note_release
-from memwal_core.writer.upkeep import Upkeep
-from memwal_core.writer.validate import conform, tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class RegionView:
 class RegionWriter:
     """The one active writer of a region. Safe to call from several threads; use ``open``.
 
-    A put is acknowledged only while the region is provably still ours: the epoch was verified no
-    longer than ``epoch_check_interval_s`` ago, measured at the moment of acknowledgement. Together
-    with the rule that younger WAL entries are never collected, a writer that slept through its own
-    replacement cannot acknowledge rows that nobody will replay.
+    A put is acknowledged only while the writer provably owns the region: the epoch was verified no longer
+    than ``epoch_check_interval_s`` ago, measured at the moment of acknowledgement. Together with the rule
+    that younger WAL entries are never collected, this keeps a stalled writer that was replaced from
+    acknowledging rows that no successor will replay.
 
-    Rows are readable in ``view`` as soon as a put has taken them. ``sync`` makes them durable,
-    ``flush`` makes them part of a flushed MemTable, ``close`` makes them durable and gives up.
+    Rows are readable in ``view`` as soon as a put has taken them. ``sync`` makes them durable, ``flush``
+    makes them part of a flushed MemTable, ``close`` makes them durable and releases the region.
     """
 
     @classmethod
@@ -68,7 +68,7 @@ class RegionWriter:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         memory: MemoryBudget | None = None,
-        reach: Reach = nowhere,
+        failpoints: Failpoints = NO_FAILPOINTS,
     ) -> Self:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
@@ -79,8 +79,7 @@ class RegionWriter:
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
             memory: A bound that several writers share; none if None.
-            reach: Called before and after each call of Lance in a flush, at the places that ``memwal_core.flush``
-                names; tests crash there, or let the call fail.
+            failpoints: Hit before and after each call of Lance in a flush; for tests.
 
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
@@ -92,44 +91,49 @@ class RegionWriter:
         chosen = settings if settings is not None else Settings()
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
-        writer = cls(open_parts(table, region_id, chosen, time, source, reach), chosen, time, memory)
+        writer = cls(open_context(table, region_id, chosen, time, source, failpoints), chosen, time, memory)
         if not writer._layout_is_current:
-            # The table's schema changed after the last writer crashed: its rows keep their schema.
+            # The table's schema has changed since the last writer crashed: its rows keep their schema.
             writer.flush()
             writer.close()
-            return cls.open(table, region_id, settings=chosen, clock=time, ids=source, memory=memory, reach=reach)
-        if writer._upkeep.rotate_if_due():
-            writer._upkeep.flush_soon()
+            return cls.open(
+                table, region_id, settings=chosen, clock=time, ids=source, memory=memory, failpoints=failpoints
+            )
+        if writer._scheduler.rotate_if_due():
+            writer._scheduler.flush_soon()
         return writer
 
-    def __init__(self, parts: WriterParts, settings: Settings, clock: Clock, memory: MemoryBudget | None) -> None:
-        """Keep the parts of a claimed and replayed region."""
-        self._layout = parts.layout
-        self._layout_is_current = parts.layout_is_current
-        self._store = parts.store
-        self._state = parts.state
-        self._wal = parts.wal
-        self._flushes = parts.flushes
+    def __init__(self, context: WriterContext, settings: Settings, clock: Clock, memory: MemoryBudget | None) -> None:
+        self._layout = context.layout
+        self._layout_is_current = context.layout_is_current
+        self._store = context.store
+        self._state = context.state
+        self._wal = context.wal
+        self._flushes = context.flushes
         self._settings = settings.writer
         self._indexes = MemTableIndexes(
-            parts.layout.key,
+            context.layout.key,
             KeyIndexKind(settings.writer.memtable_index),
             key_capacity(settings.writer.max_memtable_bytes, settings.writer.max_memtable_rows),
             settings.writer.key_filter_false_positives,
         )
         self._search = MemTableSearch(
-            _memtables_of(parts.state), parts.layout, parts.recipes, is_indexed=settings.writer.indexed_write
+            _memtables_of(context.state), context.layout, context.recipes, is_indexed=settings.writer.indexed_write
         )
-        self._upkeep = Upkeep(parts.state, parts.wal, parts.flushes, settings.writer, clock)
-        self._intake = Intake(
-            parts.state, parts.wal, parts.flushes, self._upkeep, settings=settings.writer, clock=clock, memory=memory
+        self._scheduler = BackgroundScheduler(context.state, context.wal, context.flushes, settings.writer, clock)
+        self._admission = Admission(
+            context.state,
+            context.wal,
+            context.flushes,
+            self._scheduler,
+            settings=settings.writer,
+            clock=clock,
+            memory=memory,
         )
-
-    # -- what callers see ---------------------------------------------------------------------
 
     @property
     def region_id(self) -> RegionId:
-        """The region that is owned."""
+        """The region that this writer owns."""
         return self._state.ownership.region_id
 
     @property
@@ -156,7 +160,7 @@ class RegionWriter:
             keys: The primary key's columns in any order; must not be NULL.
 
         Returns:
-            Rows in the MemTable schema; keys that no MemTable holds are left out.
+            Rows in the MemTable schema; keys that are in no MemTable are left out.
 
         Raises:
             InvalidRequestError: The keys do not fit.
@@ -202,28 +206,27 @@ class RegionWriter:
         return self._write(self._conformed(rows))
 
     def put_async(self, rows: pa.Table | pa.RecordBatch) -> Future[PutReceipt]:
-        """Write rows and return at once; they are readable, and durable when the future says so.
+        """Write rows and return at once; they are readable now, and durable when the future says so.
 
         Args:
             rows: As for ``put``.
 
         Returns:
-            A future that is settled exactly once, with the receipt or with an error of ``put``.
-            Puts whose futures are open together share WAL entries. With ``background_flush`` the
-            writer's thread writes them now; without, the next durable put, ``sync``, ``flush`` or
-            ``close`` does.
+            A future that is settled exactly once, with the receipt or with an error of ``put``. Puts whose
+            futures are open together share WAL entries. With ``background_flush`` the writer's thread writes
+            them now; without, the next durable put, ``sync``, ``flush`` or ``close`` does.
 
         Raises:
             InvalidRequestError: The batch does not fit; nothing was written.
             BackpressureError: The flush queue stayed full; nothing was written.
             FencedError: Another writer owns the region; nothing was written.
         """
-        future = self._intake.accept(self._conformed(rows), is_awaited=True)
-        self._upkeep.write_wal_soon()
+        future = self._admission.accept(self._conformed(rows), is_awaited=True)
+        self._scheduler.write_wal_soon()
         return future
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> PutReceipt:
-        """Delete rows by key; keys that do not exist are no error.
+        """Delete rows by key; missing keys are not an error.
 
         Args:
             keys: The primary key's columns in any order; must not be NULL.
@@ -232,10 +235,11 @@ class RegionWriter:
             Where the tombstones are, as for ``put``.
 
         Raises:
-            InvalidRequestError: The keys do not fit, or the table has a value column that may not
-                be NULL, so that it cannot hold a tombstone; nothing was written.
+            InvalidRequestError: The keys do not fit, or the table has a value column that does not allow NULL,
+                so that it cannot have a tombstone; nothing was written.
             BackpressureError: As for ``put``.
             FencedError: As for ``put``.
+            ConflictError: As for ``put``.
             CommitUnknownError: As for ``put``.
         """
         layout = self._layout
@@ -251,7 +255,7 @@ class RegionWriter:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
             CommitUnknownError: Storage did not answer; call again.
         """
-        self._intake.require_open()
+        self._admission.require_open()
         self._wal.write_pending()
         return self._wal.last_wal_id
 
@@ -260,14 +264,18 @@ class RegionWriter:
 
         Returns:
             Whether there were rows to freeze.
+
+        Raises:
+            FencedError: Another writer owns the region.
+            InvalidRequestError: The writer is closed.
         """
         with self._state.lock:
-            self._intake.require_open()
+            self._admission.require_open()
             if not self._state.queue.active.num_rows:
                 return False
-            self._upkeep.rotate(RotationReason.REQUEST)
+            self._scheduler.rotate(RotationReason.REQUEST)
         if self._settings.background_flush:
-            self._upkeep.flush_soon()
+            self._scheduler.flush_soon()
         return True
 
     def flush(self) -> FlushedGeneration | None:
@@ -280,29 +288,29 @@ class RegionWriter:
             FencedError: Another writer owns the region and will replay the rows.
             UnavailableError: Storage failed; the rows stay readable and durable. Call again.
             CommitUnknownError: Storage did not answer; call again.
-            ConflictError: Others kept changing the region's manifest; call again.
+            ConflictError: Other processes kept changing the region's manifest; call again.
         """
-        self._intake.require_open()
+        self._admission.require_open()
         self._wal.write_pending()
         with self._state.lock:
             if self._state.queue.active.num_rows:
-                self._upkeep.rotate(RotationReason.REQUEST)
+                self._scheduler.rotate(RotationReason.REQUEST)
             waiting = self._state.queue.waiting
         return self._flushes.flush_through(waiting[-1]) if waiting else None
 
     def run_due(self) -> None:
         """Do now what the background threads would do: due WAL writes, rotations and flushes.
 
-        For callers that switched ``background_flush`` off and call this from a loop of their own.
+        For callers that switch ``background_flush`` off and call this from a loop of their own.
 
         Raises:
             FencedError: Another writer owns the region.
             UnavailableError: Storage failed; rows stay where they are. Call again.
             CommitUnknownError: Storage did not answer; call again.
-            ConflictError: Others kept changing the region's manifest; call again.
+            ConflictError: Other processes kept changing the region's manifest; call again.
         """
-        self._intake.require_open()
-        self._upkeep.run_due()
+        self._admission.require_open()
+        self._scheduler.run_due()
 
     def stats(self) -> WriterStats:
         """Return counters and gauges of this moment."""
@@ -335,13 +343,13 @@ class RegionWriter:
             )
 
     def close(self) -> None:
-        """Make pending rows durable, end the threads and give up writing. MemTables stay in the WAL.
+        """Make pending rows durable, end the threads and release the region. Unflushed rows stay in the WAL.
 
         Skipping it loses nothing that was acknowledged as durable. Closing twice is harmless.
 
         Raises:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
-            CommitUnknownError: Storage did not answer; call again to try again.
+            CommitUnknownError: Storage did not answer; call again.
             MemwalError: Another reason why the writer had to stop; it is closed.
         """
         with self._state.lock:
@@ -357,18 +365,16 @@ class RegionWriter:
             raise
         finally:
             if self._state.is_closed:
-                self._upkeep.stop()
+                self._scheduler.stop()
         if self._state.ownership.ended is None:
             note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
 
     def __enter__(self) -> Self:
-        """Return the writer."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         self.close()
 
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
@@ -378,19 +384,19 @@ class RegionWriter:
     def _write(self, batch: pa.Table) -> PutReceipt:
         is_first = self._state.pending_since is None
         is_durable = self._settings.durable_write and batch.num_rows > 0
-        future = self._intake.accept(batch, is_awaited=is_durable)
+        future = self._admission.accept(batch, is_awaited=is_durable)
         if self._settings.indexed_write:
             for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
                 self._indexes.of(memtable).refresh()
             self._search.refresh()
         if is_durable:
             return self._wal.commit(future)
-        self._upkeep.write_wal_if_due(is_first=is_first)
+        self._scheduler.write_wal_if_due(is_first=is_first)
         return future.result()
 
 
 def _memtables_of(state: RegionState) -> Callable[[], Sequence[MemTable]]:
-    """Return what gives the MemTables, without holding the writer itself."""
+    """Return a function that returns the MemTables without referencing the writer itself."""
 
     def memtables() -> Sequence[MemTable]:
         with state.lock:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from memwal_core.manifest import RegionManifest
 from memwal_core.memtable import MemTableQueue
+from memwal_core.region import RegionManifest
 from memwal_core.wal import EntryShape
-from memwal_core.writer.ownership import Ownership
+from memwal_core.writer.claim.ownership import Ownership
 from memwal_core.writer.stats import WriterMeters
 
 
@@ -23,13 +23,9 @@ class RegionState:
     Attributes:
         ownership: The claim; has a lock of its own.
         manifest: The newest manifest version that this writer wrote or adopted.
-        queue: The MemTables.
         shape: Columns of new MemTables and WAL entries.
-        meters: What is counted.
-        pending_since: Monotonic time of the oldest put that no WAL entry holds; None if there is none.
-        is_closed: Whether the writer takes no more calls.
-        lock: Guards everything here.
-        changed: Notified when room appears in the queue or the writer stops.
+        pending_since: Monotonic time of the oldest put that is in no WAL entry; None if there is none.
+        changed: Notified when the queue gets room or the writer stops.
     """
 
     ownership: Ownership
@@ -48,5 +44,4 @@ class RegionState:
         return self.shape.schema
 
     def __post_init__(self) -> None:
-        """Tie the condition to the lock."""
         self.changed = threading.Condition(self.lock)

@@ -1,8 +1,8 @@
 """What a region writer counts: a snapshot for callers, and OpenTelemetry instruments.
 
-Instruments go through the OpenTelemetry API, which does nothing until the process installs an
-SDK. Histograms carry no table or region, so that their number of series stays fixed; gauges carry
-the region, because a queue that grows must be traced to its region.
+The OpenTelemetry API does nothing until the process installs an SDK. Histograms carry no table or
+region label, so that their number of series stays fixed; gauges carry the region, because a growing
+queue must be traced to its region.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from opentelemetry import metrics
 
-from memwal_core.writer.rotation import RotationReason
+from memwal_core.writer.flushing.rotation import RotationReason
 
 METER_NAME = "memwal_core.writer"
 
@@ -62,13 +62,7 @@ _DISCARDED_RANGES = 64
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """Rows that a flush left behind because later rows of the same generation replace them.
-
-    Attributes:
-        first_wal_id: First entry of the MemTable's WAL range.
-        last_wal_id: Last entry of the range.
-        rows: How many.
-    """
+    """Rows of a MemTable's WAL range (both ends included) that its flush left out: later rows of it replace them."""
 
     first_wal_id: int
     last_wal_id: int
@@ -80,28 +74,28 @@ class WriterStats:
     """A region writer at one moment.
 
     Attributes:
-        store_kind: Where the WAL lives, which is how durable it is.
+        store_kind: Where the WAL is stored, which decides how durable it is.
         writer_epoch: The claimed epoch.
         counts: Counter name -> count since the writer was opened; names are constants of this module.
         rotations: Why MemTables were frozen -> how often.
         active_generation: Number of the active MemTable.
         active_rows: Its rows.
         active_bytes: Its Arrow bytes.
-        pending_puts: Puts of all MemTables that no WAL entry holds yet.
+        pending_puts: Puts of all MemTables that are in no WAL entry yet.
         pending_bytes: Their Arrow bytes.
         wal_bytes: Bytes of the WAL entries of the active MemTable.
         last_wal_id: Last WAL entry known.
         wal_entries_since_flush: Entries that a recovery would replay.
         queued: MemTables that wait for their flush.
         queued_bytes: Their Arrow bytes.
-        flushing: Whether a flush is under way.
+        flushing: Whether a flush is running.
         oldest_queued_s: Seconds for which the oldest has waited; 0 if none waits.
         is_stalled: Whether that is longer than ``stalled_queue_s``.
         last_flush_s: Seconds that the last flush took; None before the first.
-        last_flush_error: The last failed flush's error since the last success; None if there is none.
+        last_flush_error: Error of the last failed flush since the last success; None if there is none.
         replayed_entries: WAL entries replayed when the writer was opened.
         recovery_s: Seconds from the claim to the end of the replay.
-        discarded: Rows left behind by the last flushes, by WAL range, oldest first.
+        discarded: Rows left out by the last flushes, by WAL range, oldest first.
     """
 
     store_kind: str
@@ -129,15 +123,9 @@ class WriterStats:
 
 
 class WriterMeters:
-    """The counters of one writer, passed on to OpenTelemetry. Safe to call from several threads.
-
-    Args:
-        region: Region id, the label of gauges.
-        meter: OpenTelemetry meter; the process's own if None.
-    """
+    """The counters of one writer, passed on to OpenTelemetry. Safe to call from several threads."""
 
     def __init__(self, region: str, meter: metrics.Meter | None = None) -> None:
-        """Make the instruments."""
         chosen = meter if meter is not None else metrics.get_meter(METER_NAME)
         self._region = {REGION_LABEL: region}
         self._lock = threading.Lock()
@@ -148,13 +136,9 @@ class WriterMeters:
         self._histograms = {name: chosen.create_histogram(name, unit=unit) for name, unit in HISTOGRAMS.items()}
         self._gauges = {name: chosen.create_gauge(name, unit=unit) for name, unit in GAUGES.items()}
         self.last_flush_s: float | None = None
-        """Seconds that the last flush took."""
         self.last_flush_error: str | None = None
-        """Text of the last failed flush since the last success."""
         self.replayed_entries = 0
-        """WAL entries replayed at the claim."""
         self.recovery_s = 0.0
-        """Seconds that the claim and the replay took."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
@@ -178,7 +162,7 @@ class WriterMeters:
         self._gauges[name].set(value, self._region)
 
     def discarded_rows(self, discarded: Discarded) -> None:
-        """Note the rows that a flush left behind."""
+        """Record the rows that a flush left out."""
         with self._lock:
             self._discarded.append(discarded)
         self.count(FLUSH_DISCARDED_ROWS, discarded.rows)
@@ -194,6 +178,6 @@ class WriterMeters:
             return dict(self._rotations)
 
     def discarded(self) -> tuple[Discarded, ...]:
-        """Return what the last flushes left behind."""
+        """Return what the last flushes left out."""
         with self._lock:
             return tuple(self._discarded)

@@ -15,31 +15,32 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
-from memwal_core.flush import Reach, nowhere
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import FlushedGeneration
-from memwal_core.region_spec import RegionValue
+from memwal_core.region import FlushedGeneration
+from memwal_core.region.spec import RegionValue
 from memwal_core.settings import Settings
-from memwal_core.writer.group_commit import PutReceipt
-from memwal_core.writer.memory import MemoryBudget
+from memwal_core.settings.writer import Takeover
+from memwal_core.writer.admission.memory import MemoryBudget
+from memwal_core.writer.admission.validate import conform
+from memwal_core.writer.flushing.flush_queue import RETRYABLE
+from memwal_core.writer.log.group_commit import PutReceipt
 from memwal_core.writer.region_writer import RegionWriter
-from memwal_core.writer.table_parts import TableParts
-from memwal_core.writer.takeover import Takeover
-from memwal_core.writer.validate import conform
+from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
 
 InputCheck = Callable[[pa.Table], None]
-"""Looks at a batch in the table's schema; raises ``InvalidRequestError`` to refuse it whole."""
+"""Examines a batch in the table's schema; raises ``InvalidRequestError`` to refuse it whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableReceipt:
-    """What one put achieved.
+    """The result of one put.
 
     Attributes:
         regions: Region -> receipt of its rows.
-        rows_left: Rows of regions that this writer was told to leave to others.
+        rows_left: Rows of regions that ``accept`` leaves to other writers.
     """
 
     regions: Mapping[RegionId, PutReceipt]
@@ -64,7 +65,7 @@ class TableWriter:
     ``accept`` says which, and ``takeover`` what happens where they meet.
 
     When the base table's schema changes, the rows written so far are flushed in their schema and the
-    regions are claimed anew in the new one, between two batches.
+    regions are claimed again in the new one, between two batches.
     """
 
     @classmethod
@@ -80,7 +81,7 @@ class TableWriter:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         executor: Executor | None = None,
-        reach: Reach = nowhere,
+        failpoints: Failpoints = NO_FAILPOINTS,
     ) -> Self:
         """Prepare to write; regions are claimed when their first row comes.
 
@@ -91,44 +92,49 @@ class TableWriter:
             takeover: Whether a region whose writer seems alive is left alone with an error (``fail``)
                 or claimed, which stops that writer (``fence``). A writer that was closed is not
                 alive; one that crashed seems so for ``takeover_quiet_s``.
-            check: Looks at each batch to put and raises to refuse it whole, for example by an expectation
+            check: Examines each batch to put and raises to refuse it whole, for example by an expectation
                 suite (``memwal_core.quality.input_suite.arrow_check``); none if None.
             settings: Values; defaults if None.
             clock: Time; the system's if None.
             ids: Source of identifiers; the system's if None.
             executor: Writes the regions of a batch, and ends with this writer; a thread for each of
                 ``max_open_regions`` if None.
-            reach: As for ``RegionWriter.open``.
+            failpoints: As for ``RegionWriter.open``.
 
         Raises:
             InvalidRequestError: The table cannot be written, or the spec does not exist.
         """
         chosen = settings if settings is not None else Settings()
-        parts = TableParts(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, reach)
-        return cls(parts, accept, Takeover(takeover), check, executor)
+        context = TableContext(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, failpoints)
+        return cls(context, accept, Takeover(takeover), check, executor)
 
     def __init__(
         self,
-        parts: TableParts,
+        context: TableContext,
         accept: Callable[[RegionValue], bool] | None,
         takeover: Takeover,
         check: InputCheck | None = None,
         executor: Executor | None = None,
     ) -> None:
-        """Read the table; no region is claimed yet."""
         self._check = check
-        self._parts = parts
+        self._context = context
         self._accept = accept
         self._takeover = takeover
-        self._target = parts.load()
+        self._target = context.load()
         self._writers: dict[RegionValue, RegionWriter] = {}
-        self._memory = MemoryBudget(parts.settings.writer.max_buffered_bytes)
+        self._memory = MemoryBudget(context.settings.writer.max_buffered_bytes)
         self._pool = executor or ThreadPoolExecutor(
-            parts.settings.writer.max_open_regions, thread_name_prefix="memwal-region"
+            context.settings.writer.max_open_regions, thread_name_prefix="memwal-region"
         )
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
+        self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the regions were given up."""
+        return self._closed
 
     @property
     def writers(self) -> Mapping[RegionValue, RegionWriter]:
@@ -138,16 +144,23 @@ class TableWriter:
     def put(self, rows: pa.Table | pa.RecordBatch) -> TableReceipt:
         """Write rows to their regions.
 
-        The batch is checked as a whole before any region sees a row. Regions are independent: if
-        one fails, rows of others may be durable already, and putting the batch again is harmless.
+        The batch is checked as a whole before any region receives a row. Regions are independent: if one
+        fails, rows of others may be durable already, and putting the batch again is harmless.
+
+        Args:
+            rows: The base table's columns in any order; keys must not be NULL.
+
+        Returns:
+            The receipt of each region. With ``durable_write`` all rows are in the WAL.
 
         Raises:
-            InvalidRequestError: The batch does not fit; nothing was written.
+            InvalidRequestError: The batch does not fit, or the writer is closed; nothing was written.
             ConflictError: A region seems to have another live writer; see ``takeover``.
             BackpressureError: A region's flush queue stayed full; put again later.
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
+        self._require_open()
         with self._lock:
             try:
                 self._follow_schema(only_if_due=True)
@@ -160,7 +173,15 @@ class TableWriter:
         return self._finish(begun)
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
-        """Delete rows by key in their regions; errors as for ``put`` and ``RegionWriter.delete``."""
+        """Delete rows by key in their regions.
+
+        Args:
+            keys: The primary key's columns in any order; must not be NULL.
+
+        Returns:
+            The receipts of the tombstones; errors as for ``put`` and ``RegionWriter.delete``.
+        """
+        self._require_open()
         with self._lock:
             self._follow_schema(only_if_due=True)
             key_schema = pa.schema([field for field in self._target.schema if field.name in self._target.key])
@@ -168,30 +189,42 @@ class TableWriter:
         return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
-        """Flush the MemTables of all claimed regions.
+        """Flush the MemTables of all claimed regions; errors as for ``RegionWriter.flush``.
 
         Returns:
             The recorded generations; regions with nothing to flush are missing.
         """
+        self._require_open()
         flushed = self._pool.map(lambda writer: (writer.region_id, writer.flush()), self._writers.values())
         return {region_id: record for region_id, record in flushed if record is not None}
 
     def close(self) -> None:
-        """Make pending rows durable and give up all regions."""
-        try:
-            list(self._pool.map(lambda writer: writer.close(), self._writers.values()))
-        finally:
+        """Make pending rows durable and give up all regions. Closing twice is harmless.
+
+        Raises:
+            MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this.
+        """
+        if self._closed:
+            return
+        closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
+        errors = [error for future in closing if (error := future.exception()) is not None]
+        if not any(isinstance(error, RETRYABLE) for error in errors):
             self._pool.shutdown()
+            self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
+        if errors:
+            raise errors[0]
 
     def __enter__(self) -> Self:
-        """Return the writer."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
         self.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InvalidRequestError("the writer is closed", remedy="open a new writer", table=self._context.table.uri)
 
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         batch = conform(rows, self._target.schema, self._target.key)
@@ -211,9 +244,9 @@ class TableWriter:
         return _Begun({writer.region_id: self._pool.submit(write, writer, part) for writer, part in own}, left)
 
     def _finish(self, begun: _Begun) -> TableReceipt:
-        """Wait for the regions without the lock, so that callers who come together share WAL entries."""
+        """Wait for the regions without the lock, so that concurrent callers share WAL entries."""
         try:
-            # Every region is waited for, so that no put is still running when an error is raised.
+            # Wait for every region, so that no put is still running when an error is raised.
             errors = [error for future in begun.futures.values() if (error := future.exception()) is not None]
         finally:
             with self._lock:
@@ -228,21 +261,17 @@ class TableWriter:
         if writer is None:
             region_id = self._target.directory.ensure(value)
             if self._takeover is Takeover.FAIL:
-                self._parts.require_no_live_writer(region_id)
-            writer = self._parts.open_region(region_id, self._memory)
+                self._context.require_no_live_writer(region_id)
+            writer = self._context.open_region(region_id, self._memory)
             self._writers[value] = writer
         return writer
 
     def _follow_schema(self, *, only_if_due: bool) -> bool:
-        """Adopt the base table's present schema; the rows written so far keep theirs.
-
-        Returns:
-            Whether the schema has changed.
-        """
-        now = self._parts.clock.monotonic()
-        if only_if_due and now - self._target.checked_at < self._parts.settings.writer.schema_check_interval_s:
+        """Adopt the base table's present schema, and return whether it has changed; rows written so far keep theirs."""
+        now = self._context.clock.monotonic()
+        if only_if_due and now - self._target.checked_at < self._context.settings.writer.schema_check_interval_s:
             return False
-        target = self._parts.load()
+        target = self._context.load()
         if target.has_shape_of(self._target):
             self._target = replace(self._target, checked_at=target.checked_at)
             return False
@@ -253,5 +282,5 @@ class TableWriter:
             writer.close()
             del self._writers[value]
         self._target = target
-        _log.info("the base table's schema has changed, regions are claimed anew [columns=%s]", target.schema.names)
+        _log.info("the base table's schema has changed, regions are claimed again [columns=%s]", target.schema.names)
         return True

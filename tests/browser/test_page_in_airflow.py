@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,8 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import FrameLocator, Page, expect, sync_playwright
 
-from memwal_core.admin import TableAdmin
-from memwal_core.demo.marked import marked_processes
+from demo.stack.marked import marked_processes
+from memwal_core.table import Table
 from tests.browser.looks import LOOKS, PLACES, cut_off, hard_to_read, shoot, tab_to
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -69,12 +70,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     directory = tmp_path_factory.mktemp("up") / "stack"
     arguments = ["--directory", str(directory)]
     try:
-        command = ["memwal", "up", *arguments, "--path", PATH]
+        command = [sys.executable, "-m", "demo", "up", *arguments, "--path", PATH]
         up = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
         assert up.returncode == 0, up.stdout + up.stderr
         yield Stack(directory)
     finally:
-        down = subprocess.run(["memwal", "down", *arguments], check=False, capture_output=True, text=True, timeout=300)
+        down = subprocess.run(
+            [sys.executable, "-m", "demo", "down", *arguments], check=False, capture_output=True, text=True, timeout=300
+        )
     assert down.returncode == 0, down.stdout + down.stderr
     assert marked_processes(str(directory.resolve())) == []
 
@@ -133,7 +136,7 @@ def test_page_is_walked_by_keyboard_alone(stack: Stack, tmp_path: Path) -> None:
         score = page.locator("summary").first
         tab_to(page, score.inner_text().strip())
         page.keyboard.press("Enter")
-        expect(page.get_by_text("merge lag").first).to_be_visible()
+        expect(page.locator("details.score[open] li").first).to_be_visible()
         tab_to(page, "Merge…")
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Trigger")).to_be_enabled()
@@ -142,7 +145,7 @@ def test_page_is_walked_by_keyboard_alone(stack: Stack, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_look_can_be_read_and_is_kept_as_a_screenshot(stack: Stack, tmp_path: Path, look: str) -> None:
-    region = TableAdmin.open(str(stack.directory / "orders.lance")).status().regions[0].region_id
+    region = Table.open(str(stack.directory / "orders.lance")).status().regions[0].region_id
     with _browser(stack, tmp_path / "profile", **LOOKS[look]) as page:
         for place, address in PLACES.items():
             page.goto(f"{stack.address}/memwal/{address.format(region=region)}")
@@ -202,5 +205,5 @@ def test_form_triggers_the_merge_and_leads_to_its_run(stack: Stack, tmp_path: Pa
     with urlopen(request, timeout=900) as answer:
         last = json.loads(answer.read().splitlines()[-1])
     assert last["state"] == "success"
-    status = TableAdmin.open(str(stack.directory / "orders.lance")).status()
+    status = Table.open(str(stack.directory / "orders.lance")).status()
     assert (status.num_rows, status.merge_lag_generations) == (11_000, 0)

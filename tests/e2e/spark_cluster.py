@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pyspark
 
+from demo.stack.stack import free_port
 from memwal_core.clock import SystemClock
-from memwal_core.demo.stack import free_port
 
 CLOCK = SystemClock()
 

@@ -12,7 +12,7 @@ import sys
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from memwal_core.spark.source import register
+from memwal_core.spark.data_source import register
 
 COLUMNS = "id long, name string, score double"
 

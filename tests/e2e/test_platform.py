@@ -16,16 +16,17 @@ import psutil
 import pytest
 
 import memwal_core
-from memwal_core.admin import CatchupRequest, TableAdmin
+from demo.airflow import configure_spark, find_checkout, find_java
+from demo.directory import DemoDirectory, claim_directory
+from demo.stack.marked import marked_processes
+from demo.stack.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.base_table import BaseTable
-from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
-from memwal_core.demo.directory import DemoDirectory, claim_directory
-from memwal_core.demo.marked import marked_processes
-from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
+from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.rng import system_rng
-from memwal_core.testing.s3_server import BUCKET, S3Server, s3_server
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.s3_server import BUCKET, S3Server, s3_server
+from testkit.tables.people import make_people_table, people
 from tests.e2e.spark_cluster import CLOCK, ask, start_spark, until
 
 pytestmark = [
@@ -134,7 +135,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
 
     assert platform.wait("memwal_merge", run) == "success"
     assert platform.workers[0].wait(60) == -signal.SIGKILL
-    admin = TableAdmin.open(table.uri, storage_options=platform.storage)
+    admin = Table.open(table.uri, storage_options=platform.storage)
     rows = table.dataset().to_table(columns=["id", "name"]).sort_by("id").to_pydict()
     assert rows["id"] == list(range(ROWS))
     assert rows["name"] == [f"round {min(2, number // 5000)}" for number in range(ROWS)]
@@ -143,10 +144,10 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     for dag in ("memwal_catchup", "memwal_snapshot"):  # each starts by itself
         until(lambda dag=dag: platform.runs(dag))
         assert platform.wait(dag, platform.runs(dag)[0]["dag_run_id"]) == "success"
-    assert [index.lag for index in admin.catch_up(CatchupRequest(dry_run=True)).plan.indexes] == [0]
-    outcomes = {(record.key.job, record.outcome.value) for record in admin.insight.ledger.runs()}
+    assert [index.lag for index in admin.run(CatchupRequest(dry_run=True)).plan.indexes] == [0]
+    outcomes = {(record.key.job, record.outcome.value) for record in admin.opened.ledger.runs()}
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
-    merged = next(record for record in admin.insight.ledger.runs("merge") if record.outcome.value == "done")
+    merged = next(record for record in admin.opened.ledger.runs("merge") if record.outcome.value == "done")
     assert "executors can write fragments at once" in str(merged.facts["strategy_reason"])
 
 

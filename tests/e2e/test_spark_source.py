@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from memwal_core.demo.stack import free_port
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.s3_server import BUCKET, s3_server
-from memwal_core.testing.tables import make_people_table, people
+from demo.stack.stack import free_port
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.s3_server import BUCKET, s3_server
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
 from tests.e2e.spark_cluster import start_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(1500)]
@@ -51,7 +51,7 @@ def test_two_executors_write_stream_and_read_what_one_process_reads(tmp_path: Pa
         assert finished.returncode == 0, finished.stderr[-3000:]
         found = json.loads(finished.stdout.splitlines()[-1])
 
-        here = as_model(MemWalTable.open(table.uri, storage_options=s3.storage_options).to_arrow())
+        here = as_model(Table.open(table.uri, storage_options=s3.storage_options).to_arrow())
         expected = {key: f"p{key}" for key in range(500)} | dict.fromkeys(range(50), "flushed")
         expected |= dict.fromkeys(range(500, 3000), "batch") | dict.fromkeys(range(100, 600), "stream")
         assert here == expected

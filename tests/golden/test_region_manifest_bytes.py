@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
+from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.ids import RegionId
-from memwal_core.manifest import FlushedGeneration, RegionManifest, RegionStatus
-from memwal_core.manifest.codec import decode_manifest, encode_manifest
+from memwal_core.region import FlushedGeneration, RegionManifest, RegionStatus
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 

@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 
 from bench.tables import UNSYNCED, rows, with_regions
-from memwal_core.admin import GcRequest, SnapshotRequest, TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.clock import SystemClock
-from memwal_core.rng import system_rng
+from memwal_core.format.paths import MEM_WAL_DIRECTORY, generation_path
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import MEM_WAL_DIRECTORY, generation_path
-from memwal_core.testing.faulty_proxy import faulty_proxy
-from memwal_core.testing.faulty_store import WRITES, FaultyStore
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.faults.faulty_proxy import faulty_proxy
+from testkit.faults.faulty_store import WRITES, FaultyStore
+from testkit.s3_server import s3_server
+from testkit.tables.people import make_people_table, people
 
 FLOATS = 64
 BASE_ROWS = 2_000
@@ -44,8 +46,8 @@ def counted_table(uri: Path, regions: int = REGIONS) -> tuple[BaseTable, FaultyS
     return BaseTable.open(str(uri), store=store, settings=UNSYNCED), store
 
 
-def admin_of(table: BaseTable, settings: Settings = UNSYNCED) -> TableAdmin:
-    return TableAdmin(table, settings, SystemClock(), system_rng())
+def admin_of(table: BaseTable, settings: Settings = UNSYNCED) -> Table:
+    return Table(OpenTable.of(table, settings=settings))
 
 
 def write_generations(table: BaseTable, batches: Sequence[pa.Table]) -> None:
@@ -97,7 +99,7 @@ def test_merge_reads_each_row_once_and_makes_one_commit_however_many_generations
         before = bytes_in(uri / "data")
         store.calls.clear()
 
-        report = admin_of(table, settings).merge()
+        report = admin_of(table, settings).run(MergeRequest())
 
         (commit,) = report.commits
         assert report.version_after == report.version_before + 1 == lance.dataset(str(uri)).latest_version
@@ -120,7 +122,7 @@ def test_loop_writes_each_row_once_to_the_wal_and_once_to_the_base(tmp_path):
         for each in given:
             writer.put(each)
         writer.flush()
-    admin_of(table).merge()
+    admin_of(table).run(MergeRequest())
 
     winners = lance.dataset(str(uri)).count_rows() - (BASE_ROWS - BATCH_ROWS // 2)
     row_bytes = given[0].nbytes / BATCH_ROWS
@@ -134,7 +136,7 @@ def test_snapshot_build_asks_a_bounded_number_of_times_per_region(tmp_path):
         table, store = counted_table(tmp_path / str(regions), regions)
         write_generations(table, [rows(np.arange(2_000), np.random.default_rng(2), floats=FLOATS)])
         store.calls.clear()
-        admin_of(table).build_snapshot(SnapshotRequest(force=True))
+        admin_of(table).run(SnapshotRequest(force=True))
         requests[regions] = len(store.calls)
 
     per_region = (requests[16] - requests[8]) / 8
@@ -147,14 +149,14 @@ def test_gc_plan_asks_linearly_and_about_directories_not_objects(tmp_path):
     for count in (2, 4, 8):
         table, store = counted_table(tmp_path / str(count), regions=1)
         write_generations(table, [batch(number) for number in range(count)])
-        admin_of(table).merge()
-        (region_id,) = admin_of(table).manifests.region_ids()
+        admin_of(table).run(MergeRequest())
+        (region_id,) = admin_of(table).opened.manifests.region_ids()
         for number in range(50):
             store.inner.put(f"{generation_path(region_id, f'{number:08x}_gen_{count + 1}')}/data/1.lance", b"x")
         objects = len(list(store.inner.list_objects(MEM_WAL_DIRECTORY)))
         store.calls.clear()
 
-        planned = admin_of(table).collect_garbage(GcRequest()).plan
+        planned = admin_of(table).run(GcRequest()).plan
 
         assert sum(item.objects for item in planned.items) > 50
         assert len(store.calls) < objects
@@ -176,7 +178,7 @@ def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_and_its_file(tmp_pa
                     writer.put(people(*range(number * 10, number * 10 + 40), name="new"))
                     writer.flush()
             proxy.forget()
-            report = TableAdmin.open(uri, storage_options=counted).merge()
+            report = Table.open(uri, storage_options=counted).run(MergeRequest())
             seen[generations] = proxy.requests(), report
 
     for generations, (requests, report) in seen.items():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 from bench.harness import Arm, Case, Comparison
-from bench.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 
 SMALL = [(comparison, arm) for comparison in (SNAPSHOTS, SNAPSHOT_REQUESTS, GC_PLANS) for arm in comparison.arms]
 

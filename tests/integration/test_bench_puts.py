@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.comparisons.puts import BASE_ROWS, PUTS, put_data
 from bench.harness import Case
-from bench.puts import BASE_ROWS, PUTS, put_data
 
 
 def test_put_data_is_the_same_every_time_and_no_batch_repeats_a_key():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.comparisons.reads import LOOKUPS, SCAN_MEMORY, SCANS, read_data
+from bench.comparisons.searches import TEXT_SEARCHES, VECTOR_SEARCHES, small_data
 from bench.harness import Arm, Case, Comparison
-from bench.reads import LOOKUPS, SCAN_MEMORY, SCANS, read_data
-from bench.searches import TEXT_SEARCHES, VECTOR_SEARCHES, small_data
 
 READS = Case("small", 6, read_data(2_000, 2, floats=4, index=True))
 SEARCHES = Case("small", 3, small_data())
@@ -30,7 +30,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("reads")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("comparison", "arm", "case"), ARMS, ids=[f"{comparison.name}-{arm.name}" for comparison, arm, _ in ARMS]
 )

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.floor import Waiting, merge_job, synced_files, write_winners
-from bench.growth import GROWTHS, Shape
+from bench.comparisons.floor import Waiting, merge_job, synced_files, write_winners
+from bench.comparisons.growth import GROWTHS, Shape
+from bench.comparisons.loop import loop, make_loop
+from bench.comparisons.merge import merge_insert_per_generation
+from bench.comparisons.puts import put_data
 from bench.harness import Case, Comparison
 from bench.isolated import LARGEST, PEAK, IsolatedError, run_isolated
-from bench.loop import loop, make_loop
-from bench.merge import merge_insert_per_generation
-from bench.puts import put_data
 from bench.tables import MadeOnce
 
 SMALL = Shape(base_rows=200, generations=2, generation_rows=100, regions=2, indexed=True)
@@ -57,9 +57,7 @@ def test_floor_of_the_wal_writes_the_bytes_of_its_entries(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", ["loop_arms:merge_insert", "loop_arms:pylance_writer", "loop_arms:memwal", "loop_delta:delta_merge"]
-)
+@pytest.mark.parametrize("how", ["loop:merge_insert", "loop:pylance_writer", "loop:memwal", "loop_delta:delta_merge"])
 def test_each_way_round_the_loop_ends_with_the_newest_rows(how: str, tmp_path: Path) -> None:
     case = Case("small", 1, MadeOnce(partial(make_loop, base_rows=2_000, count=4, generations=2)))
 

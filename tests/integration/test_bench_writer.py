@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bench.catalog import COMPARISONS
-from bench.flushes import FLOATS, FLUSHES
+from bench.comparisons.flushes import FLOATS, FLUSHES
+from bench.comparisons.puts import put_data
+from bench.comparisons.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
+from bench.comparisons.recovery import BUFFERED_MEMORY, RECOVERY, _Crashed
 from bench.harness import Arm, Case
-from bench.puts import put_data
-from bench.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
-from bench.recovery import BUFFERED_MEMORY, RECOVERY, _Crashed
 from bench.tables import MadeOnce, rows
 
 _RNG = np.random.default_rng(1)

@@ -1,15 +1,10 @@
 import lance
 import pytest
 
-from memwal_core.demo import (
-    FLIGHTS_SCHEMA,
-    KEY_COLUMNS,
-    compare,
-    expected_flights,
-    flight_events,
-    flights_of_first_days,
-    load_flights,
-)
+from demo.comparison import compare
+from demo.flights.expectation import expected_flights
+from demo.flights.source import FLIGHTS_SCHEMA, KEY_COLUMNS, flights_of_first_days, load_flights
+from demo.flights.stream import flight_events
 
 
 @pytest.fixture(scope="module")

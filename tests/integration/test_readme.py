@@ -8,7 +8,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.table import MemWalTable
+from memwal_core.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,5 +29,5 @@ def test_example_of_the_readme_runs_and_the_last_write_wins(tmp_path: Path, monk
 def test_example_of_writing_runs_and_leaves_its_rows_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run_example("docs/writing.md", tmp_path, monkeypatch)
 
-    rows = MemWalTable.open("people.lance").to_arrow().sort_by("id").to_pydict()
+    rows = Table.open("people.lance").to_arrow().sort_by("id").to_pydict()
     assert rows == {"id": [1, 2], "name": ["Ann", "Rob"]}

@@ -6,9 +6,9 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.pb import mem_wal_pb2 as pb
-from memwal_core.pb import table_manifest_pb2 as manifest_pb
-from memwal_core.region_spec import RegionRouter, RegionSpec, evaluate_field, spec_from_message, validate_spec
+from memwal_core.format.pb import mem_wal_pb2 as pb
+from memwal_core.format.pb import table_manifest_pb2 as manifest_pb
+from memwal_core.region.spec import RegionRouter, RegionSpec, evaluate_field, spec_from_message, validate_spec
 
 IDS = {"id": 0, "value": 1}
 

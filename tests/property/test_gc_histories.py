@@ -12,20 +12,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import retained_versions
-from memwal_core.index.rules import caught_up_generation
-from memwal_core.maintenance.gc import Gate, GcParts, Surveyor, collect_garbage, flushed
-from memwal_core.maintenance.gc.flushed import gate_of
-from memwal_core.maintenance.outcome import no_lease
+from memwal_core.format.memwal_index.rules import caught_up_generation
+from memwal_core.jobs.gc.items import Gate
+from memwal_core.jobs.gc.kinds import flushed
+from memwal_core.jobs.gc.kinds.flushed import gate_of
+from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import no_lease
 from memwal_core.settings import GcSettings, Settings
-from memwal_core.testing.crash import SimulatedCrash
-from memwal_core.testing.faulty_store import WRITES, Call, FaultyStore, Moment
-from memwal_core.testing.faulty_store import Rule as Fault
-from memwal_core.testing.garbage import OLD_S, gc_admin, later, only_region
-from memwal_core.testing.simulation.view import lsm_view
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, TableWriter
+from testkit.faults.failpoints import SimulatedCrash
+from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment
+from testkit.faults.faulty_store import Rule as Fault
+from testkit.simulation.view import lsm_view
+from testkit.tables.garbage import OLD_S, gc_admin, later, only_region
+from testkit.tables.people import make_people_table, people
 
 KEYS = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
 STEPS = st.one_of(
@@ -39,7 +43,7 @@ STEPS = st.one_of(
 INDEX = "by_score"
 
 
-class Table:
+class Patient:
     """A real table, its writer, and what it must show."""
 
     def __init__(self, uri: str) -> None:
@@ -69,8 +73,8 @@ class Table:
             return
         assert state.details is not None
         covered = caught_up_generation(state.details, [INDEX], self.region)
-        recorded = {each.generation for each in self.admin.manifests.load(self.region).flushed_generations}
-        current = self.admin.manifests.load(self.region).current_generation
+        recorded = {each.generation for each in self.admin.opened.manifests.load(self.region).flushed_generations}
+        current = self.admin.opened.manifests.load(self.region).current_generation
         drained_before = self.drained_before_index
         assert set(range(max(covered, drained_before) + 1, current)) <= recorded
 
@@ -92,7 +96,7 @@ class Table:
         self.writer.flush()
 
     def _merge(self, _: object) -> None:
-        self.admin.merge()
+        self.admin.run(MergeRequest())
 
     def _take_over(self, _: object) -> None:
         self.writer = RegionWriter.open(self.table, self.region)
@@ -113,7 +117,7 @@ class Table:
         )
 
     def _index(self, _: object) -> None:
-        manifest = self.admin.manifests.load(self.region)
+        manifest = self.admin.opened.manifests.load(self.region)
         oldest = min((each.generation for each in manifest.flushed_generations), default=manifest.current_generation)
         if INDEX not in [index.name for index in self.table.indexes()]:
             self.drained_before_index = oldest - 1
@@ -123,7 +127,7 @@ class Table:
         lance.dataset(self.uri).optimize.optimize_indices()
 
     def _collect(self, _: object) -> None:
-        report = collect_garbage(self.parts(FaultyStore(self.table.store)))
+        report = collect_garbage(self.context(FaultyStore(self.table.store)))
         assert report.failures == ()
         assert not report.plan.freezes
 
@@ -135,16 +139,16 @@ class Table:
         store = FaultyStore(self.table.store)
         store.add(Fault(die, Moment.AFTER if nth % 2 else Moment.BEFORE, WRITES, nth=nth, times=None))
         try:
-            collect_garbage(self.parts(store))
+            collect_garbage(self.context(store))
         except SimulatedCrash:
             return
 
-    def parts(self, store: FaultyStore) -> GcParts:
+    def context(self, store: FaultyStore) -> GcContext:
         chosen = Settings(gc=GcSettings(collect_wal=True, grace_s=0, manifest_retention=2, concurrency=1))
         admin = gc_admin(self.uri, store=store)
-        surveyor = Surveyor(admin.table, admin.manifests, 1, with_references=True)
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, with_references=True)
         clock = later(OLD_S)
-        return GcParts(surveyor, chosen, clock, no_lease)
+        return GcContext(surveyor, chosen, clock, no_lease)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +167,7 @@ def directory() -> Iterator[Path]:
 @given(steps=st.lists(STEPS, min_size=8, max_size=20))
 def test_every_acknowledged_row_is_readable_at_every_retained_version(directory, steps):
     with tempfile.TemporaryDirectory(dir=directory) as name:
-        table = Table(f"{name}/t")
+        table = Patient(f"{name}/t")
         for step in steps:
             table.step(*step)
             if step[0] in ("collect", "crash in collection"):
@@ -174,7 +178,7 @@ def test_every_acknowledged_row_is_readable_at_every_retained_version(directory,
 
 @pytest.mark.req("GC-29")
 def test_a_long_history_ends_with_an_almost_empty_region(tmp_path):
-    table = Table(str(tmp_path / "t"))
+    table = Patient(str(tmp_path / "t"))
     for name in ("put", "flush", "merge", "index", "put", "delete", "flush", "merge", "tag", "collect"):
         table.step(name, (3, 4))
         table.check()
@@ -187,7 +191,7 @@ def test_a_long_history_ends_with_an_almost_empty_region(tmp_path):
     objects = [info.path for info in table.table.store.list_objects(f"_mem_wal/{table.region}")]
     assert len([path for path in objects if "/wal/" in path]) == 1
     assert not [path for path in objects if "_gen_" in path]
-    assert TableAdmin.open(table.uri).merge().generations == 0
+    assert Table.open(table.uri).run(MergeRequest()).generations == 0
 
 
 @pytest.mark.parametrize("rule", [Gate.RETAINED_VERSION, Gate.INDEX_BEHIND, Gate.UNMERGED])
@@ -199,7 +203,7 @@ def test_without_a_rule_the_same_check_finds_the_loss(tmp_path, monkeypatch, rul
         return None if found is not None and found[0] is rule else found
 
     monkeypatch.setattr(flushed, "gate_of", weaker)
-    table = Table(str(tmp_path / "t"))
+    table = Patient(str(tmp_path / "t"))
     history = {
         Gate.RETAINED_VERSION: ("put", "flush", "tag", "merge", "drop versions"),
         Gate.INDEX_BEHIND: ("index", "put", "flush", "merge", "drop versions"),
@@ -209,7 +213,7 @@ def test_without_a_rule_the_same_check_finds_the_loss(tmp_path, monkeypatch, rul
         table.step(name, (3, 4))
     table.check()
 
-    collect_garbage(table.parts(FaultyStore(table.table.store)))
+    collect_garbage(table.context(FaultyStore(table.table.store)))
 
     with pytest.raises(AssertionError):
         table.check()

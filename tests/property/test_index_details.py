@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.codec import decode_details, encode_details
+from memwal_core.format.memwal_index.rules import caught_up_generation, check_any_commit, check_commit_without_rows
 from memwal_core.ids import RegionId
-from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.codec import decode_details, encode_details
-from memwal_core.index.rules import caught_up_generation, check_any_commit, check_commit_without_rows
-from memwal_core.region_spec import RegionField, RegionSpec
+from memwal_core.region.spec import RegionField, RegionSpec
 
 REGIONS = [RegionId(uuid.UUID(int=number)) for number in range(1, 4)]
 NAMES = ["vec", "text"]

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.manifest import (
+from memwal_core.region import (
     FlushedGeneration,
     ManifestStore,
     RegionManifest,
@@ -18,8 +19,7 @@ from memwal_core.manifest import (
     record_flush,
     transition_violations,
 )
-from memwal_core.manifest.codec import decode_manifest, encode_manifest
-from memwal_core.manifest.invariants import (
+from memwal_core.region.invariants import (
     CLAIM_FIELDS,
     DRAIN_FIELDS,
     FLUSH_FIELDS,
@@ -30,7 +30,7 @@ from memwal_core.manifest.invariants import (
 )
 from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
-from memwal_core.testing.clock import ManualClock
+from testkit.clock import ManualClock
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 U64 = st.integers(0, 2**64 - 1)

@@ -2,12 +2,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memwal_core.storage.layout import (
-    bit_reversed,
-    parse_bit_reversed,
-    parse_table_manifest_name,
-    table_manifest_name,
-)
+from memwal_core.format.paths import bit_reversed, parse_bit_reversed, parse_table_manifest_name, table_manifest_name
 
 NUMBERS = st.integers(1, 2**64 - 1)
 

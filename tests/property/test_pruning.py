@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.ids import RegionId
-from memwal_core.manifest import RegionManifest, RegionStatus
-from memwal_core.reader.in_memory import as_dataset
-from memwal_core.reader.predicate import boxes_of
-from memwal_core.reader.pruning import RegionPruner
-from memwal_core.region_spec import RegionField, RegionRouter, RegionSpec, bucket_spec, encode_region_value
+from memwal_core.reader.plan.predicate import boxes_of
+from memwal_core.reader.plan.pruning import RegionPruner
+from memwal_core.reader.rows.in_memory import as_dataset
+from memwal_core.region import RegionManifest, RegionStatus
+from memwal_core.region.spec import RegionField, RegionRouter, RegionSpec, bucket_spec, encode_region_value
 
 SCHEMA = pa.schema([("num", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us")), ("day", pa.date32())])
 FIELD_IDS = {name: number for number, name in enumerate(SCHEMA.names)}

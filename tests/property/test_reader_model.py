@@ -15,22 +15,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memwal_core.admin import CatchupRequest, CompactRequest, MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.maintenance.gc import GcParts, Surveyor, collect_garbage
-from memwal_core.maintenance.outcome import no_lease
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import no_lease
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.reader.text import TextQuery
-from memwal_core.reader.vector import VectorQuery
+from memwal_core.reader.merged import MergedReader
+from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.reader.text.search import TextQuery
+from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.reader.view import TableView
-from memwal_core.region_spec import bucket_spec
+from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import GcSettings, Settings, WriterSettings
-from memwal_core.table import MemWalTable
-from memwal_core.testing.garbage import OLD_S, gc_admin, later
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.tables import PRIMARY_KEY_METADATA
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.garbage import OLD_S, gc_admin, later
+from testkit.tables.people import PRIMARY_KEY_METADATA
+from testkit.tables.readable import keys_of
 
 SCHEMA = pa.schema(
     [
@@ -129,7 +134,7 @@ class _Table:
         base = BaseTable.open(uri)
         maintained = ["by_word", "by_place"] if with_indexes else []
         base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)], maintained)
-        self._admin = TableAdmin.open(uri)
+        self._admin = Table.open(uri)
         self._uri = uri
         self.writer = TableWriter.open(
             base, settings=Settings(writer=WriterSettings(durable_write=False, background_flush=False))
@@ -151,40 +156,39 @@ class _Table:
         self._flushed = dict(self._now)
 
     def merge(self, *_: None) -> None:
-        self._admin.merge(MergeRequest())
+        self._admin.run(MergeRequest())
         if self._published is not None:
             self._published = dict(self._flushed)  # What is merged shows whatever the snapshot says.
 
     def snapshot(self, *_: None) -> None:
-        self._admin.build_snapshot()
+        self._admin.run(SnapshotRequest())
         self._published = dict(self._flushed)
 
     def catch_up(self, *_: None) -> None:
-        self._admin.catch_up(CatchupRequest())
+        self._admin.run(CatchupRequest())
 
     def compact(self, *_: None) -> None:
-        self._admin.compact(CompactRequest(force=True))
+        self._admin.run(CompactRequest(force=True))
 
     def collect(self, *_: None) -> None:
         """Delete what nobody needs, as if all of it were old; the versions before the newest first."""
         lance.dataset(self._uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
         admin = gc_admin(self._uri)
-        surveyor = Surveyor(admin.table, admin.manifests, 1, with_references=True)
-        report = collect_garbage(GcParts(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, with_references=True)
+        report = collect_garbage(GcContext(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
         assert report.failures == ()
 
     def check(self) -> None:
-        table = MemWalTable.open(self._uri, writers=list(self.writer.writers.values()))
+        table = MergedReader(BaseTable.open(self._uri), writers=lambda: list(self.writer.writers.values()))
         _check(table.view(Consistency.IN_PROCESS), self._now)
         _check(table.view(Consistency.LATEST), self._flushed)
 
     def check_at_the_end(self) -> None:
-        table = MemWalTable.open(self._uri)
+        table = Table.open(self._uri)
         _check(table.view(Consistency.SNAPSHOT), self._published if self._published is not None else self._flushed)
         _check(table.view(Consistency.DURABLE), self._now)
 
 
-@pytest.mark.slow
 @pytest.mark.req("RD-01", "RD-05", "RD-06", "RD-09", "RD-11", "RD-14", "RD-39")
 @settings(derandomize=True, deadline=None, max_examples=8)
 @given(steps=operations, with_indexes=st.booleans())
@@ -198,7 +202,6 @@ def test_queries_agree_with_the_model_after_any_history(steps: list[Step], with_
         table.check_at_the_end()
 
 
-@pytest.mark.slow
 @pytest.mark.req("RD-28", "RD-29", "RD-33", "RD-67", "RD-68")
 @pytest.mark.parametrize("with_indexes", [False, True])
 def test_queries_agree_with_the_model_while_indexes_lag_and_catch_up(tmp_path: Path, with_indexes: bool) -> None:

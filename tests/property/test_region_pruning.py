@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memwal_core.ids import RegionId
-from memwal_core.manifest import RegionManifest
-from memwal_core.reader.predicate import boxes_of
-from memwal_core.reader.pruning import RegionPruner
-from memwal_core.region_spec import (
+from memwal_core.reader.plan.predicate import boxes_of
+from memwal_core.reader.plan.pruning import RegionPruner
+from memwal_core.region import RegionManifest
+from memwal_core.region.spec import (
     RegionField,
     RegionRouter,
     RegionSpec,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memwal_core.region_spec import RegionRouter, RegionSpec, bucket_spec, identity_spec, multi_bucket_spec
-from memwal_core.region_spec.murmur3 import murmur3_multi
-from memwal_core.region_spec.transforms import bucket_of_hash
+from memwal_core.region.spec import RegionRouter, RegionSpec, bucket_spec, identity_spec, multi_bucket_spec
+from memwal_core.region.spec.murmur3 import murmur3_multi
+from memwal_core.region.spec.transforms import bucket_of_hash
 
 IDS = {"id": 0, "name": 1, "value": 2}
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("value", pa.int64())])

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memwal_core.admin import MergeRequest, TableAdmin
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.settings import Settings, WriterSettings
-from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.spark_source import LoadedFrame
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.spark_source import LoadedFrame
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model, keys_of
 
 KEYS = 12
 
@@ -37,7 +38,6 @@ def _check(uri: str, flushed: dict[int, str], now: dict[int, str], key_bytes: in
         assert bees == {key: name for key, name in model.items() if name == "bee" and key < 8}
 
 
-@pytest.mark.slow
 @pytest.mark.req("RD-69", "RD-06", "RD-39")
 @settings(derandomize=True, deadline=None, max_examples=8)
 @given(steps=steps_of, key_bytes=st.sampled_from([1, 1 << 20]))
@@ -63,6 +63,6 @@ def test_tasks_together_read_the_model_after_any_history(
                         writer.flush()
                         flushed = dict(now)
                     case "merge":
-                        TableAdmin.open(uri).merge(MergeRequest())
+                        Table.open(uri).run(MergeRequest())
                         _check(uri, flushed, now, key_bytes)
             _check(uri, flushed, now, key_bytes)

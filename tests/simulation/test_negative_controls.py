@@ -8,17 +8,20 @@ import lance
 import pytest
 
 from memwal_core.errors import MemwalError
-from memwal_core.maintenance.gc import flushed, survey, wal_entries
-from memwal_core.manifest import ManifestStore
+from memwal_core.format.paths import generation_path
+from memwal_core.jobs.gc import survey
+from memwal_core.jobs.gc.kinds import flushed, wal_entries
 from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
-from memwal_core.storage.layout import generation_path
+from memwal_core.region import ManifestStore
 from memwal_core.storage.local import LocalStore
 from memwal_core.storage.protocol import Part
-from memwal_core.testing.simulation import Chances, SimulationFailedError, World, simulate
-from memwal_core.testing.simulation.jobs import Job, JobActor, MergeActor, TimeActor
-from memwal_core.testing.simulation.run import everybody
 from memwal_core.wal import WalAppender
-from memwal_core.writer import TableWriter, flush_queue, ownership
+from memwal_core.writer import TableWriter
+from memwal_core.writer.claim import ownership
+from memwal_core.writer.flushing import flush_queue
+from testkit.simulation import Chances, SimulationFailedError, World, simulate
+from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.simulate import everybody
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
 # Garbage collection makes many requests: under rough chances it seldom gets to its gates.
@@ -26,13 +29,13 @@ CALM = Chances(interleave=0.1, fail=0.005, crash=0.002)
 MAX_SEEDS = 40
 
 
-def _found(directory: Path, actors: Callable = everybody, chances: Chances = ROUGH) -> bool:
-    """Return whether some seed fails."""
-    for seed in range(MAX_SEEDS):
-        scratch = directory / str(seed)
+def _found(directory: Path, seed: int, actors: Callable = everybody, chances: Chances = ROUGH) -> bool:
+    """Return whether some seed fails: ``seed``, the shortest run that did, or another once the code has moved on."""
+    for tried in (seed, *(other for other in range(MAX_SEEDS) if other != seed)):
+        scratch = directory / str(tried)
         scratch.mkdir()
         try:
-            simulate(seed, scratch, chances=chances, actors=actors)
+            simulate(tried, scratch, chances=chances, actors=actors)
         except SimulationFailedError:
             return True
     return False
@@ -46,7 +49,7 @@ def _writers_and_merger(world: World) -> list:
 def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "check_epoch", lambda local, stored: None)
     # What fails is not flushed: a zombie must get as far as recording its flush.
-    assert _found(tmp_path, _writers_and_merger, replace(ROUGH, lance=0))
+    assert _found(tmp_path, 37, _writers_and_merger, replace(ROUGH, lance=0))
 
 
 @pytest.mark.req("WRT-41", "LEASE-14")
@@ -59,14 +62,14 @@ def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: p
 
     put_parts = LocalStore.put_parts_if_absent
     monkeypatch.setattr(LocalStore, "put_parts_if_absent", overwrite)
-    assert _found(tmp_path)
+    assert _found(tmp_path, 19)
 
 
 @pytest.mark.req("WRT-42")
 def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = WalAppender.append
     monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
-    assert _found(tmp_path)
+    assert _found(tmp_path, 15)
 
 
 @pytest.mark.req("MEM-22")
@@ -78,7 +81,7 @@ def test_without_waiting_for_failed_flushes_rows_are_lost(tmp_path: Path, monkey
         self._state.queue._waiting.popleft()
 
     monkeypatch.setattr(flush_queue.FlushQueue, "_failed", give_up)
-    assert _found(tmp_path)
+    assert _found(tmp_path, 25)
 
 
 @pytest.mark.req("WRT-01")
@@ -87,7 +90,7 @@ def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
 ) -> None:
     writer_of = TableWriter._writer
     monkeypatch.setattr(TableWriter, "_writer", lambda self, value: writer_of(self, ((value[0] + 1) % 4,)))
-    assert _found(tmp_path)
+    assert _found(tmp_path, 23)
 
 
 class GapMerger(MergeActor):
@@ -113,7 +116,7 @@ def test_with_a_merger_that_leaves_gaps_rows_are_lost(tmp_path: Path) -> None:
     def actors(world: World) -> list:
         return [*everybody(world)[:3], GapMerger(world, "gap-merger")]
 
-    assert _found(tmp_path, actors)
+    assert _found(tmp_path, 1, actors)
 
 
 def _patient(world: World) -> list:
@@ -121,20 +124,20 @@ def _patient(world: World) -> list:
     return [
         *everybody(world),
         TimeActor(world, "more time"),
-        JobActor(world, "collector", (Job.GC, Job.MERGE, Job.CATCH_UP)),
+        JobActor(world, "collector", (SimulatedJob.GC, SimulatedJob.MERGE, SimulatedJob.CATCH_UP)),
     ]
 
 
 @pytest.mark.req("GC-02", "GC-08")
 def test_without_the_merge_condition_flushed_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flushed, "gate_of", lambda base, region_id, generation: None)
-    assert _found(tmp_path, _patient, CALM)
+    assert _found(tmp_path, 11, _patient, CALM)
 
 
 @pytest.mark.req("GC-17", "GC-18")
 def test_without_the_retained_versions_time_travel_loses_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "retained_versions", lambda table, concurrency: ())
-    assert _found(tmp_path, _patient, CALM)
+    assert _found(tmp_path, 1, _patient, CALM)
 
 
 @pytest.mark.req("GC-08", "GC-09")
@@ -142,7 +145,7 @@ def test_without_the_references_of_flushed_memtables_their_rows_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wal_entries, "_references", lambda region, directories: ({}, ""))
-    assert _found(tmp_path, _patient, CALM)
+    assert _found(tmp_path, 4, _patient, CALM)
 
 
 @pytest.mark.req("GC-10", "GC-11")
@@ -151,4 +154,4 @@ def test_without_the_replay_pointer_unflushed_rows_are_lost(tmp_path: Path, monk
     monkeypatch.setattr(
         wal_entries, "_gate", lambda entry, pointer, newest, policy: gate(entry, newest, newest + 1, policy)
     )
-    assert _found(tmp_path, _patient, CALM)
+    assert _found(tmp_path, 0, _patient, CALM)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.testing.simulation import Chances, simulate
-from memwal_core.testing.simulation.readers import ReaderActor
-from memwal_core.testing.simulation.run import everybody
-from memwal_core.testing.simulation.world import Actor, World
+from testkit.simulation import Chances, simulate
+from testkit.simulation.readers import ReaderActor
+from testkit.simulation.simulate import everybody
+from testkit.simulation.world import Actor, World
 
 BUSY = Chances(interleave=0.1, fail=0.01, crash=0.005)
 

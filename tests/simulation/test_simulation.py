@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from memwal_core.testing.simulation import Chances, SimulationResult, simulate
 from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_LATE_ENTRIES
+from testkit import simulation
+from testkit.simulation import Chances, SimulationResult, simulate
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 DEFAULT_SEEDS = range(20)
+SLOW_SEEDS = range(20, 220)
 MUST_HAPPEN = (
     "put",
     "delete",
@@ -73,3 +77,22 @@ def test_the_default_seeds_reach_everything_that_the_simulation_is_for(tmp_path:
         seen.update(_run(seed, tmp_path).seen)
 
     assert [name for name in MUST_HAPPEN if not seen[name]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "GC-29", "RD-06")
+def test_hundreds_of_further_seeds_lose_resurrect_and_double_no_row() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        simulation.__name__,
+        "--first",
+        str(SLOW_SEEDS[0]),
+        "--seeds",
+        str(len(SLOW_SEEDS)),
+    ]
+
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr

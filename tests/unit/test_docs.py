@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from memwal_core import errors
-from memwal_core.maintenance.outcome import JobOutcome
-from tools.generate_settings_doc import page
+from memwal_core.jobs.outcome import JobOutcome
+from tools import generate_jobs_doc, generate_settings_doc
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -33,7 +34,7 @@ FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
 CODE = re.compile(r"`([^`\n]+)`")
 # A path inside the repository, without wildcards (docs/src is in Lance's).
 REPOSITORY_PATH = re.compile(
-    r"^(?:memwal_core|tests|docs(?!/src)|proto|tools|jobs|dags|plugins|bench)/[\w./-]*[\w/]$|^requirements[\w-]*\.lock$"
+    r"^(?:memwal_core|testkit|demo|tests|docs(?!/src)|proto|tools|jobs|dags|plugins|bench)/[\w./-]*[\w/]$|^requirements[\w-]*\.lock$"
 )
 MACHINE_PATH = re.compile(r"(?<![\w./:}])/(?:home|root|work|tmp|Users|mnt|opt)/\w")
 
@@ -152,7 +153,7 @@ def test_architecture_shows_the_layers_of_what_dags_are_made_of() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     enforced = next(contract["layers"] for contract in contracts if contract["id"] == "airflow-layers")
     text = (ROOT / "docs" / "architecture.md").read_text()
-    table = text.partition("| Module of `memwal_airflow` |")[2].partition("\n\n")[0]
+    table = text.partition("| Module of `memwal_core.airflow` |")[2].partition("\n\n")[0]
 
     shown = [set(CODE.findall(line.split("|")[1])) for line in table.splitlines()[2:]]
 
@@ -170,8 +171,9 @@ def test_error_page_has_every_class_with_its_exit_code() -> None:
     assert {name: int(code) for name, code in rows} == classes
 
 
-def test_settings_page_is_what_the_settings_generate() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text() == page(), "next: make settings-doc"
+@pytest.mark.parametrize("generator", [generate_settings_doc, generate_jobs_doc])
+def test_generated_page_is_what_the_code_generates(generator: ModuleType) -> None:
+    assert generator.PAGE.read_text() == generator.page(), "next: make docs-pages"
 
 
 def test_readme_gives_the_two_commands() -> None:

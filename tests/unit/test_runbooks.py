@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import click
@@ -12,7 +13,8 @@ import pytest
 import typer
 
 from memwal_core.cli.app import app
-from memwal_core.maintenance.signals import SIGNALS, Signal
+from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.observe.signals import SIGNALS, Signal
 from memwal_core.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,12 +32,17 @@ def commands_in(text: str) -> Iterator[str]:
     yield from (code for code in INLINE.findall(FENCED.sub("", text)) if code.startswith("memwal "))
 
 
-def problem_with(command: str) -> str | None:
-    """Return why the command line would refuse a command; None if it takes it."""
+@cache
+def known_commands() -> Mapping[str, click.Command]:
     root = typer.main.get_command(app)
     assert isinstance(root, click.Group) or hasattr(root, "commands")
+    return root.commands
+
+
+def problem_with(command: str) -> str | None:
+    """Return why the command line would refuse a command; None if it takes it."""
     name, *arguments = shlex.split(command)[1:]
-    known = root.commands.get(name)
+    known = known_commands().get(name)
     if known is None:
         return f"there is no command {name}"
     options = {option for parameter in known.params for option in (*parameter.opts, *parameter.secondary_opts)}
@@ -70,7 +77,7 @@ def test_page_names_only_commands_and_options_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_names_only_dags_and_bare_options_that_exist(page: Path) -> None:
     codes = INLINE.findall(FENCED.sub("", page.read_text()))
-    dags = {path.stem for path in (ROOT / "dags").glob("memwal_*.py")}
+    dags = {f"memwal_{request.info.name}" for request in REQUESTS}
     root = typer.main.get_command(app)
     named = {shlex.split(command)[1] for command in commands_in(page.read_text())}
     options = {

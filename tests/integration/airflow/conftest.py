@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import memwal_core
-from memwal_core.demo.airflow import airflow_environment, configure_spark, find_checkout, find_java
-from memwal_core.demo.directory import claim_directory
+from demo.airflow import airflow_environment, configure_spark, find_checkout, find_java
+from demo.directory import claim_directory
 
 TIMEOUT_S = 900
 
@@ -22,17 +22,22 @@ RunDag = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def airflow_variables(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Variables of an Airflow whose database is made."""
+    """Variables of an Airflow that has no database yet: enough to load DAG files."""
     directory = claim_directory(tmp_path_factory.mktemp("airflow") / "demo")
     checkout = find_checkout(Path(memwal_core.__file__).parent)
     configure_spark(directory)
-    variables = airflow_environment(directory, checkout, find_java(checkout, os.environ), os.environ)
-    subprocess.run(["airflow", "db", "migrate"], env=variables, check=True, capture_output=True, timeout=TIMEOUT_S)
-    return variables
+    return airflow_environment(directory, checkout, find_java(checkout, os.environ), os.environ)
+
+
+@pytest.fixture(scope="session")
+def airflow_database(airflow_variables: Mapping[str, str]) -> None:
+    """Make the database, which runs of DAGs need."""
+    command = ["airflow", "db", "migrate"]
+    subprocess.run(command, env=airflow_variables, check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 @pytest.fixture
-def run_dag(airflow_variables: Mapping[str, str]) -> RunDag:
+def run_dag(airflow_variables: Mapping[str, str], airflow_database: None) -> RunDag:
     """Run ``airflow dags test`` with parameters, of the merge by default; more variables as keywords."""
 
     def run(

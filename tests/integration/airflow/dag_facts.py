@@ -1,4 +1,4 @@
-"""Run in a process of its own: loads the DAGs without our package, and prints what they are as JSON.
+"""Run in a process of its own: loads the DAGs without Lance, Arrow and Spark, and prints what they are as JSON.
 
 Reads from stdin a list of run configurations and prints, among the rest, what is wrong with each.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 import sys
 import time
 from pathlib import Path
@@ -19,12 +18,15 @@ from airflow.sdk.exceptions import AirflowException, ParamValidationError
 
 assert SparkSubmitOperator  # imported so that its time does not count as ours
 
+ONLY_ON_WORKERS = {"lance", "pyarrow", "pyspark", "numpy", "pandas", "datafusion", "great_expectations"}
+LOADED_BY_AIRFLOW = ONLY_ON_WORKERS & set(sys.modules)
+
 
 class OnlyOnWorkers:
     """Refuses what need not be installed where DAGs are parsed."""
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"memwal_core", "lance", "pyspark", "datafusion"}:
+        if name.partition(".")[0] in ONLY_ON_WORKERS:
             raise ModuleNotFoundError(name)
 
 
@@ -54,7 +56,12 @@ INFO memwal.jobs.merge: merge ended [outcome=blocked]
 error: some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] next: \
 follow docs/runbooks/generation-hole.md
 INFO ShutdownHookManager: Shutdown hook called"""
-SPARK_TASK = type("Task", (), {"application_args": ["--lease", "1", "--uri", "s3://lake/orders.lance"]})()
+ITEM = {"label": "orders: job 1 of 1", "target": {"name": "orders", "uri": "s3://lake/orders.lance"}}
+
+
+def task_given(**fields):
+    """Return a task as Airflow hands it to callbacks: with what its fields were rendered to."""
+    return type("Task", (), fields)()
 
 
 def alert_for(exception, task=None, **params):
@@ -73,6 +80,10 @@ def wrong_with(dag, configuration):
     except ParamValidationError as error:
         return str(error)
     return None
+
+
+def form_field(param):
+    return {"value": None, **param.dump(), **param.schema}
 
 
 def as_list(value):
@@ -108,8 +119,9 @@ configurations = json.load(sys.stdin)
 
 from airflow import plugins_manager  # noqa: E402
 
-from memwal_airflow import failures  # noqa: E402
+from memwal_core.airflow import failures  # noqa: E402
 
+_table_of = failures._table_of
 policy = failures.RetryByExitCode()
 message = "Cannot execute: spark-submit ['jobs/merge.py']. Error code is: {}."
 decisions = {
@@ -124,21 +136,31 @@ facts = {
     "alerts": [
         *alert_for(OurError("a generation is missing; next: follow docs/runbooks/generation-hole.md")),
         *alert_for(AirflowException(message.format(4)), table="people"),
-        *alert_for(AirflowException(message.format(5) + TAIL), task=SPARK_TASK),
+        *alert_for(AirflowException(message.format(5) + TAIL), task=task_given(item=ITEM)),
         *alert_for(None, table="people"),
+    ],
+    "tables_of_alerts": [
+        _table_of({"params": {"table": None}, "task": task})
+        for task in (
+            task_given(item=ITEM),
+            task_given(items=[ITEM, ITEM, {"target": {"name": "people"}}]),
+            task_given(op_args=([ITEM], [None]), op_kwargs={}),
+            task_given(op_args=(), op_kwargs={"table": ITEM, "followed": None}),
+            task_given(op_args=[], op_kwargs={}),
+        )
     ],
     "seconds": seconds,
     "import_errors": bag.import_errors,
     "decisions": decisions,
-    "jobs": bag.dags["memwal_merge"].task_dict["merge"].partial_kwargs["application"],
+    "jobs": bag.dags["memwal_merge"].task_dict["work"].partial_kwargs["jobs_folder"],
+    "loaded": sorted((ONLY_ON_WORKERS & set(sys.modules)) - LOADED_BY_AIRFLOW),
+    "loaded_by_airflow": sorted(LOADED_BY_AIRFLOW),
     "exit_codes": [failures.WRONG_INPUT, failures.NEEDS_A_HUMAN],
     "fenced": failures.FENCED,
     "plugins": {
         "names": sorted(plugin.name for plugin in plugins_manager._get_plugins()[0]),
         "errors": plugins_manager._get_plugins()[1],
-        "folder": os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"],
-        "package": failures.__file__,
-        "loose": sorted({"hook", "triggers", "steps", "failures", "params"} & set(sys.modules)),
+        "loose": sorted({"hook", "triggers", "job_dag", "failures", "params"} & set(sys.modules)),
     },
     "wrong": [wrong_with(bag.dags["memwal_merge"], configuration) for configuration in configurations],
     "dags": {
@@ -151,7 +173,7 @@ facts = {
             if isinstance(dag.schedule, list)
             else dag.schedule,
             "dry_run": dag.params.get("dry_run", None),
-            "params": {name: dag.params.get_param(name).description for name in dag.params},
+            "params": {name: form_field(dag.params.get_param(name)) for name in dag.params},
             "tasks": {task.task_id: task_facts(task) for task in dag.tasks},
         }
         for dag in bag.dags.values()

@@ -13,9 +13,16 @@ from typing import Any
 import pytest
 
 from memwal_core.errors import CorruptionError, FencedError, InternalError, InvalidRequestError
+from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.ingest.request import IngestRequest
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = pytest.mark.airflow
 
+DAGS = {
+    "memwal_ingest", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc",
+    "memwal_quality", "memwal_maintain",
+}  # fmt: skip
 REGION = "1c0c1b90-0fbc-49c1-99ed-67223e52e103"
 GOOD = [
     {"table": "people.lance"},
@@ -59,9 +66,11 @@ def _read(variables: Mapping[str, str], configurations: list[dict[str, Any]]) ->
     return json.loads(line.removeprefix("FACTS "))
 
 
-def test_dags_load_without_our_package_and_quickly(facts: dict[str, Any]) -> None:
+def test_dags_load_without_lance_arrow_and_spark_and_quickly(facts: dict[str, Any]) -> None:
     assert facts["import_errors"] == {}
-    assert "memwal_merge" in facts["dags"]
+    assert set(facts["dags"]) == DAGS
+    assert {"lance", "pyarrow", "datafusion", "great_expectations"}.isdisjoint(facts["loaded_by_airflow"])
+    assert facts["loaded"] == []
     assert facts["seconds"] < 1
 
 
@@ -71,7 +80,6 @@ def test_every_dag_and_task_is_documented_owned_and_retried(facts: dict[str, Any
         assert "runbooks" in dag["doc"], name
         assert dag["description"]
         assert "memwal" in dag["tags"]
-        assert all(dag["params"].values()), dag["params"]
         for task_name, task in dag["tasks"].items():
             assert task["doc"], task_name
             assert task["owner"] not in ("", "airflow")
@@ -88,11 +96,11 @@ def test_one_merge_of_a_table_runs_at_a_time_and_is_verified(facts: dict[str, An
     dag = facts["dags"]["memwal_merge"]
 
     assert dag["at_once"] == 1
-    assert dag["tasks"]["merge"]["at_once"] == 1
-    assert dag["tasks"]["merge"]["upstream"] == ["hold"]
-    assert dag["tasks"]["verify"]["upstream"] == ["merge", "plan"]
+    assert dag["tasks"]["work"]["at_once"] == 1
+    assert dag["tasks"]["work"]["upstream"] == ["hold"]
+    assert dag["tasks"]["verify"]["upstream"] == ["plan", "work"]
     assert dag["tasks"]["verify"]["outlets"] == ["memwal_base_table"]
-    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed_min_one_success"
 
 
 def test_ingestion_is_verified_and_says_which_regions_have_new_rows(facts: dict[str, Any]) -> None:
@@ -100,51 +108,62 @@ def test_ingestion_is_verified_and_says_which_regions_have_new_rows(facts: dict[
 
     assert dag["at_once"] == 1
     assert dag["dry_run"] is False
-    assert dag["tasks"]["ingest"]["upstream"] == ["plan"]
-    assert dag["tasks"]["verify"]["upstream"] == ["ingest", "plan"]
+    assert dag["tasks"]["work"]["at_once"] == 1
+    assert dag["tasks"]["work"]["upstream"] == ["hold"]
+    assert dag["tasks"]["verify"]["upstream"] == ["plan", "work"]
     assert dag["tasks"]["verify"]["outlets"] == ["memwal_regions"]
-    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed"
+    assert dag["tasks"]["verify"]["trigger_rule"] == "none_failed_min_one_success"
+    assert dag["tasks"]["merge_parameters"]["upstream"] == ["verify"]
     assert dag["tasks"]["start_merge"]["upstream"] == ["merge_parameters"]
 
 
-PLATFORM = {"memwal_merge", "memwal_catchup", "memwal_snapshot", "memwal_compact", "memwal_gc", "memwal_maintain"}
-
-
 def test_every_job_has_a_dag_that_runs_once_at_a_time(facts: dict[str, Any]) -> None:
-    assert set(facts["dags"]) >= PLATFORM
-    assert {facts["dags"][name]["at_once"] for name in PLATFORM} == {1}
+    assert set(facts["dags"]) == DAGS
+    assert {facts["dags"][name]["at_once"] for name in DAGS} == {1}
 
 
-@pytest.mark.parametrize("name", sorted(PLATFORM - {"memwal_maintain"}))
+@pytest.mark.parametrize("name", sorted(DAGS - {"memwal_maintain"}))
 @pytest.mark.req("LEASE-42")
 def test_lease_is_taken_before_the_work_and_given_back_after_it(facts: dict[str, Any], name: str) -> None:
     tasks = facts["dags"][name]["tasks"]
-    work = "merge" if name == "memwal_merge" else "work"
 
     assert tasks["hold"]["is_setup"]
     assert tasks["release"]["is_teardown"]
-    assert tasks[work]["upstream"] == ["hold"]
-    assert {"hold", work, "verify"} <= set(tasks["release"]["upstream"])
-    assert tasks["verify"]["trigger_rule"].startswith("none_failed")
-    assert tasks["verify"]["upstream"] == sorted([work, "plan"])
+    assert tasks["hold"]["upstream"] == ["plan"]
+    assert tasks["work"]["upstream"] == ["hold"]
+    assert {"hold", "work", "verify"} <= set(tasks["release"]["upstream"])
+    assert tasks["verify"]["trigger_rule"] == "none_failed_min_one_success"
+    assert tasks["verify"]["upstream"] == ["plan", "work"]
 
 
 def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> None:
-    schedules = {name: facts["dags"][name]["schedule"] for name in PLATFORM}
+    schedules = {name: dag["schedule"] for name, dag in facts["dags"].items()}
 
     assert schedules == {
+        "memwal_ingest": None,
         "memwal_merge": None,
         "memwal_catchup": ["memwal_base_table"],
         "memwal_snapshot": ["memwal_indexes"],
         "memwal_gc": ["memwal_indexes"],
+        "memwal_quality": ["memwal_base_table"],
         "memwal_compact": None,
         "memwal_maintain": None,
     }
-    assert facts["dags"]["memwal_catchup"]["tasks"]["work"]["outlets"] == ["memwal_indexes"]
+    changes = {
+        name: outlets
+        for name, dag in facts["dags"].items()
+        if (outlets := {asset for task in dag["tasks"].values() for asset in task["outlets"]})
+    }
+    assert changes == {
+        "memwal_ingest": {"memwal_regions"},
+        "memwal_merge": {"memwal_base_table"},
+        "memwal_catchup": {"memwal_indexes"},
+    }
+    assert facts["dags"]["memwal_catchup"]["tasks"]["verify"]["outlets"] == ["memwal_indexes"]
 
 
 def test_only_garbage_collection_is_a_dry_run_unless_it_is_asked_for(facts: dict[str, Any]) -> None:
-    dry = {name: facts["dags"][name]["dry_run"] for name in PLATFORM - {"memwal_maintain"}}
+    dry = {name: facts["dags"][name]["dry_run"] for name in DAGS - {"memwal_maintain"}}
 
     assert {name for name, value in dry.items() if value} == {"memwal_gc"}
 
@@ -183,16 +202,77 @@ def test_pools_and_approval_come_when_they_are_configured(airflow_variables: Map
 
 
 def test_jobs_are_found_beside_the_dag_folder(facts: dict[str, Any]) -> None:
-    assert Path(facts["jobs"]).is_file()
-    assert facts["jobs"].endswith("/jobs/merge.py")
+    on_spark = {path.stem for path in Path(facts["jobs"]).glob("*.py")}
+
+    assert on_spark == {name.removeprefix("memwal_") for name in DAGS}
 
 
-def test_operators_are_a_package_of_the_plugin_folder_and_no_plugins(facts: dict[str, Any]) -> None:
+def test_only_the_page_is_a_plugin(facts: dict[str, Any]) -> None:
     plugins = facts["plugins"]
 
-    assert Path(plugins["package"]).parent.parent == Path(plugins["folder"])
     assert (plugins["names"], plugins["errors"]) == (["memwal_page"], {})
     assert plugins["loose"] == []  # Airflow would load each file as a module of its own name
+
+
+def test_every_field_of_every_form_says_what_it_is(facts: dict[str, Any]) -> None:
+    for dag in facts["dags"].values():
+        for name, field in dag["params"].items():
+            assert field["title"], name
+            assert field["title"][0].isupper()
+            assert field["description"].endswith("."), name
+            assert field["type"]
+            # Airflow's form knows neither; a field that has one is a bare text.
+            assert not {"anyOf", "$ref", "$defs"} & set(field), name
+
+
+def test_forms_have_the_fields_of_the_request_between_table_and_storage(facts: dict[str, Any]) -> None:
+    for request in REQUESTS:
+        if request is MaintainRequest:
+            continue
+        own = [*request.model_fields, *(["then_merge"] if request is IngestRequest else [])]
+        names = list(facts["dags"][f"memwal_{request.info.name}"]["params"])
+        assert names[0] == "table"
+        assert sorted(names[1:]) == sorted([*own, "storage_connection", "storage_options"])
+
+
+def test_table_may_be_left_empty_only_where_a_change_starts_the_run(facts: dict[str, Any]) -> None:
+    optional = {
+        name for name, dag in facts["dags"].items() if "null" in as_list(dag["params"].get("table", {}).get("type"))
+    }
+
+    assert optional == {name for name, dag in facts["dags"].items() if isinstance(dag["schedule"], list)}
+
+
+@pytest.mark.parametrize(
+    ("dag", "name", "expected"),
+    [
+        ("memwal_ingest", "format", {"type": ["null", "string"], "value": None,
+                                     "enum": [None, "parquet", "csv", "json", "lance", "table"]}),
+        ("memwal_ingest", "takeover", {"type": "string", "value": "fail", "enum": ["fail", "fence"],
+                                       "section": "Regions"}),
+        ("memwal_ingest", "batch", {"type": ["null", "string"], "value": None, "section": "Batch"}),
+        ("memwal_ingest", "sources", {"type": "array", "value": None, "minItems": 1}),
+        ("memwal_ingest", "spec", {"type": ["null", "integer"], "minimum": 1, "section": "Regions"}),
+        ("memwal_ingest", "options", {"type": "object", "value": {}, "additionalProperties": {"type": "string"}}),
+        ("memwal_merge", "max_bytes", {"type": ["null", "integer"], "value": None, "minimum": 1 << 20,
+                                       "maximum": 1 << 40, "section": "Bounds", "title": "Bytes per commit"}),
+        ("memwal_merge", "regions", {"type": "array", "value": [], "uniqueItems": True, "section": "Bounds"}),
+        ("memwal_quality", "stage", {"type": "string", "value": "after", "enum": ["before", "after", "both"]}),
+        ("memwal_quality", "docs", {"type": ["null", "string"], "value": None, "section": "Checks"}),
+        ("memwal_gc", "dry_run", {"type": "boolean", "value": True}),
+        ("memwal_gc", "wait", {"type": "boolean", "value": False}),
+    ],
+)  # fmt: skip
+def test_field_of_a_form_is_that_of_its_request(
+    facts: dict[str, Any], dag: str, name: str, expected: dict[str, Any]
+) -> None:
+    field = facts["dags"][dag]["params"][name]
+
+    assert {key: field[key] for key in expected} == expected
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def test_right_parameters_are_accepted(facts: dict[str, Any]) -> None:
@@ -236,9 +316,10 @@ def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> 
     assert "table=people" in of_spark
     assert "Error code is: 4" in of_spark
     assert "runbook=https://wiki.example/runbooks/job-failures.md" in of_spark
+    assert facts["tables_of_alerts"] == ["orders", "orders, people", "orders", "orders", None]
     assert "verdict=Airflow ended the task, which said nothing itself" in of_killed
     assert of_stuck_merge == (
-        "ERROR maintenance failed [table=s3://lake/orders.lance, region=1c0c1b90-0fbc-49c1-99ed-67223e52e103, "
+        "ERROR maintenance failed [table=orders, region=1c0c1b90-0fbc-49c1-99ed-67223e52e103, "
         "verdict=some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] "
         "next: follow docs/runbooks/generation-hole.md, "
         "runbook=https://wiki.example/runbooks/generation-hole.md, dag=memwal_merge, task=merge]"

@@ -10,11 +10,11 @@ from airflow.providers_manager import ProvidersManager
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-from memwal_airflow import get_provider_info
-from memwal_airflow.hook import LanceHook
-from memwal_core.cli.options import environment_storage_options
+from memwal_core.airflow import get_provider_info
+from memwal_core.airflow.hook import LanceHook
 from memwal_core.errors import InvalidRequestError
-from memwal_core.testing.tables import make_people_table
+from memwal_core.storage.options import environment_storage_options
+from testkit.tables.people import make_people_table
 
 
 def _connection(monkeypatch: pytest.MonkeyPatch, **fields: object) -> LanceHook:
@@ -96,7 +96,7 @@ def test_provider_names_the_hook_under_its_type() -> None:
 def test_airflow_knows_the_type_and_its_form() -> None:
     hook = ProvidersManagerTaskRuntime().hooks["lance"]
     assert hook is not None
-    assert hook.hook_class_name == "memwal_airflow.hook.LanceHook"
+    assert hook.hook_class_name == "memwal_core.airflow.hook.LanceHook"
     assert hook.connection_testable
     known = ProvidersManager()
     behaviour = known.field_behaviours["lance"]

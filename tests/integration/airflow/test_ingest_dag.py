@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.table import MemWalTable
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.reader.merged import MergedReader
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ def _source(directory: Path, name: str, rows: int) -> str:
 
 
 def _names(table: BaseTable) -> dict[int, str]:
-    rows = MemWalTable(table).to_arrow()
+    rows = MergedReader(table).to_arrow()
     return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
 
@@ -47,10 +47,10 @@ def test_a_batch_is_written_by_its_first_run_and_skipped_by_others(
     again = run_dag({"table": table.uri, "sources": [old], "batch": "1"}, dag="memwal_ingest")
 
     assert first.returncode == 0, first.stdout
-    assert "batch memwal_ingest/1 is written: 100 rows in 4 regions" in first.stdout
+    assert "batch ingest/1 is written: 100 rows in 4 regions" in first.stdout
     assert "the merge was not asked for" in first.stdout
     assert again.returncode == 0, again.stdout
-    assert "nothing to do: batch memwal_ingest/1 was written at" in again.stdout
+    assert "nothing to do: the batch was written before: 100 rows in 4 regions at" in again.stdout
     assert "Spark-Submit cmd" not in again.stdout
     assert _names(table) == {number: "new" if number < 50 else "old" for number in range(100)}
 
@@ -64,5 +64,5 @@ def test_a_bad_batch_fails_at_once_and_shows_its_rows(table: BaseTable, tmp_path
     assert ran.returncode != 0
     assert "Error code is: 2" in ran.stdout
     assert "seven,b,2.0" in ran.stdout
-    assert ran.stdout.count("starting task_id=ingest") == 1
+    assert ran.stdout.count("starting task_id=work") == 1
     assert _names(table) == {}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
@@ -49,7 +49,8 @@ def test_merge_brings_all_rows_in_and_a_second_run_changes_nothing(table: BaseTa
 
     assert second.returncode == 0, second.stdout
     assert "nothing to do: every flushed MemTable is merged" in second.stdout
-    assert "nothing was merged, so there is nothing to verify" in second.stdout
+    assert "nothing to do, or a dry run" in second.stdout
+    assert "starting task_id=verify" not in second.stdout
     assert "Spark-Submit cmd" not in second.stdout
     assert table.state().version == version
 
@@ -94,10 +95,10 @@ def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: B
 
     assert ran.returncode != 0
     assert "Error code is: 5" in ran.stdout
-    assert ran.stdout.count("starting task_id=merge") == 1
+    assert ran.stdout.count("starting task_id=work") == 1
     assert "starting task_id=verify" not in ran.stdout
     [alert] = [line for line in ran.stdout.splitlines() if "maintenance failed [" in line]
-    assert f"[table={table.uri}, region={region.name}, verdict=some regions cannot be merged before" in alert
+    assert f"[table={table.uri}, region={region.name}, verdict=some regions cannot be merged until" in alert
     assert "blocked: missing generation" in alert
-    assert "runbook=docs/runbooks/generation-hole.md, dag=memwal_merge, task=merge]" in alert
+    assert "runbook=docs/runbooks/generation-hole.md, dag=memwal_merge, task=work]" in alert
     assert set(_names(table)) == set(range(100))

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.maintenance.jobs import JobKey
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -28,7 +29,7 @@ def table(tmp_path: Path) -> BaseTable:
     with TableWriter.open(made) as writer:
         writer.put(people(*range(40, 90)))
         writer.flush()
-    TableAdmin.open(made.uri).merge()
+    Table.open(made.uri).run(MergeRequest())
     return made
 
 
@@ -39,11 +40,11 @@ def test_catch_up_works_under_the_lease_of_its_run_and_a_second_run_is_skipped(
     first = run_dag({"table": table.uri}, "memwal_catchup")
 
     assert first.returncode == 0, first.stdout
-    runs = TableAdmin.open(table.uri).insight.ledger.runs("catchup")
+    runs = Table.open(table.uri).opened.ledger.runs("catchup")
     assert sorted(run.key.scope for run in runs) == ["index-name_idx", "index-score_idx"]
     assert {(run.outcome.value, run.fencing_token) for run in runs} == {("done", 1)}
     assert all(run.holder.startswith("memwal_catchup/manual__") for run in runs)
-    leases = TableAdmin.open(table.uri).insight.leases
+    leases = Table.open(table.uri).opened.leases
     assert all(lease.document.released for key in leases.known_keys() if (lease := leases.read(key)))
 
     second = run_dag({"table": table.uri}, "memwal_catchup")
@@ -55,13 +56,13 @@ def test_catch_up_works_under_the_lease_of_its_run_and_a_second_run_is_skipped(
 
 @pytest.mark.req("LEASE-42")
 def test_run_that_meets_a_lease_in_other_hands_changes_nothing(table: BaseTable, run_dag: RunDag) -> None:
-    TableAdmin.open(table.uri).insight.leases.acquire(JobKey("snapshot"), "somebody else")
+    Table.open(table.uri).opened.leases.acquire(JobKey("snapshot"), "somebody else")
     version = table.state().version
 
     ran = run_dag({"table": table.uri}, "memwal_snapshot", MAINTENANCE_LEASE_WAIT_S="0")
 
     assert ran.returncode != 0
-    assert "somebody else holds the lease" in ran.stdout
+    assert "another process holds the lease" in ran.stdout
     assert "maintenance failed [table=" in ran.stdout
     assert "starting task_id=work" not in ran.stdout
     assert table.state().version == version
@@ -92,9 +93,10 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     ran = run_dag({}, "memwal_maintain", MAINTENANCE_TABLES=str(registry))
 
     assert ran.returncode == 0, ran.stdout
-    admin = TableAdmin.open(table.uri)
+    admin = Table.open(table.uri)
     status = admin.status()
     assert (status.num_rows, status.merge_lag_generations) == (120, 0)
-    jobs = [run.key.job for run in admin.insight.ledger.runs() if run.outcome.value == "done"]
+    own = [run for run in admin.opened.ledger.runs() if run.holder.startswith("memwal_maintain/")]
+    jobs = [run.key.job for run in own if run.outcome.value == "done"]
     assert jobs[:3] == ["maintain", "merge", "catchup"]
     assert jobs[-1] == "snapshot"

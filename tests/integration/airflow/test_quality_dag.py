@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.cli.quality import open_quality
-from memwal_core.quality import Stage
-from memwal_core.testing.garbage import write_generations
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.quality.model import Stage
+from memwal_core.table import Table
+from testkit.tables.garbage import write_generations
+from testkit.tables.people import make_people_table, people, quality_of
 
 pytestmark = [
     pytest.mark.airflow,
@@ -35,17 +34,17 @@ def table(tmp_path: Path) -> BaseTable:
 def test_failed_check_fails_the_run_with_its_runbook_and_keeps_the_results(
     table: BaseTable, run_dag: RunDag, tmp_path: Path
 ) -> None:
-    admin = TableAdmin.open(table.uri)
-    admin.table.merge_upsert(people(0, name="new"), dict.fromkeys(admin.manifests.region_ids(), 1))
+    admin = Table.open(table.uri)
+    admin.base.merge_upsert(people(0, name="new"), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
 
     ran = run_dag({"table": table.uri, "stage": "after", "docs": str(tmp_path / "docs")}, dag="memwal_quality")
 
     assert ran.returncode != 0
     assert "docs/runbooks/check-failed.md" in ran.stdout
-    newest = open_quality(admin).newest(Stage.AFTER)
+    newest = quality_of(admin).newest(Stage.AFTER)
     assert newest is not None
     assert newest["failed"] == 2
-    [run] = admin.insight.ledger.runs("quality")
+    [run] = admin.opened.ledger.runs("quality")
     assert (str(run.key), run.outcome.value) == ("quality/after", "blocked")
     assert run.verdict == "failed: merged_keys_present, row_arithmetic"
     assert run.holder.startswith("memwal_quality/")

@@ -15,20 +15,21 @@ from urllib.request import Request, urlopen
 import pytest
 
 import memwal_core
-from memwal_core.admin import TableAdmin
+from demo.airflow import configure_spark, find_checkout, find_java
+from demo.directory import claim_directory
+from demo.stack.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import SystemClock
-from memwal_core.demo.airflow import configure_spark, find_checkout, find_java
-from memwal_core.demo.directory import claim_directory
-from memwal_core.demo.stack import Stack, free_port, stack_environment, start_stack, stop_stack
-from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.lease import LeaseStore
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import LeaseStore
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.rng import system_rng
 from memwal_core.settings import LeaseSettings
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.garbage import drop_old_versions
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.clock import ManualClock
+from testkit.tables.garbage import drop_old_versions
+from testkit.tables.people import make_people_table, people
 from tests.integration.telemetry.collector import Collector, collecting
 
 pytestmark = [
@@ -185,7 +186,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> I
         stack = start_stack(directory, environment, {}, CLOCK, rng)
         passwords = json.loads((directory.airflow_home / "passwords.json").read_text())
         found = Servers(stack, passwords, root)
-        found.until(lambda: found.ask("GET", "dags?tags=memwal")["total_entries"] >= 7)
+        found.until(lambda: found.ask("GET", "dags?tags=memwal")["total_entries"] >= 8)
         for other in ("memwal_catchup", "memwal_quality", "memwal_maintain"):  # each test starts what it looks at
             found.ask("PATCH", f"dags/{other}", {"is_paused": True})
         (directory.root / "tables.toml").write_text(REGISTRY.format(root=root))
@@ -203,13 +204,13 @@ def make_table(servers: Servers, name: str, *, merged: bool) -> BaseTable:
         writer.put(people(*range(50, 70), name="new"))
         writer.flush()
     if merged:
-        TableAdmin.open(table.uri).merge()
+        Table.open(table.uri).run(MergeRequest())
         drop_old_versions(table.uri)
     return table
 
 
 def recorded_generations(table: BaseTable) -> int:
-    manifests = TableAdmin.open(table.uri).manifests
+    manifests = Table.open(table.uri).opened.manifests
     return sum(len(manifests.load(region).flushed_generations) for region in manifests.region_ids())
 
 
@@ -224,7 +225,7 @@ def take_over(table: BaseTable, key: JobKey) -> None:
 
 
 def outcomes(table: BaseTable, job: str) -> list[str]:
-    return [run.outcome.value for run in TableAdmin.open(table.uri).insight.ledger.runs(job)]
+    return [run.outcome.value for run in Table.open(table.uri).opened.ledger.runs(job)]
 
 
 def content(table: BaseTable) -> tuple[list[int], dict[str, int]]:
@@ -287,7 +288,7 @@ def test_approved_collection_deletes_once_also_when_it_is_cleared_and_run_again(
     assert second["work"] in ("success", "skipped")
     assert outcomes(table, "gc")[0] == "done"
     assert content(table) == MERGED
-    assert TableAdmin.open(table.uri).insight.leases.read(JobKey("gc")).document.fencing_token == 2  # type: ignore[union-attr]
+    assert Table.open(table.uri).opened.leases.read(JobKey("gc")).document.fencing_token == 2  # type: ignore[union-attr]
 
 
 def test_two_collections_at_once_are_harmless(servers: Servers) -> None:
@@ -307,18 +308,18 @@ def test_two_collections_at_once_are_harmless(servers: Servers) -> None:
 @pytest.mark.req("LEASE-42")
 def test_run_waits_for_a_lease_in_the_triggerer_and_goes_on_when_it_is_free(servers: Servers) -> None:
     table = make_table(servers, "waiting", merged=True)
-    lease = TableAdmin.open(table.uri).insight.leases.acquire(JobKey("snapshot"), "somebody else")
+    lease = Table.open(table.uri).opened.leases.acquire(JobKey("snapshot"), "somebody else")
     run = servers.trigger("memwal_snapshot", table=table.uri)
 
     servers.await_state("memwal_snapshot", run, "hold", "deferred")
     jobs = servers.ask("GET", f"{servers.run_path('memwal_snapshot', run)}/taskInstances/hold")
-    assert jobs["trigger"]["classpath"] == "memwal_airflow.triggers.LeaseFreeTrigger"
+    assert jobs["trigger"]["classpath"] == "memwal_core.airflow.triggers.LeaseFreeTrigger"
     servers.settled("memwal_snapshot", run, "hold")
     lease.release()
     states = servers.end("memwal_snapshot", run)
 
     assert {states[task] for task in ("hold", "work", "release", "memwal_snapshot")} == {"success"}
-    [record] = TableAdmin.open(table.uri).insight.ledger.runs("snapshot")
+    [record] = Table.open(table.uri).opened.ledger.runs("snapshot")
     assert (record.outcome.value, record.fencing_token) == ("done", 2)
 
 
@@ -333,7 +334,7 @@ def test_run_that_loses_its_lease_while_it_waits_fails_at_once_in_spite_of_retri
 
     servers.until(waits)
     waiting = servers.task("memwal_gc", run, "work")
-    assert waiting["trigger"]["classpath"] == "memwal_airflow.triggers.GraceTrigger"
+    assert waiting["trigger"]["classpath"] == "memwal_core.airflow.triggers.GraceTrigger"
     assert waiting["rendered_map_index"] == table.uri
     assert recorded_generations(table) == 0
     servers.settled("memwal_gc", run, "work", 0)
@@ -384,21 +385,23 @@ def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers,
     assert servers.end("memwal_merge", first)["memwal_merge"] == "success"
     again = servers.end("memwal_merge", second)
 
-    assert (again["memwal_merge"], again["merge"]) == ("success", "skipped")
+    assert (again["memwal_merge"], again["work"]) == ("success", "skipped")
     events = servers.ask("GET", f"assets/events?source_dag_id=memwal_merge&source_run_id={quote(first)}")
-    [told] = [event["extra"] for event in events["asset_events"]]
-    assert (told["table"], told["rows"], set(told["generations"].values())) == (table.uri, 70, {2})
-    assert told["version"] == table.state().version
+    [told] = [each for event in events["asset_events"] for each in event["extra"]["tables"]]
+    assert (told["table"], told["uri"], told["connection"]) == (table.uri, table.uri, "")
+    assert (told["facts"]["rows"], set(told["facts"]["generations"].values())) == (70, {2})
+    assert told["facts"]["version"] == table.state().version
+    assert told["summary"].endswith("2 regions are merged as planned, 70 rows, every key once")
     assert content(table) == MERGED
     version = table.state().version
-    servers.clear("memwal_merge", first, "merge")
+    servers.clear("memwal_merge", first, "work")
     cleared = servers.end("memwal_merge", first)
-    assert {cleared[task] for task in ("hold", "merge", "verify", "release", "memwal_merge")} == {"success"}
+    assert {cleared[task] for task in ("hold", "work", "verify", "release", "memwal_merge")} == {"success"}
     assert (content(table), table.state().version) == (MERGED, version)
     assert outcomes(table, "merge") == ["done", "nothing_to_do"]
     servers.until(lambda: collector.parents.get("memwal.merge") in collector.ids)
     assert collector.metrics["memwal.merge.rows"] == "memwal"  # sent by the Spark job itself
-    assert collector.ids[collector.parents["memwal.merge"]] == "worker.merge[0]"
+    assert collector.ids[collector.parents["memwal.merge"]] == "worker.work[0]"
 
 
 DATES = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z", "max_active_runs": 2}

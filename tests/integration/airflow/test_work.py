@@ -9,23 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from memwal_airflow.operators.work import LeasedWork
-from memwal_core.admin import GcRequest, TableAdmin
+from memwal_core.airflow.operators.work import LeasedWork
+from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_leases
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import FencedError
-from memwal_core.tasks.holding import give_up, hold
-from memwal_core.tasks.steps import plan_step
-from memwal_core.testing.garbage import drop_old_versions
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.tables.garbage import drop_old_versions
+from testkit.tables.people import make_people_table, people
 
 pytestmark = [pytest.mark.airflow]
 
 RUN = "memwal_gc/manual__1"
-CHANGED = Asset(name="changed", uri="memwal://changed")
 
 
 @pytest.fixture
@@ -37,22 +36,21 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
         for number in (3, 4):
             writer.put(people(number))
             writer.flush()
-    TableAdmin.open(made.uri).merge()
+    Table.open(made.uri).run(MergeRequest())
     drop_old_versions(made.uri)
     return made
 
 
 def work(table: BaseTable, **params: object) -> LeasedWork:
     asked = {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None, **params}
-    [item] = hold(plan_step("gc", asked), RUN)
-    return LeasedWork(task_id="work", item=item, outlets=[CHANGED])
+    [item] = hold_leases(plan_work("gc", asked), RUN)
+    return LeasedWork(task_id="work", item=item)
 
 
 def context() -> Any:
     return {
         "dag": SimpleNamespace(dag_id="memwal_gc"),
         "run_id": "manual__1",
-        "outlet_events": {CHANGED: SimpleNamespace(extra={})},
     }
 
 
@@ -83,15 +81,14 @@ def test_collection_that_waits_deletes_what_it_drained_in_the_same_run(table: Ba
     assert (result["outcome"], result["due_at"]) == ("done", "")
     assert "flushed_memtable" in result["facts"]["before_waiting"]["done"]
     assert "directory" in result["facts"]["done"]
-    assert given["outlet_events"][CHANGED].extra == result
-    assert [run.outcome.value for run in TableAdmin.open(table.uri).insight.ledger.runs("gc")] == ["done", "done"]
+    assert [run.outcome.value for run in Table.open(table.uri).opened.ledger.runs("gc")] == ["done", "done"]
 
 
 def test_collection_that_airflow_runs_again_in_the_middle_waits_again(table: BaseTable) -> None:
     operator = work(table, wait=True)
     with pytest.raises(TaskDeferred):
         operator.execute(context())
-    assert plan_step("gc", operator.item["params"])  # so does a new run that is asked to wait
+    assert plan_work("gc", {"table": table.uri, **operator.item["request"]})  # so does a new run that is asked to wait
 
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
@@ -112,20 +109,21 @@ def test_collection_whose_lease_is_taken_while_it_waits_deletes_nothing(table: B
     operator = work(table, wait=True)
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
-    hold([operator.item], RUN)  # a cleared task takes the lease of its own run anew
+    hold_leases([operator.item], RUN)  # a cleared task takes the lease of its own run anew
 
     event = event_of(deferred.value)
     assert event["fenced"] is True
     with pytest.raises(FencedError):
         operator.resume(context(), event)
     assert directories(table) == 2
+    assert [run.outcome.value for run in Table.open(table.uri).opened.ledger.runs("gc")] == ["done", "fenced"]
 
 
 def test_work_that_somebody_else_did_is_skipped(table: BaseTable) -> None:
     planned = work(table).item
-    give_up([planned])
-    TableAdmin.open(table.uri).collect_garbage(GcRequest(dry_run=False))
-    [item] = hold([planned], RUN)
+    release_leases([planned])
+    Table.open(table.uri).run(GcRequest(dry_run=False))
+    [item] = hold_leases([planned], RUN)
 
     with pytest.raises(AirflowSkipException):
         LeasedWork(task_id="work", item=item).execute(context())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.testing.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server, s3_server
 
 
 @dataclass(frozen=True)

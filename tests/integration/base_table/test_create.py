@@ -15,8 +15,8 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError, MemwalError
-from memwal_core.region_spec import RegionSpec, bucket_spec
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.region.spec import RegionSpec, bucket_spec
+from testkit.tables.people import PEOPLE, make_people_table, people
 
 
 def _plain(uri: str, rows: pa.Table | None = None, options: dict[str, str] | None = None) -> BaseTable:

@@ -10,12 +10,12 @@ import pytest
 
 from memwal_core.base_table import BaseTable, publish_snapshot, read_snapshot
 from memwal_core.clock import SystemClock
-from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.snapshot import build_snapshot
-from memwal_core.manifest import RegionManifest
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.snapshot import build_snapshot
+from memwal_core.region import RegionManifest
 from memwal_core.settings import IndexSettings, Settings
-from memwal_core.testing.articles import articles, make_articles_table
-from memwal_core.testing.native_regions import native_region_id
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.native_regions import native_region_id
 
 REGION = native_region_id(1)
 

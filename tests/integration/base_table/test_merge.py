@@ -13,7 +13,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table import BaseTable, Retries, StaleMergeError, TableState, native_merge
+from memwal_core.base_table import BaseTable, Retries, StaleMergeError, TableState
+from memwal_core.base_table.commit import native_merge
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -23,7 +24,7 @@ from memwal_core.errors import (
     UnavailableError,
 )
 from memwal_core.ids import RegionId
-from memwal_core.testing.tables import make_people_table, people
+from testkit.tables.people import make_people_table, people
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
 B = RegionId(uuid.UUID("0b000000-0000-4000-8000-000000000002"))

@@ -9,9 +9,9 @@ import pytest
 
 from memwal_core.base_table import BaseTable, files_of_other_bases, retained_versions
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.storage.layout import parse_staged_manifest_name, table_manifest_name
-from memwal_core.testing.native_regions import native_region_id
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.format.paths import parse_staged_manifest_name, table_manifest_name
+from testkit.tables.native_regions import native_region_id
+from testkit.tables.people import make_people_table, people
 
 REGION = native_region_id(1)
 

@@ -13,13 +13,13 @@ import pytest
 from memwal_core.base_table import BaseTable, publish_snapshot, read_snapshot
 from memwal_core.clock import unix_millis
 from memwal_core.errors import ConflictError, CorruptionError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.snapshot import build_snapshot, snapshot_manifests, snapshot_schema
+from memwal_core.format.region_manifest.model import FlushedGeneration, RegionManifest
 from memwal_core.ids import RegionId
-from memwal_core.index import MemWalIndexDetails
-from memwal_core.index.snapshot import build_snapshot, snapshot_manifests, snapshot_schema
-from memwal_core.manifest.model import FlushedGeneration, RegionManifest
 from memwal_core.settings import IndexSettings, Settings
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.tables import make_people_table, people, reopened
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
 TAKEN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

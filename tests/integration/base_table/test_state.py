@@ -13,9 +13,9 @@ import pytest
 from memwal_core.base_table import BaseTable, PrimaryKey
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
-from memwal_core.region_spec import RegionField, RegionSpec
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.region.spec import RegionField, RegionSpec
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
 B = RegionId(uuid.UUID("0b000000-0000-4000-8000-000000000002"))

@@ -22,8 +22,8 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
-from memwal_core.testing.s3_server import S3Server
-from memwal_core.testing.tables import make_people_table, people
+from testkit.s3_server import S3Server
+from testkit.tables.people import make_people_table, people
 
 REGION = "0a000000-0000-4000-8000-000000000001"
 
@@ -153,7 +153,8 @@ def test_commit_of_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
         "check the table state before retrying: it was not found, /build/rust/lance/src/io/commit.rs:1990:36"
     )
 
-    with pytest.raises(CommitUnknownError, match="not known") as caught, translated("commit", "t"):
+    unknown = pytest.raises(CommitUnknownError, match="outcome of the commit is unknown")
+    with unknown as caught, translated("commit", "t"):
         raise OSError(text)
     assert ".rs" not in str(caught.value)
 

@@ -20,18 +20,19 @@ from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from memwal_core.base_table import BaseTable, MemWalEntry, Retries, Sources, TableState
-from memwal_core.base_table.strict_commit import StrictCommit, strict_commit
+from memwal_core.base_table.commit.strict_commit import strict_commit
+from memwal_core.base_table.commit_attempt import StrictCommit
 from memwal_core.errors import CommitUnknownError, ConflictError, InvalidRequestError, UnavailableError
+from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME, MemWalIndexDetails
+from memwal_core.format.memwal_index.codec import LegacyIndexError, encode_details
+from memwal_core.format.memwal_index.configure import with_region_spec
 from memwal_core.ids import RegionId
-from memwal_core.index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME, MemWalIndexDetails
-from memwal_core.index.codec import LegacyIndexError, encode_details
-from memwal_core.index.configure import with_region_spec
-from memwal_core.region_spec import RegionSpec
+from memwal_core.region.spec import RegionSpec
 from memwal_core.settings import IndexSettings, Settings
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
-from memwal_core.testing.garbage import drop_old_versions
-from memwal_core.testing.tables import make_people_table, people, reopened
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.garbage import drop_old_versions
+from testkit.tables.people import make_people_table, people, reopened
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
 B = RegionId(uuid.UUID("0b000000-0000-4000-8000-000000000002"))
@@ -350,7 +351,7 @@ import os, sys
 from dataclasses import replace
 from memwal_core.base_table import BaseTable
 from memwal_core.storage import open_store
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 uri, moment = sys.argv[1:]
 store = FaultyStore(open_store(uri))
 store.add(Rule(lambda call: os._exit(9), Moment(moment), frozenset({"put_if_absent"})))
@@ -389,7 +390,7 @@ def test_version_made_outside_of_the_history_is_reported(tmp_path: Path) -> None
 
     store.add(Rule(history_moves_on, Moment.BEFORE, frozenset({"put_if_absent"}), _is_version))
 
-    with pytest.raises(CommitUnknownError, match="outside of the table's history"):
+    with pytest.raises(CommitUnknownError, match="not be part of the table's history"):
         reopened(table, store).update_details(_stamped(5))
     assert table.state().version == 5
     assert table.state().require_details().snapshot_ts_millis == 0

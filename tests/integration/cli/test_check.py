@@ -14,19 +14,20 @@ import lance
 import pytest
 from typer.testing import CliRunner
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.holds import Hold, HoldStore
-from memwal_core.maintenance.jobs import JobKey
-from memwal_core.maintenance.ledger import RunEnd, RunOutcome
-from memwal_core.maintenance.recording import merge_facts, recorded
-from memwal_core.storage.layout import manifest_directory, manifest_path, quality_result_path
-from memwal_core.tasks.merge import plan_merge, verify_merge
-from memwal_core.testing.garbage import drop_old_versions, write_generations
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.format.paths import manifest_directory, manifest_path, quality_result_path
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.merge.job import MergeJob
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.garbage import drop_old_versions, write_generations
+from testkit.tables.people import PEOPLE, make_people_table, people
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def check(table: BaseTable, **environment: str) -> tuple[int, dict[str, Mapping[
 
 
 def only_region(table: BaseTable):
-    [region_id] = TableAdmin.open(table.uri).manifests.region_ids()
+    [region_id] = Table.open(table.uri).opened.manifests.region_ids()
     return region_id
 
 
@@ -52,7 +53,10 @@ def test_healthy_table_ends_with_zero_and_shows_every_signal(table):
 
     assert code == 0, signals
     assert signals["pending_generations"]["value"] == 2
-    assert {each["level"] for each in signals.values()} == {"ok"}
+    unknown = {name for name, each in signals.items() if each["level"] == "unknown"}
+    assert unknown == {"drain_time", "check_failed", "duplicate_keys", "snapshot_age", "peak_memory"}
+    assert {each["value"] for name, each in signals.items() if name in unknown} == {None}
+    assert {each["level"] for name, each in signals.items() if name not in unknown} == {"ok"}
     assert all((Path(__file__).parents[3] / each["runbook"]).is_file() for each in signals.values())
 
 
@@ -98,7 +102,7 @@ def test_claims_of_regions_that_were_given_back_are_no_fight(table):
 
     code, signals = check(table)
 
-    assert TableAdmin.open(table.uri).manifests.load(only_region(table)).writer_epoch > 9
+    assert Table.open(table.uri).opened.manifests.load(only_region(table)).writer_epoch > 9
     assert (code, signals["epoch_changes"]["value"]) == (0, 0)
 
 
@@ -133,12 +137,12 @@ def test_claims_before_the_hour_are_not_counted(table):
 
 
 def test_held_generation_warns(table):
-    HoldStore(table.store).hold(Hold(only_region(table), 2, ("bad",), ""))
+    QuarantineStore(table.store).add(Quarantined(only_region(table), 2, ("bad",), ""))
 
     code, signals = check(table)
 
     assert code == 6
-    assert signals["held_generations"]["value"] == 1
+    assert signals["quarantined_generations"]["value"] == 1
 
 
 def test_progress_ahead_of_a_region_pages(table):
@@ -167,7 +171,7 @@ def test_table_without_mem_wal_is_an_error_and_no_signal(tmp_path):
 
 def test_damaged_manifest_pages(table):
     region_id = only_region(table)
-    newest = TableAdmin.open(table.uri).manifests.versions(region_id)[-1]
+    newest = Table.open(table.uri).opened.manifests.versions(region_id)[-1]
     (Path(table.uri) / manifest_path(region_id, newest)).write_bytes(b"\xff\xff")
 
     code, signals = check(table)
@@ -191,7 +195,7 @@ def test_newest_report_of_the_checks_counts(table, report, level):
 
 def test_index_that_lags_is_named(table):
     lance.dataset(table.uri).create_scalar_index("id", "BTREE", name="id_idx")
-    TableAdmin.open(table.uri).merge()
+    Table.open(table.uri).run(MergeRequest())
 
     _, signals = check(table)
 
@@ -201,7 +205,7 @@ def test_index_that_lags_is_named(table):
 
 def record(table, key, ended_after_s, **facts):
     """Record a run that took some seconds and ended just now."""
-    insight = TableAdmin.open(table.uri).insight
+    insight = Table.open(table.uri).opened
     run = insight.new_run(key, "a test")
     began = replace(run, started=run.started - timedelta(seconds=ended_after_s))
     insight.ledger.begin(began)
@@ -210,7 +214,7 @@ def record(table, key, ended_after_s, **facts):
 
 def test_waiting_bytes_are_compared_with_what_merges_take_on(table):
     assert check(table)[1]["drain_time"]["value"] is None
-    waiting = TableAdmin.open(table.uri).status().merge_lag_bytes
+    waiting = Table.open(table.uri).status().merge_lag_bytes
     record(table, JobKey("merge"), 10, bytes=waiting)
 
     code, signals = check(table, MEMWAL_STATUS__DRAIN_TIME_WARN_S="9", MEMWAL_STATUS__DRAIN_TIME_PAGE_S="11")
@@ -220,10 +224,10 @@ def test_waiting_bytes_are_compared_with_what_merges_take_on(table):
 
 
 def test_merge_task_records_what_drain_time_and_peak_memory_need(table):
-    admin = TableAdmin.open(table.uri)
-    recorded(admin.insight, JobKey("merge"), "a test", admin.merge, facts=merge_facts)
+    admin = Table.open(table.uri)
+    admin.run(MergeRequest(), holder="a test")
 
-    [run] = admin.insight.ledger.runs("merge")
+    [run] = admin.opened.ledger.runs("merge")
     _, signals = check(table)
 
     assert run.facts["bytes"] > 0
@@ -241,7 +245,7 @@ def test_memory_close_to_the_limit_pages(table):
 
 
 def test_lease_that_nobody_renews_is_a_stuck_job_until_it_is_given_back(table):
-    insight = TableAdmin.open(table.uri).insight
+    insight = Table.open(table.uri).opened
     lease = insight.leases.acquire(JobKey("merge"), "sleeper")
     limits = {f"MEMWAL_STATUS__STUCK_JOB_{level}_S": "0.0001" for level in ("WARN", "PAGE")}
 
@@ -250,42 +254,44 @@ def test_lease_that_nobody_renews_is_a_stuck_job_until_it_is_given_back(table):
     assert (code, signals["stuck_job"]["level"]) == (7, "page")
     assert signals["stuck_job"]["subject"] == "merge/table of sleeper"
     lease.release()
-    assert check(table, **limits)[1]["stuck_job"]["value"] is None
+    assert check(table, **limits)[1]["stuck_job"]["value"] == 0
 
 
 def test_lease_of_a_run_that_ended_is_no_stuck_job(table):
-    insight = TableAdmin.open(table.uri).insight
+    insight = Table.open(table.uri).opened
     lease = insight.leases.acquire(JobKey("gc"), "ended")
     with insight.ledger.run(insight.new_run(JobKey("gc"), "ended", lease.ticket.fencing_token)):
         pass
 
-    assert check(table)[1]["stuck_job"]["value"] is None
+    assert check(table)[1]["stuck_job"]["value"] == 0
 
 
 def test_garbage_is_measured_as_a_share_unless_it_is_switched_off(table):
-    TableAdmin.open(table.uri).merge()
+    Table.open(table.uri).run(MergeRequest())
     drop_old_versions(table.uri)
 
     code, signals = check(table)
 
     assert (code, signals["garbage"]["level"]) == (7, "page")
     assert 0.4 < signals["garbage"]["value"] < 1
-    assert check(table, MEMWAL_STATUS__MEASURE_GARBAGE="false")[1]["garbage"]["value"] is None
+    unmeasured = check(table, MEMWAL_STATUS__MEASURE_GARBAGE="false")[1]["garbage"]
+    assert (unmeasured["level"], unmeasured["value"]) == ("unknown", None)
 
 
 def test_duplicate_found_by_the_proof_of_a_merge_pages_until_a_later_one_passes(table):
-    items = plan_merge({"table": table.uri, "regions": [], "max_bytes": None, "dry_run": False, "storage_options": {}})
-    TableAdmin.open(table.uri).merge()
+    merge, context = MergeJob(), JobContext(Table.open(table.uri).opened, holder="a test")
+    pieces = merge.divide(context, MergeRequest()).pieces
+    Table.open(table.uri).run(MergeRequest())
     good = lance.dataset(table.uri).version
     lance.write_dataset(people(1), table.uri, mode="append")
     with pytest.raises(CorruptionError, match="more than once"):
-        verify_merge(items, "a test")
+        merge.verify(context, pieces, [])
 
     code, signals = check(table)
 
     assert (code, signals["duplicate_keys"]["level"], signals["duplicate_keys"]["value"]) == (7, "page", 1)
     lance.dataset(table.uri, version=good).restore()
-    verify_merge(items, "a test")
+    merge.verify(context, pieces, [])
     assert check(table)[1]["duplicate_keys"]["value"] == 0
 
 

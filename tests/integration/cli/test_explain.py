@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
-from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.people import make_people_table, people
 
 
 @pytest.mark.req("RD-22", "RD-37")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
 
-from memwal_core.admin import TableAdmin
 from memwal_core.cli.app import app
-from memwal_core.testing.articles import articles, make_articles_table
-from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
+from memwal_core.spark.application import main
+from memwal_core.table import Table
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 
 REGION = native_region_id(1)
-JOBS = Path(__file__).parents[3] / "jobs"
 
 
 @pytest.fixture
@@ -71,34 +69,30 @@ def test_compact_is_planned_run_and_then_nothing_to_do(uri: str) -> None:
     assert (again["job"], again["outcome"], again["rewrites"]) == ("compact", "nothing_to_do", [])
 
 
-def job(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"jobs_{name}", JOBS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
-    ("name", "options"), [("snapshot", ()), ("catchup", ("--merge-segments",)), ("compact", ("--force",))]
+    ("name", "request_values"), [("snapshot", {}), ("catchup", {"merge_segments": True}), ("compact", {"force": True})]
 )
 def test_job_reports_as_json_and_ends_with_the_code_of_its_outcome(
-    uri: str, tmp_path: Path, name: str, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    uri: str, tmp_path: Path, name: str, request_values: dict[str, bool], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, target = job(name), tmp_path / "report.json"
-    assert module.main(["--uri", uri, "--dry-run", "--json", "-", *options]) == 0
+    target = tmp_path / "report.json"
+
+    def job(*, dry_run: bool = False, **values: object) -> int:
+        request = {**request_values, **({"dry_run": True} if dry_run else {})}
+        return main(name, [json.dumps({"uri": uri, "request": request, **values})])
+
+    assert job(dry_run=True, report="-") == 0
     assert json.loads(capsys.readouterr().out)["outcome"] == "planned"
-    assert module.main(["--uri", uri, "--json", str(target), "--holder", "run", *options]) == 0
+    assert job(report=str(target), holder="run") == 0
     document = json.loads(target.read_text())
     assert (document["job"], document["outcome"]) == (name, "done")
-    assert module.main(["--uri", uri, *options]) == 3
-    assert module.main(["--uri", uri, "--ok-when-nothing", *options]) == 0
-    runs = TableAdmin.open(uri).insight.ledger.runs(name)  # A dry run is no run.
+    assert job() == 3
+    assert job(ok_when_nothing=True) == 0
+    runs = Table.open(uri).opened.ledger.runs(name)  # A dry run is no run.
     assert [run.outcome.value for run in runs] == ["done", "nothing_to_do", "nothing_to_do"]
     assert runs[0].holder == "run"
 
 
 def test_job_on_a_table_that_does_not_exist_ends_with_code_2(tmp_path: Path, capsys) -> None:
-    assert job("snapshot").main(["--uri", str(tmp_path / "none")]) == 2
+    assert main("snapshot", [json.dumps({"uri": str(tmp_path / "none")})]) == 2
     assert "error:" in capsys.readouterr().err

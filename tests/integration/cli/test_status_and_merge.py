@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from memwal_core.admin import TableAdmin
 from memwal_core.cli.app import app
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import InvalidRequestError
-from memwal_core.holds import Hold, HoldStore
-from memwal_core.maintenance.jobs import JobKey
-from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.table import Table
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.people import make_people_table, people
 
 REGION = native_region_id(1)
 MEMWAL = [sys.executable, "-c", "from memwal_core.cli import main; main()"]
@@ -64,18 +65,17 @@ def test_history_shows_merges_by_hand_but_no_plan(uri):
     run("merge", uri, "--dry-run")
     run("merge", uri)
     run("merge", uri)
-    held = TableAdmin.open(uri).insight.leases.acquire(JobKey("merge"), "the night's run")
-    run("merge", uri)
+    held = Table.open(uri).opened.leases.acquire(JobKey("merge"), "the night's run")
+    assert isinstance(run("merge", uri).exception, LeaseHeldError)  # It did not run, so there is no run to record.
     held.release()
 
-    done, idle, refused = json.loads(run("history", uri, "--json").stdout)["runs"]
+    done, idle = json.loads(run("history", uri, "--json").stdout)["runs"]
 
-    assert [each["outcome"] for each in (done, idle, refused)] == ["done", "nothing_to_do", "conflict"]
+    assert [each["outcome"] for each in (done, idle)] == ["done", "nothing_to_do"]
     assert (done["facts"]["generations"], done["facts"]["rows"]) == (2, 3)
     assert done["facts"]["progress"] == {str(REGION): 2}
     assert 0 < done["facts"]["peak_memory_bytes"] < done["facts"]["memory_limit_bytes"]
-    assert len({each["holder"] for each in (done, idle, refused)}) == 3
-    assert refused["error"] == "LeaseHeldError"
+    assert len({each["holder"] for each in (done, idle)}) == 2
 
 
 def test_ledger_that_cannot_be_written_keeps_no_merge_from_working(uri, caplog):
@@ -88,10 +88,10 @@ def test_ledger_that_cannot_be_written_keeps_no_merge_from_working(uri, caplog):
 
 
 def test_release_by_hand_is_recorded_and_a_refused_one_is_no_failed_run(uri):
-    HoldStore(TableAdmin.open(uri).table.store).hold(Hold(REGION, 2, ("bad",), ""))
+    QuarantineStore(Table.open(uri).base.store).add(Quarantined(REGION, 2, ("bad",), ""))
 
-    assert isinstance(run("quality", uri, "--release", f"{REGION}:1").exception, InvalidRequestError)
-    run("quality", uri, "--release", f"{REGION}:2")
+    assert isinstance(run("checks", uri, "--release", f"{REGION}:1").exception, InvalidRequestError)
+    run("checks", uri, "--release", f"{REGION}:2")
 
     [entry] = json.loads(run("history", uri, "--json").stdout)["runs"]
     assert (entry["job"], entry["outcome"]) == ("quality", "done")
@@ -100,7 +100,7 @@ def test_release_by_hand_is_recorded_and_a_refused_one_is_no_failed_run(uri):
 
 @pytest.mark.req("MRG-26", "LEASE-06")
 def test_merge_while_another_runs_ends_with_code_4_and_says_who_and_until_when(uri):
-    held = TableAdmin.open(uri).insight.leases.acquire(JobKey("merge"), "the night's run")
+    held = Table.open(uri).opened.leases.acquire(JobKey("merge"), "the night's run")
 
     ended = subprocess.run([*MEMWAL, "merge", uri], capture_output=True, text=True, check=False)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.demo.directory import MARKER
+from demo.directory import MARKER
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1000)]
 
@@ -20,9 +20,9 @@ FLIGHTS = 2_699  # dated on the first three days of the year
 GIB = 1024
 
 
-def _memwal(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(Path(sys.executable).with_name("memwal")), *arguments],
+        [sys.executable, "-m", "demo", *arguments],
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -34,7 +34,7 @@ def _memwal(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_demonstration_ends_with_exactly_the_expected_rows(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
 
-    ran = _memwal("demo", "--directory", str(directory), "--days", str(DAYS))
+    ran = _demo("run", "--directory", str(directory), "--days", str(DAYS))
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"identical: {FLIGHTS:,} rows, every key once, every value as expected" in ran.stdout
@@ -52,7 +52,7 @@ def test_demonstration_ends_with_exactly_the_expected_rows(tmp_path: Path) -> No
 def test_foreign_directory_ends_with_bad_input(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
 
-    ran = _memwal("demo", "--directory", str(tmp_path), "--days", "1")
+    ran = _demo("run", "--directory", str(tmp_path), "--days", "1")
 
     assert ran.returncode == 2
     assert "will not be emptied" in ran.stderr

@@ -12,8 +12,8 @@ from typing import TextIO
 
 import pytest
 
+from demo.processes import Command, run_all
 from memwal_core.clock import SystemClock
-from memwal_core.demo.processes import Command, run_all
 
 MIB = 1024 * 1024
 

@@ -14,11 +14,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from memwal_core.cli.app import app
+from demo.commands import app
+from demo.directory import DemoDirectory, alone_at, claim_directory
+from demo.stack.marked import end_processes, marked, marked_processes
+from demo.stack.stack import STATE, Stopped, running_stack, served_under, stop_stack
 from memwal_core.clock import SystemClock
-from memwal_core.demo.directory import DemoDirectory, alone_at, claim_directory
-from memwal_core.demo.marked import end_processes, marked, marked_processes
-from memwal_core.demo.stack import STATE, Stopped, running_stack, served_under, stop_stack
 from memwal_core.errors import InvalidRequestError
 
 CLOCK = SystemClock()
@@ -128,7 +128,7 @@ def test_other_stacks_and_the_caller_are_left_alone(started: Started, tmp_path: 
     # As from a shell that a task of the stack opened.
     environment = marked(os.environ, str(started.directory.root.resolve()))
     code = (
-        "import os; from memwal_core.clock import SystemClock; from memwal_core.demo import marked\n"
+        "import os; from memwal_core.clock import SystemClock; from demo.stack import marked\n"
         "print(marked.end_processes(os.environ[marked.MARK], SystemClock()))"
     )
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)

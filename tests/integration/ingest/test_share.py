@@ -11,18 +11,21 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import ConflictError, FencedError, UnavailableError
+from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ids import RegionId
-from memwal_core.ingest import BatchId, BatchRecords, RegionRows, RegionShare, RowIntake, ShareOutcome, write_share
-from memwal_core.manifest import ManifestStore
+from memwal_core.ingest.admission import RowAdmission
+from memwal_core.ingest.batch import BatchId, RegionRows
+from memwal_core.ingest.records import BatchRecords
+from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.reader import Consistency
+from memwal_core.reader.merged import MergedReader
+from memwal_core.region import ManifestStore
 from memwal_core.settings import IngestSettings
-from memwal_core.storage.layout import BATCHES_DIRECTORY
-from memwal_core.table import MemWalTable
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.regions import blocking, writer_settings
-from memwal_core.testing.tables import make_people_table, people, reopened
 from memwal_core.writer import RegionWriter, Takeover
-from memwal_core.writer.table_parts import TableParts
+from memwal_core.writer.table_context import TableContext
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import blocking, writer_settings
 
 SETTINGS = writer_settings(takeover_quiet_s=300).model_copy(
     # A few rows per WAL entry, so that an attempt can be stopped in the middle.
@@ -37,15 +40,15 @@ def table(tmp_path: Path) -> BaseTable:
     return make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS, buckets=1)
 
 
-def _parts(table: BaseTable, *ids: int, name: str) -> tuple[str, pa.Table]:
-    ((value, rows),) = RowIntake.of(table).examine(people(*ids, name=name)).parts
+def _context(table: BaseTable, *ids: int, name: str) -> tuple[str, pa.Table]:
+    ((value, rows),) = RowAdmission.of(table).examine(people(*ids, name=name)).parts
     return value, rows
 
 
 def _region(table: BaseTable, value: str) -> RegionId:
-    intake = RowIntake.of(table)
-    directory = TableParts(table, SETTINGS, table.clock, table.ids, None).load().directory
-    (region_id,) = directory.ensure_all([intake.value_of(value)]).values()
+    admission = RowAdmission.of(table)
+    directory = TableContext(table, SETTINGS, table.clock, table.ids, None).load().directory
+    (region_id,) = directory.ensure_all([admission.value_of(value)]).values()
     return region_id
 
 
@@ -57,7 +60,7 @@ def _write(
     takeover: Takeover = Takeover.FAIL,
     attempt: str = "1",
 ) -> ShareOutcome:
-    value, rows = _parts(table, *ids, name=name)
+    value, rows = _context(table, *ids, name=name)
     share = RegionShare(batch, value, _region(table, value), takeover, attempt)
     return write_share(table, share, _pieces(rows))
 
@@ -71,7 +74,7 @@ def _finish(table: BaseTable, batch: BatchId) -> None:
 
 
 def _names(table: BaseTable) -> dict[int, str]:
-    rows = MemWalTable(table, consistency=Consistency.DURABLE).to_arrow()
+    rows = MergedReader(table, consistency=Consistency.DURABLE).to_arrow()
     assert rows.num_rows == len(set(rows.column("id").to_pylist()))
     return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
@@ -187,7 +190,7 @@ def test_a_cut_off_attempt_is_repeated_at_once_although_its_claim_looks_alive(ta
 
 
 def test_another_live_writer_is_left_alone_unless_fencing_is_asked_for(table: BaseTable) -> None:
-    value, _ = _parts(table, 1, name="a")
+    value, _ = _context(table, 1, name="a")
     with RegionWriter.open(table, _region(table, value), settings=SETTINGS) as other:
         other.put(people(1, name="other"))
         with pytest.raises(ConflictError, match="live writer"):
@@ -203,7 +206,7 @@ def test_another_live_writer_is_left_alone_unless_fencing_is_asked_for(table: Ba
 
 def test_an_attempt_fenced_by_a_writer_of_others_says_so(table: BaseTable) -> None:
     slow, store = _faulty(table)
-    value, _ = _parts(table, 1, name="a")
+    value, _ = _context(table, 1, name="a")
     region_id = _region(table, value)
     with ThreadPoolExecutor(1) as pool:
         with blocking(store, "put_parts_if_absent", "put_if_absent", path=_is_wal) as blocked:
@@ -237,9 +240,9 @@ def test_an_attempt_overtaken_by_one_that_dies_asks_to_be_repeated(table: BaseTa
 
 def test_deletes_of_a_batch_are_tombstones(table: BaseTable) -> None:
     _write(table, FIRST, *range(6), name="a")
-    intake = RowIntake.of(table, delete_column="gone")
+    admission = RowAdmission.of(table, delete_column="gone")
     rows = people(1, 1, 2, 3, 7, name="b").append_column("gone", pa.array([True, False, None, True, True]))
-    ((value, part),) = intake.examine(rows).parts
+    ((value, part),) = admission.examine(rows).parts
 
     outcome = write_share(table, RegionShare(SECOND, value, _region(table, value)), _pieces(part))
 
@@ -249,7 +252,7 @@ def test_deletes_of_a_batch_are_tombstones(table: BaseTable) -> None:
 
 def test_a_batch_is_done_when_all_its_shares_are(table: BaseTable) -> None:
     records = BatchRecords(table.store, table.clock)
-    value, _ = _parts(table, 1, name="a")
+    value, _ = _context(table, 1, name="a")
     records.begin(FIRST, {value: RegionRows(5, "x")}, "somewhere")
     _write(table, FIRST, *range(5), name="a")
 

@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from memwal_core.spark.source import register
+from memwal_core.spark.data_source import register
 
 COLUMNS = "id long, name string, score double, gone boolean"
 

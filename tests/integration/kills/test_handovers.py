@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.clock import SystemClock
-from memwal_core.manifest import RegionStatus
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
+from memwal_core.region import RegionStatus
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import native_region_id, native_scan
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.rounds import rounds
-from memwal_core.testing.simulation.view import lsm_view
-from memwal_core.testing.tables import make_people_table
-from memwal_core.testing.writer_processes import Acknowledged, WriterSite, start_region_writer
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
+from testkit.processes.rounds import rounds
+from testkit.processes.writer import Acknowledged, WriterSite, start_region_writer
+from testkit.simulation.view import lsm_view
+from testkit.tables.native_regions import native_region_id, native_scan
+from testkit.tables.people import make_people_table
+from testkit.tables.readable import as_model
 
 REGION = native_region_id(3)
 CHECK_EVERY = 5
@@ -39,8 +39,8 @@ def test_killed_writers_of_both_kinds_take_over_from_each_other_and_lose_nothing
     times = rounds(12)
     rng = random.Random(times)
     table = make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
-    admin = TableAdmin.open(table.uri, settings=SETTINGS)
-    reader = MemWalTable.open(table.uri, settings=SETTINGS, consistency=Consistency.DURABLE)
+    admin = Table.open(table.uri, settings=SETTINGS)
+    reader = Table.open(table.uri, settings=SETTINGS, consistency=Consistency.DURABLE)
     known = Acknowledged()
     site = WriterSite(table.uri, SETTINGS, keys=20)
     clock = SystemClock()
@@ -54,12 +54,12 @@ def test_killed_writers_of_both_kinds_take_over_from_each_other_and_lose_nothing
         if number % CHECK_EVERY == 0:
             assert known.wrong(as_model(reader.to_arrow())) == {}
         if number % (2 * CHECK_EVERY) == 0:
-            admin.merge(MergeRequest())
+            admin.run(MergeRequest())
     assert known.writes > 5 * times
     assert known.wrong(lsm_view(table)) == {}
     with RegionWriter.open(table, REGION, settings=SETTINGS) as last:
         last.flush()
-    manifest = admin.manifests.load(REGION)
+    manifest = admin.opened.manifests.load(REGION)
     assert manifest.status is RegionStatus.ACTIVE
     assert manifest.writer_epoch > times
     found = native_scan(table.uri, [manifest], ["id", "name"], "id")

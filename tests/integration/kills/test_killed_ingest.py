@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.ingest import BatchId, BatchRecords
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchRecords
 from memwal_core.reader import Consistency
-from memwal_core.table import MemWalTable
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.reader.merged import MergedReader
+from testkit.tables.people import make_people_table, people
 from tests.integration.kills.spark_jobs import kill_whole, require_success, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -37,10 +38,10 @@ def _job(uri: str, source: str, report: Path) -> subprocess.Popen[bytes]:
         "PYSPARK_SUBMIT_ARGS": "--master local[2,8] --conf spark.ui.enabled=false pyspark-shell",
         "MEMWAL_INGEST__PUT_BYTES": "100",
     }
-    command = [sys.executable, str(ROOT / "jobs" / "ingest.py"), "--uri", uri, "--source", source]
+    document = {"uri": uri, "request": {"sources": [source], "batch": "1"}, "report": str(report)}
     with _log_of(report).open("ab") as log:
         return subprocess.Popen(
-            [*command, "--batch", "1", "--json", str(report)],
+            [sys.executable, str(ROOT / "jobs" / "ingest.py"), json.dumps(document)],
             env=variables,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -74,7 +75,7 @@ def site(tmp_path: Path) -> tuple[BaseTable, str, Path]:
 def _require_all_rows_once(table: BaseTable, report: Path) -> None:
     told = json.loads(report.read_text())
     assert (told["outcome"], told["rows_read"], len(told["regions"])) == ("done", ROWS, REGIONS)
-    rows = MemWalTable(table).to_arrow()
+    rows = MergedReader(table).to_arrow()
     assert sorted(rows.column("id").to_pylist()) == list(range(ROWS))
 
 
@@ -85,7 +86,7 @@ def test_killed_driver_leaves_a_batch_that_the_next_run_completes(site: tuple[Ba
         wait_for(lambda: _entries(table.uri) >= 20, first, _log_of(report))
     finally:
         kill_whole(first)
-    assert 0 < MemWalTable(table, consistency=Consistency.DURABLE).count() < ROWS
+    assert 0 < MergedReader(table, consistency=Consistency.DURABLE).count() < ROWS
     assert BatchRecords(table.store, table.clock).done(BatchId("ingest", "1")) is None
 
     second = _job(table.uri, source, report)

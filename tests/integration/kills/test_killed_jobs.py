@@ -12,16 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import GcRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import SystemClock
-from memwal_core.testing.horizon import Horizon, hurried_settings
-from memwal_core.testing.job_processes import TAKES_OVER, JobSite, Killed, run_once, start_job
-from memwal_core.testing.rounds import rounds
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.simulation.view import lsm_view
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.horizon import Horizon, hurried_settings
+from testkit.processes.job import TAKES_OVER, JobSite, Killed, run_once, start_job
+from testkit.processes.rounds import rounds
+from testkit.s3_server import s3_server
+from testkit.simulation.view import lsm_view
+from testkit.tables.people import make_people_table, people
 
 JOBS = ("merge", "snapshot", "catchup", "gc", "compact")
 CHECK_EVERY = 5
@@ -111,14 +112,14 @@ def kill_jobs(uri: str, options: Mapping[str, str] | None, times: int, longest_s
 
 def require_completed(site: JobSite, rows: dict[int, str]) -> None:
     """Let every job run once more, alone: nothing that a killed process left may keep it from ending well."""
-    admin = TableAdmin.open(site.uri, storage_options=site.storage_options, settings=SETTINGS)
+    admin = Table.open(site.uri, storage_options=site.storage_options, settings=SETTINGS)
     for job in ("merge", "catchup", "compact", "catchup", "snapshot"):
         run_once(admin, site, job)
-    collected = admin.collect_garbage(GcRequest(dry_run=False, wait=True, holder=TAKES_OVER))
+    collected = admin.run(GcRequest(dry_run=False, wait=True), holder=TAKES_OVER)
     assert collected.failures == ()
-    require_sound(admin.table, rows)
-    assert admin.table.dataset().count_rows() == len(rows)
-    report = admin.insight.doctor()
+    require_sound(admin.base, rows)
+    assert admin.base.dataset().count_rows() == len(rows)
+    report = admin.doctor()
     assert report.healthy, report.findings
 
 

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.ingest import BatchId, BatchRecords
+from memwal_core.format.paths import ROWS_STAGING_DIRECTORY, batch_directory
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchRecords
 from memwal_core.reader import Consistency
-from memwal_core.storage.layout import ROWS_STAGING_DIRECTORY, batch_directory
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.rounds import rounds
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.reader.merged import MergedReader
+from testkit.processes.rounds import rounds
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
 from tests.integration.kills.spark_jobs import kill_whole, last_of, require_success, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -121,7 +122,7 @@ def test_query_that_is_killed_in_the_middle_of_batches_writes_every_row_once(tmp
     finally:
         kill_whole(last)
 
-    table = MemWalTable(stream.table)
+    table = MergedReader(stream.table)
     rows = table.to_arrow()
     assert rows.num_rows == len(stream.expected)
     assert as_model(rows) == stream.expected

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import SystemClock
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.rounds import rounds
-from memwal_core.testing.s3_server import S3Server, s3_server
-from memwal_core.testing.simulation.view import lsm_view
-from memwal_core.testing.tables import make_people_table
-from memwal_core.testing.writer_processes import Acknowledged, WriterSite, start_writer
+from memwal_core.table import Table
+from testkit.processes.rounds import rounds
+from testkit.processes.writer import Acknowledged, WriterSite, start_writer
+from testkit.s3_server import S3Server, s3_server
+from testkit.simulation.view import lsm_view
+from testkit.tables.people import make_people_table
+from testkit.tables.readable import as_model
 
 CHECK_EVERY = 10
 
@@ -35,8 +35,8 @@ def kill_writers(uri: str, options: Mapping[str, str] | None, chosen: Settings, 
     """Kill writer after writer in the middle of its work, and compare the table with what they acknowledged."""
     rng = random.Random(times)
     table = make_people_table(uri, buckets=2, storage_options=options, settings=chosen)
-    reader = MemWalTable.open(uri, storage_options=options, settings=chosen, consistency=Consistency.DURABLE)
-    admin = TableAdmin.open(uri, storage_options=options, settings=chosen)
+    reader = Table.open(uri, storage_options=options, settings=chosen, consistency=Consistency.DURABLE)
+    admin = Table.open(uri, storage_options=options, settings=chosen)
     known = Acknowledged()
     clock = SystemClock()
     site = WriterSite(uri, chosen, options)
@@ -47,7 +47,7 @@ def kill_writers(uri: str, options: Mapping[str, str] | None, chosen: Settings, 
         known.note(writer.kill())
         if number % CHECK_EVERY == 0:
             assert known.wrong(as_model(reader.to_arrow())) == {}
-            admin.merge(MergeRequest())
+            admin.run(MergeRequest())
             assert known.wrong(as_model(reader.to_arrow())) == {}
 
     require_everything(table, known)

@@ -17,14 +17,14 @@ from memwal_core.base_table import BaseTable
 from memwal_core.clock import SystemClock
 from memwal_core.errors import UnavailableError
 from memwal_core.reader import Consistency
-from memwal_core.table import MemWalTable
-from memwal_core.testing.horizon import Horizon, hurried_settings
-from memwal_core.testing.job_processes import JobSite, start_job
-from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.simulation.view import lsm_view
-from memwal_core.testing.tables import make_people_table
-from memwal_core.testing.writer_processes import Acknowledged, WriterProcess, WriterSite, start_writer
+from memwal_core.table import Table
+from testkit.horizon import Horizon, hurried_settings
+from testkit.processes.job import JobSite, start_job
+from testkit.processes.writer import Acknowledged, WriterProcess, WriterSite, start_writer
+from testkit.s3_server import s3_server
+from testkit.simulation.view import lsm_view
+from testkit.tables.people import make_people_table
+from testkit.tables.readable import as_model, keys_of
 
 JOBS = ("merge", "snapshot", "catchup", "compact", "gc")
 KEYS = 24
@@ -36,7 +36,7 @@ LONGEST_S = 600.0
 class Watcher:
     """Reads again and again, in turn by scan and by lookup, and compares with what the writer says."""
 
-    def __init__(self, table: MemWalTable, writer: WriterProcess, horizon: Horizon) -> None:
+    def __init__(self, table: Table, writer: WriterProcess, horizon: Horizon) -> None:
         self.known = Acknowledged()
         self.reads: Counter[str] = Counter()
         self._horizon, self._place = horizon, horizon.enter()
@@ -75,7 +75,7 @@ def storm(uri: str, options: Mapping[str, str] | None, codec: str, seconds: floa
     clock = SystemClock()
     horizon = Horizon()
     writer = start_writer(WriterSite(uri, chosen, options), 1)
-    reader = MemWalTable.open(uri, storage_options=options, consistency=Consistency.DURABLE)
+    reader = Table.open(uri, storage_options=options, consistency=Consistency.DURABLE)
     watcher = Watcher(reader, writer, horizon)
     jobs = [start_job(site, job, horizon) for job in JOBS]
     begin = clock.monotonic()

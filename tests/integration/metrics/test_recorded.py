@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,28 +11,28 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from memwal_core.admin import TableAdmin
 from memwal_core.errors import FencedError
-from memwal_core.maintenance import gc
-from memwal_core.maintenance.catchup import CatchupParts, catch_up
-from memwal_core.maintenance.compact import CompactParts, compact
-from memwal_core.maintenance.merge import (
-    InProcessReader,
-    MergeParts,
-    NativeCommit,
-    Silent,
-    Surveyor,
-    merge,
-)
-from memwal_core.maintenance.signals import SignalParts, judge_signals, measure_signals, record_signals
-from memwal_core.maintenance.snapshot import SnapshotParts, build_region_snapshot
+from memwal_core.jobs.catchup.extend import CatchupContext
+from memwal_core.jobs.catchup.run import catch_up
+from memwal_core.jobs.compact.run import CompactContext, compact
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.job import gc_surveyor
+from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.health import record_health
+from memwal_core.jobs.merge.commit.commit import NativeCommit
+from memwal_core.jobs.merge.read.winners import InProcessReader
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.run import MergeContext, Silent, merge
+from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
 from memwal_core.metrics import Instruments
 from memwal_core.settings import DAY_S, CatchupSettings, CompactSettings, MergeSettings, Settings
-from memwal_core.status_settings import StatusSettings
-from memwal_core.testing.articles import articles, make_articles_table
-from memwal_core.testing.garbage import drop_old_versions, gc_admin, later, write_generations
-from memwal_core.testing.native_regions import native_region_id
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.settings.status import StatusSettings
+from memwal_core.table import Table
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.garbage import drop_old_versions, gc_admin, later, write_generations
+from testkit.tables.native_regions import native_region_id
+from testkit.tables.people import make_people_table, people
 
 
 class Received:
@@ -85,11 +84,11 @@ def received() -> Received:
     return Received()
 
 
-def merge_parts(admin: TableAdmin, instruments: Instruments) -> MergeParts:
-    table = admin.table
-    return MergeParts(
+def merge_context(admin: Table, instruments: Instruments) -> MergeContext:
+    table = admin.base
+    return MergeContext(
         table=table,
-        surveyor=Surveyor(table, table.store, admin.manifests, 4),
+        surveyor=MergeSurveyor(table, table.store, admin.opened.manifests, 4),
         reader=InProcessReader(table.storage_options),
         strategy=NativeCommit(table.clock, table.rng, 3),
         settings=MergeSettings(),
@@ -102,7 +101,7 @@ def merge_parts(admin: TableAdmin, instruments: Instruments) -> MergeParts:
 def test_merge_counts_what_it_did(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
     write_generations(table, [1, 3], [3, 4], name="new")
-    parts = merge_parts(TableAdmin.open(table.uri), received.instruments)
+    parts = merge_context(Table.open(table.uri), received.instruments)
 
     report = merge(parts)
     merge(parts)
@@ -125,7 +124,7 @@ def test_dry_run_counts_nothing(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=1)
     write_generations(table, [1], name="new")
 
-    merge(merge_parts(TableAdmin.open(table.uri), received.instruments), dry_run=True)
+    merge(merge_context(Table.open(table.uri), received.instruments), dry_run=True)
 
     assert received.values() == {}
     assert received.spans() == []
@@ -134,11 +133,14 @@ def test_dry_run_counts_nothing(tmp_path: Path, received: Received) -> None:
 def test_garbage_collection_counts_objects_by_kind(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=1)
     write_generations(table, [1], [2], name="new")
-    TableAdmin.open(table.uri).merge()
+    Table.open(table.uri).run(MergeRequest())
     drop_old_versions(table.uri)
-    parts = replace(gc_admin(table.uri)._gc_parts(lambda: None), metrics=received.instruments)
+    context = JobContext(gc_admin(table.uri).opened)
+    parts = GcContext(
+        gc_surveyor(context), context.settings, context.clock, context.guard, metrics=received.instruments
+    )
 
-    report = gc.collect_garbage(parts)
+    report = collect_garbage(parts)
 
     counted = {
         dict(labels)["kind"]: value
@@ -153,13 +155,9 @@ def test_garbage_collection_counts_objects_by_kind(tmp_path: Path, received: Rec
 def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=1)
     write_generations(table, [1], [2], [3], name="new")
-    admin = TableAdmin.open(table.uri)
-    measured = measure_signals(
-        SignalParts(admin.table, admin.manifests, admin.insight.ledger, admin.insight.leases, table.clock, 4)
-    )
+    settings = Settings(status=StatusSettings(pending_generations_warn=2, pending_generations_page=4))
 
-    settings = StatusSettings(pending_generations_warn=2, pending_generations_page=4)
-    record_signals(received.instruments, judge_signals(table.uri, measured.readings, settings), measured.status)
+    record_health(received.instruments, Table.open(table.uri, settings=settings).health())
 
     values = received.values()
     label = (("memwal.signal", "pending_generations"), ("memwal.table", table.uri))
@@ -171,7 +169,7 @@ def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
 def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, received: Received) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))
     table.merge_upsert(articles(2000, 30), {native_region_id(1): 1})
-    parts = CatchupParts(table, CatchupSettings(), table.clock, table.rng, metrics=received.instruments)
+    parts = CatchupContext(table, CatchupSettings(), table.clock, table.rng, metrics=received.instruments)
 
     catch_up(parts, dry_run=True)
     assert received.values() == {}
@@ -191,8 +189,8 @@ def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, rece
 def test_snapshot_counts_regions_and_hints(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=2)
     write_generations(table, list(range(20)), name="new")
-    admin = TableAdmin.open(table.uri)
-    parts = SnapshotParts(admin.table, admin.manifests, Settings(), table.clock, metrics=received.instruments)
+    admin = Table.open(table.uri)
+    parts = SnapshotContext(admin.base, admin.opened.manifests, Settings(), table.clock, metrics=received.instruments)
 
     report = build_region_snapshot(parts)
     build_region_snapshot(parts)
@@ -212,10 +210,10 @@ def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
     for generation in (1, 2):
         table.merge_upsert(articles(100 * generation, 100), {native_region_id(1): generation})
     clock = later(60 * DAY_S)
-    catchup = CatchupParts(table, CatchupSettings(), clock, table.rng, metrics=received.instruments)
+    catchup = CatchupContext(table, CatchupSettings(), clock, table.rng, metrics=received.instruments)
     settings = CompactSettings(keep_versions=1)
 
-    report = compact(CompactParts(catchup, settings, lambda: ()), force=True, remove_versions=True)
+    report = compact(CompactContext(catchup, settings, lambda: ()), force=True, remove_versions=True)
 
     label, values = (("memwal.table", table.uri),), received.values()
     assert values["memwal.compact.fragments", label] == 3
@@ -236,7 +234,7 @@ def test_run_that_ends_with_an_error_is_counted_and_its_span_has_the_error(tmp_p
         raise FencedError("the lease is lost", remedy="stop")
 
     with pytest.raises(FencedError):
-        catch_up(CatchupParts(table, CatchupSettings(), table.clock, table.rng, lost, metrics=received.instruments))
+        catch_up(CatchupContext(table, CatchupSettings(), table.clock, table.rng, lost, metrics=received.instruments))
 
     assert received.runs() == {("catchup", "failed"): 1}
     assert not [name for name, _ in received.values() if name == "memwal.job.duration"]

@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
-from memwal_core.cli.quality import open_quality
 from memwal_core.errors import CorruptionError
+from memwal_core.format.paths import generation_path
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.key_filter import KEY_FILTER_NAME
-from memwal_core.quality.view import ABSENT, Sight, ViewSights
-from memwal_core.storage.layout import generation_path
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.quality.checks.view import ABSENT, Sight, ViewSights
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.tables.people import PEOPLE, make_people_table, people, quality_of
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> BaseTable:
 
 
 def look(table: BaseTable) -> ViewSights:
-    return open_quality(TableAdmin.open(table.uri)).look_at_view()
+    return quality_of(Table.open(table.uri)).look_at_view()
 
 
 def wrong(found: ViewSights) -> list[Sight]:
@@ -41,7 +41,7 @@ def wrong(found: ViewSights) -> list[Sight]:
 
 
 def generation_directories(table: BaseTable) -> list[list[Path]]:
-    manifests = TableAdmin.open(table.uri).manifests
+    manifests = Table.open(table.uri).opened.manifests
     regions = [manifests.load(region_id) for region_id in manifests.region_ids()]
     return [
         [Path(table.uri) / generation_path(region.region_id, each.path) for each in region.flushed_generations]
@@ -51,7 +51,7 @@ def generation_directories(table: BaseTable) -> list[list[Path]]:
 
 def test_sound_table_shows_what_it_must_before_and_after_the_merge(table: BaseTable) -> None:
     before = look(table)
-    TableAdmin.open(table.uri).merge()
+    Table.open(table.uri).run(MergeRequest())
     after = look(table)
 
     assert (before.generations, after.generations) == (4, 0)
@@ -82,7 +82,7 @@ def test_missing_generation_is_damage_and_no_passing_fault(table: BaseTable) -> 
 
 
 def test_samples_are_bounded(table: BaseTable) -> None:
-    quality = open_quality(TableAdmin.open(table.uri))
+    quality = quality_of(Table.open(table.uri))
     quality.settings = quality.settings.model_copy(update={"sample_keys": 2})
 
     assert len(quality.look_at_view().sights) <= 1 + 2 + 2 * 2 + 2 * 2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from memwal_core.maintenance.memory import peak_memory_bytes
-from memwal_core.reader.scan import ScanRequest
+from memwal_core.jobs.memory import peak_memory_bytes
+from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.settings import MIB
-from memwal_core.table import MemWalTable
+from memwal_core.table import Table
 
 
 def main(uri: str) -> None:
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
     table.to_arrow(ScanRequest(columns=("id",), limit=1))  # Libraries are loaded, threads started.
     before = peak_memory_bytes()
     rows = largest = 0

@@ -11,13 +11,13 @@ import pytest
 from lance.mem_wal import LsmPointLookupPlanner, LsmScanner, ShardSnapshot
 
 from memwal_core.reader import ReadPlan
-from memwal_core.reader.scan import ScanRequest
+from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.reader.view import TableView
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, make_people_table, people
+from testkit.tables.readable import keys_of
 
 KEYS = 60
 FILTERS = [None, "score > 20", "name LIKE 'gen%'", "id IN (1, 2, 3, 50)", "name = 'p7' OR score < 5"]
@@ -65,7 +65,7 @@ def _native(uri: str, view: TableView, filter_sql: str | None) -> list[dict[str,
 def test_scans_counts_and_lookups_are_those_of_pylance(tmp_path: Path, write, seed: int) -> None:
     uri = str(tmp_path / "t")
     write(uri, np.random.default_rng(seed))
-    view = MemWalTable.open(uri).view()
+    view = Table.open(uri).view()
     planner = LsmPointLookupPlanner(lance.dataset(uri), _snapshots(view.scan().plan))
 
     for filter_sql in FILTERS:

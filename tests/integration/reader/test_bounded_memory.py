@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.region_spec import bucket_spec
-from memwal_core.testing.tables import PRIMARY_KEY_METADATA
+from memwal_core.region.spec import bucket_spec
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.people import PRIMARY_KEY_METADATA
 
 ROWS = 1_500_000
 UPDATED = 50_000
@@ -52,7 +52,6 @@ def _scanned(uri: str, rows: int) -> tuple[int, int]:
     return growth_mib, largest
 
 
-@pytest.mark.slow
 @pytest.mark.req("RD-58")
 def test_memory_of_a_scan_does_not_grow_with_the_base_table(tmp_path: Path) -> None:
     small, _ = _scanned(str(tmp_path / "small"), ROWS // 4)

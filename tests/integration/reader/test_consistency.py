@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.format.paths import region_directory
 from memwal_core.ids import RegionId
-from memwal_core.manifest import ManifestStore, drain
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency, Survey, Surveyor
+from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.opened import GenerationGoneError
+from memwal_core.region import ManifestStore, drain
 from memwal_core.settings import Settings, WriterSettings
-from memwal_core.storage.layout import region_directory
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import Put, native_region_id, native_scan, write_native_generations
-from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.native_regions import Put, native_region_id, native_scan, write_native_generations
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model, keys_of, read_with
 
 BUFFERED = Settings(writer=WriterSettings(durable_write=False, background_flush=False))
 
@@ -36,14 +38,14 @@ def test_each_consistency_sees_what_it_promises(tmp_path: Path) -> None:
     with TableWriter.open(make_people_table(uri, buckets=1), settings=BUFFERED) as writer:
         writer.put(people(1))
         writer.flush()
-        TableAdmin.open(uri).build_snapshot()
+        Table.open(uri).run(SnapshotRequest())
         writer.put(people(2))
         writer.flush()
         (region,) = writer.writers.values()
         writer.put(people(3))
         region.sync()
         writer.put(people(4))
-        table = MemWalTable.open(uri, writers=list(writer.writers.values()))
+        table = read_with(uri, writer.writers.values())
         seen = {each: set(as_model(table.to_arrow(consistency=each))) for each in Consistency}
         stated = {each: table.view(each).freshness.achieved for each in Consistency}
         looked_up = table.lookup(keys_of(1, 2, 3, 4), consistency=Consistency.IN_PROCESS).num_rows
@@ -64,7 +66,7 @@ def test_in_process_without_a_writer_is_refused(tmp_path: Path) -> None:
     make_people_table(uri)
 
     with pytest.raises(InvalidRequestError):
-        MemWalTable.open(uri).view(Consistency.IN_PROCESS)
+        Table.open(uri).view(Consistency.IN_PROCESS)
 
 
 @pytest.mark.req("RD-10")
@@ -73,7 +75,7 @@ def test_in_process_with_regions_written_elsewhere_states_durable(tmp_path: Path
     with TableWriter.open(make_people_table(uri, buckets=2)) as writer:
         writer.put(people(*range(20)))
         own = list(writer.writers.values())[:1]
-        view = MemWalTable.open(uri, writers=own).view(Consistency.IN_PROCESS)
+        view = read_with(uri, own).view(Consistency.IN_PROCESS)
 
         assert (view.freshness.achieved, view.freshness.regions_in_memory) == (Consistency.DURABLE, 1)
         assert set(as_model(view.scan().to_arrow())) == set(range(20))
@@ -85,7 +87,7 @@ def test_rows_of_a_successor_are_seen_although_the_fenced_writer_is_given(tmp_pa
     table = make_people_table(uri, buckets=1)
     fenced = TableWriter.open(table)
     fenced.put(people(1))
-    reader = MemWalTable.open(uri, writers=list(fenced.writers.values()))
+    reader = read_with(uri, fenced.writers.values())
     with TableWriter.open(table, takeover="fence") as successor:
         successor.put(people(2))
         rows = reader.to_arrow(consistency=Consistency.IN_PROCESS)
@@ -100,10 +102,10 @@ def test_collected_generation_that_is_still_in_the_snapshot_is_skipped(tmp_path:
     with TableWriter.open(make_people_table(uri, buckets=1)) as writer:
         writer.put(people(1, 2))
         writer.flush()
-    admin = TableAdmin.open(uri)
-    admin.build_snapshot()
-    admin.merge(MergeRequest())
-    table = MemWalTable.open(uri)
+    admin = Table.open(uri)
+    admin.run(SnapshotRequest())
+    admin.run(MergeRequest())
+    table = Table.open(uri)
     before = as_model(table.to_arrow(consistency=Consistency.SNAPSHOT))
     for directory in _generation_directories(uri):
         shutil.rmtree(directory)
@@ -120,7 +122,7 @@ def test_missing_unmerged_generation_is_an_error(tmp_path: Path, query: str) -> 
         writer.put(people(1, 2))
         writer.flush()
     shutil.rmtree(_generation_directories(uri)[0])
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
 
     with pytest.raises(CorruptionError) as caught:
         table.to_arrow() if query == "scan" else table.lookup(keys_of(1))
@@ -145,19 +147,19 @@ def test_merge_and_collection_during_planning_lose_and_double_nothing(tmp_path: 
     with TableWriter.open(make_people_table(uri, rows=people(1, 2, 3), buckets=1)) as writer:
         writer.put(people(2, 4, name="new"))
         writer.flush()
-        TableAdmin.open(uri).build_snapshot()
+        Table.open(uri).run(SnapshotRequest())
         writer.put(people(5))
 
         def merge_and_collect() -> None:
             writer.put(people(5, name="newer"))
             writer.flush()
-            TableAdmin.open(uri).merge(MergeRequest())
+            Table.open(uri).run(MergeRequest())
             for directory in _generation_directories(uri):
                 shutil.rmtree(directory)
 
         base = _Interrupted.open(uri)
         base.between = merge_and_collect
-        model = as_model(MemWalTable(base).to_arrow(consistency=consistency))
+        model = as_model(MergedReader(base).to_arrow(consistency=consistency))
 
     assert model == {1: "p1", 2: "new", 3: "p3", 4: "new", 5: "newer"}
 
@@ -180,19 +182,19 @@ def test_reading_the_base_table_first_would_lose_rows(tmp_path: Path, order: str
     with TableWriter.open(make_people_table(uri, rows=people(1, 2), buckets=1)) as writer:
         writer.put(people(2, 3, name="new"))
         writer.flush()
-    admin = TableAdmin.open(uri)
+    admin = Table.open(uri)
     base = _Interrupted.open(uri)
-    table = MemWalTable(base)
+    table = MergedReader(base)
 
     def merge_and_drain() -> None:
-        admin.merge(MergeRequest())
-        (region,) = admin.manifests.region_ids()
-        admin.manifests.update(region, lambda stored: drain(stored, {1}))
+        admin.run(MergeRequest())
+        (region,) = admin.opened.manifests.region_ids()
+        admin.opened.manifests.update(region, lambda stored: drain(stored, {1}))
 
     if order == "regions first":
         base.between = merge_and_drain
     else:
-        table._surveyor = _BaseFirst(base, _Delayed(admin.manifests, merge_and_drain))
+        table._surveyor = _BaseFirst(base, _Delayed(admin.opened.manifests, merge_and_drain))
     model = as_model(table.to_arrow())
 
     assert model == ({1: "p1", 2: "new", 3: "new"} if order == "regions first" else {1: "p1", 2: "p2"})
@@ -216,16 +218,16 @@ def test_generation_that_vanishes_under_a_view_asks_for_a_new_one(tmp_path: Path
     with TableWriter.open(make_people_table(uri, buckets=1)) as writer:
         writer.put(people(1))
         writer.flush()
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
     view = table.view()
-    TableAdmin.open(uri).merge(MergeRequest())
+    Table.open(uri).run(MergeRequest())
     shutil.rmtree(_generation_directories(uri)[0])
 
     with pytest.raises(GenerationGoneError):
         view.scan().to_arrow()
     assert as_model(table.to_arrow()) == {1: "p1"}
     tries = iter([view, table.view()])
-    assert as_model(table.run(lambda _: next(tries).scan().to_arrow())) == {1: "p1"}
+    assert as_model(table.read(lambda _: next(tries).scan().to_arrow())) == {1: "p1"}
 
 
 @pytest.mark.req("RD-14", "RD-16")
@@ -236,12 +238,12 @@ def test_old_version_is_read_with_its_own_snapshot(tmp_path: Path) -> None:
     with TableWriter.open(base) as writer:
         writer.put(people(2, 3, name="new"))
         writer.flush()
-        TableAdmin.open(uri).build_snapshot()
+        Table.open(uri).run(SnapshotRequest())
         old = base.state().version
         writer.put(people(3, 4, name="later"))
         writer.flush()
-        TableAdmin.open(uri).merge(MergeRequest())
-    table = MemWalTable.open(uri)
+        Table.open(uri).run(MergeRequest())
+    table = Table.open(uri)
 
     assert as_model(table.to_arrow(version=old)) == {1: "p1", 2: "new", 3: "new"}
     assert as_model(table.to_arrow(version=bare)) == {1: "p1", 2: "p2"}
@@ -259,7 +261,7 @@ def test_tables_written_by_pylance_read_as_pylance_reads_them(tmp_path: Path) ->
     write_native_generations(
         uri, region, [[Put(people(1, 2, 2, 30, name="a"))], [Put(people(2, 3, name="b")), Put(people(3, name="c"))]]
     )
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
     manifests = [each.manifest for each in table.view().scan().plan.regions]
     native = native_scan(uri, manifests, ["id", "name"], "id")
 

@@ -9,8 +9,8 @@ import pytest
 
 from memwal_core.reader import Consistency
 from memwal_core.reader.explain import explain_text_search, explain_vector_search
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.testing.readable import Reference, keys_of, make_reference
+from memwal_core.reader.scan.scan import ScanRequest
+from testkit.tables.readable import Reference, keys_of, make_reference
 
 SCAN = """\
 DeduplicateExec: partition_by=[id], order_by=[_gen DESC, _rowaddr DESC]

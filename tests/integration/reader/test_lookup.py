@@ -13,11 +13,12 @@ import pytest
 from memwal_core.base_table import BaseTable, TableReader
 from memwal_core.errors import InvalidRequestError
 from memwal_core.reader import GenerationSource
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import Put, native_region_id, write_native_generations
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.tables import PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.reader.merged import MergedReader
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
+from testkit.tables.readable import keys_of
 
 
 class _Recorder:
@@ -45,7 +46,7 @@ def test_generations_are_asked_newest_first_until_the_key_is_found(tmp_path: Pat
     _three_generations(uri)
     for key, name, asked in [(7, "gen3", [3]), (2, "gen2", [3, 2]), (1, "gen1", [3, 2, 1]), (5, "p5", [3, 2, 1])]:
         guard = _Recorder()
-        table = MemWalTable(TableReader.open(uri), guard=guard)
+        table = MergedReader(TableReader.open(uri), guard=guard)
 
         assert table.lookup(keys_of(key), ["name"]).column("name").to_pylist() == [name]
         assert guard.asked == asked
@@ -57,7 +58,7 @@ def test_generation_with_a_negative_filter_is_not_opened(tmp_path: Path) -> None
     _three_generations(uri)
     for directory in Path(uri).glob("_mem_wal/*/*_gen_[23]"):
         (directory / "_versions").rename(directory / "away")  # Opening it fails.
-    table = MemWalTable(TableReader.open(uri), guard=_Recorder(negative={2, 3}))
+    table = MergedReader(TableReader.open(uri), guard=_Recorder(negative={2, 3}))
 
     assert table.lookup(keys_of(1), ["name"]).column("name").to_pylist() == ["gen1"]
 
@@ -67,7 +68,7 @@ def test_positive_filter_without_the_key_only_costs_a_read(tmp_path: Path) -> No
     uri = str(tmp_path / "t")
     _three_generations(uri)
 
-    assert MemWalTable.open(uri).lookup(keys_of(9), ["name"]).column("name").to_pylist() == ["p9"]
+    assert Table.open(uri).lookup(keys_of(9), ["name"]).column("name").to_pylist() == ["p9"]
 
 
 @pytest.mark.req("RD-46")
@@ -77,7 +78,7 @@ def test_tombstone_ends_the_search(tmp_path: Path) -> None:
     with TableWriter.open(BaseTable.open(uri)) as writer:
         writer.delete(keys_of(7, 1))
         writer.flush()
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
 
     assert table.lookup(keys_of(7, 2, 1)).column("id").to_pylist() == [2]
 
@@ -94,7 +95,7 @@ def test_last_of_several_rows_of_a_key_is_taken(tmp_path: Path, with_btree: bool
     (generation,) = Path(uri).glob("_mem_wal/*/*_gen_1")
     if with_btree:
         lance.dataset(str(generation)).create_scalar_index("id", "BTREE")
-    rows = MemWalTable.open(uri).lookup(keys_of(2, 1), ["id", "name"])
+    rows = Table.open(uri).lookup(keys_of(2, 1), ["id", "name"])
 
     assert rows.to_pylist() == [{"id": 2, "name": "d"}, {"id": 1, "name": "c"}]
 
@@ -106,7 +107,7 @@ def test_regions_made_by_hand_are_all_candidates(tmp_path: Path) -> None:
     for number in (1, 2):
         write_native_generations(uri, native_region_id(number), [[Put(people(number * 10, name=f"r{number}"))]])
 
-    rows = MemWalTable.open(uri).lookup(keys_of(20, 10, 1, 5), ["name"])
+    rows = Table.open(uri).lookup(keys_of(20, 10, 1, 5), ["name"])
     assert rows.column("name").to_pylist() == ["r2", "r1", "p1"]
 
 
@@ -117,7 +118,7 @@ def test_many_keys_are_found_in_the_order_asked_for(tmp_path: Path, keys: int) -
         writer.put(people(*range(0, 3000, 2), name="even"))
         writer.flush()
     wanted = list(range(keys))[::-1]
-    rows = MemWalTable.open(uri).lookup(keys_of(*wanted, 99_999), ["id", "name"])
+    rows = Table.open(uri).lookup(keys_of(*wanted, 99_999), ["id", "name"])
 
     assert rows.column("id").to_pylist() == wanted
     assert rows.column("name").to_pylist() == ["even" if key % 2 == 0 else f"p{key}" for key in wanted]
@@ -135,7 +136,7 @@ def test_composite_text_and_binary_keys_are_found(tmp_path: Path) -> None:
     rows = pa.table({"a": ["it's", "it's", "ü"], "b": [b"\x00'", b"x", b""], "c": [True, False, True], "v": [1, 2, 3]})
     uri = str(tmp_path / "t")
     lance.write_dataset(rows.cast(schema), uri)
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
 
     found = table.lookup(rows.select(["c", "b", "a"]).slice(1), ["v"])
     assert found.column("v").to_pylist() == [2, 3]
@@ -149,7 +150,7 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path, keys: pa.Table) -> Non
     make_people_table(uri)
 
     with pytest.raises(InvalidRequestError):
-        MemWalTable.open(uri).lookup(keys)
+        Table.open(uri).lookup(keys)
 
 
 @pytest.mark.req("RD-42")
@@ -164,7 +165,7 @@ def test_many_lookups_in_one_base_version_find_the_same_as_a_few(tmp_path: Path,
     rows = pa.table([pa.array(numbers, key_type), [f"p{number}" for number in numbers]], schema=schema)
     lance.write_dataset(rows, uri, max_rows_per_file=100)
     lance.dataset(uri).delete("name LIKE '%7'")
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
     expected = {number: f"p{number}" for number in numbers if not str(number).endswith("7")}
 
     def asked(*ids: int) -> dict[int, str]:

@@ -11,22 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.admin import GcRequest, TableAdmin
 from memwal_core.base_table import BaseTable, TableReader
-from memwal_core.maintenance.gc import survey as gc_survey
-from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.format.paths import wal_directory
+from memwal_core.jobs.gc import survey as gc_survey
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
-from memwal_core.reader.survey import Survey, Surveyor
+from memwal_core.reader.merged import MergedReader
+from memwal_core.reader.plan.survey import Survey, Surveyor
+from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.settings import GcSettings, Settings
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import wal_directory
-from memwal_core.table import MemWalTable
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
-from memwal_core.testing.garbage import drop_old_versions
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.regions import FAST_STORAGE, create_region, writer_settings
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.garbage import drop_old_versions
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
+from testkit.tables.regions import FAST_STORAGE, create_region, writer_settings
 
 AT_ONCE = Settings(
     storage=FAST_STORAGE,
@@ -39,14 +41,14 @@ EVERYTHING = {key: f"p{key}" for key in KEYS}
 
 
 def collect(table: BaseTable) -> None:
-    TableAdmin.open(table.uri, settings=AT_ONCE).collect_garbage(GcRequest(dry_run=False))
+    Table.open(table.uri, settings=AT_ONCE).run(GcRequest(dry_run=False))
 
 
 def read_while(table: BaseTable, happening: Callable[[], object], path: str, moment: Moment) -> dict[int, str]:
     """Read everything durable; at the first look at a path of some kind, let something happen."""
     store = FaultyStore(open_store(table.uri))
     rule = store.add(Rule(lambda _: happening(), moment, frozenset({"head"}), lambda found: path in found))
-    reader = MemWalTable(TableReader(store, settings=table.settings), consistency=Consistency.DURABLE)
+    reader = MergedReader(TableReader(store, settings=table.settings), consistency=Consistency.DURABLE)
     rows = as_model(reader.to_arrow())
     assert rule.matched > 0
     return rows
@@ -96,7 +98,7 @@ def test_without_the_second_look_at_the_manifest_collected_entries_are_missed(
 
 def merge_and_drain(table: BaseTable, writer: RegionWriter) -> None:
     writer.flush()
-    TableAdmin.open(table.uri, settings=AT_ONCE).merge()
+    Table.open(table.uri, settings=AT_ONCE).run(MergeRequest())
     drop_old_versions(table.uri)
     collect(table)
 
@@ -126,7 +128,7 @@ def test_reader_that_looks_at_the_base_table_first_misses_merged_and_drained_row
 
     def merge_and_drain_but_keep_versions() -> None:
         writer.flush()
-        TableAdmin.open(table.uri, settings=AT_ONCE).merge()
+        Table.open(table.uri, settings=AT_ONCE).run(MergeRequest())
         collect(table)
 
     monkeypatch.setattr(Surveyor, "survey", base_first)

@@ -8,17 +8,17 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model, keys_of, read_with
 
 
-def _written(uri: str) -> MemWalTable:
+def _written(uri: str) -> Table:
     """Base 0..9; generation 1 updates 1 and 2 and inserts 10; generation 2 updates 2 and deletes 3."""
     table = make_people_table(uri, rows=people(*range(10)), buckets=1)
     with TableWriter.open(table) as writer:
@@ -27,7 +27,7 @@ def _written(uri: str) -> MemWalTable:
         writer.put(people(2, name="gen2"))
         writer.delete(keys_of(3))
         writer.flush()
-    return MemWalTable.open(uri)
+    return Table.open(uri)
 
 
 EXPECTED = {0: "p0", 1: "gen1", 2: "gen2", **{i: f"p{i}" for i in range(4, 10)}, 10: "gen1"}
@@ -45,11 +45,11 @@ def test_last_of_four_versions_in_one_generation_wins(tmp_path: Path) -> None:
         for name in ("a", "b", "c"):
             writer.put(people(7, 8, name=name))
         writer.put(pa.concat_tables([people(7, name="d"), people(7, name="e")]))
-        in_process = MemWalTable.open(uri, writers=list(writer.writers.values()))
+        in_process = read_with(uri, writer.writers.values())
         before = as_model(in_process.to_arrow(consistency=Consistency.IN_PROCESS))
         writer.flush()
 
-    assert before == as_model(MemWalTable.open(uri).to_arrow()) == {7: "e", 8: "c"}
+    assert before == as_model(Table.open(uri).to_arrow()) == {7: "e", 8: "c"}
 
 
 @pytest.mark.req("RD-39")
@@ -62,7 +62,7 @@ def test_filter_never_lets_an_old_version_surface(tmp_path: Path, kind: str) -> 
         writer.delete(keys_of(2))
         if kind == "flushed":
             writer.flush()
-        reader = MemWalTable.open(uri, writers=list(writer.writers.values()))
+        reader = read_with(uri, writer.writers.values())
         consistency = Consistency.LATEST if kind == "flushed" else Consistency(kind)
 
         assert reader.to_arrow(ScanRequest(filter_sql="name = 'v1'"), consistency=consistency).num_rows == 0
@@ -100,7 +100,7 @@ def test_merged_generations_that_are_still_listed_change_nothing(tmp_path: Path)
     uri = str(tmp_path / "t")
     table = _written(uri)
     before = as_model(table.to_arrow())
-    TableAdmin.open(uri).merge(MergeRequest())
+    Table.open(uri).run(MergeRequest())
 
     plan = table.scan().plan
     assert [region.generations for region in plan.regions] == [()]
@@ -123,7 +123,7 @@ def test_generations_of_different_regions_are_independent(tmp_path: Path) -> Non
         for number in range(3):
             own.put(people(*sorted(own_keys), name=f"round{number}"))
             own.flush()
-        model = as_model(MemWalTable.open(uri).to_arrow())
+        model = as_model(Table.open(uri).to_arrow())
 
     assert set(model) == set(range(20))
     assert {model[key] for key in own_keys} == {"round2"}

@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
-from memwal_core.generations import MergeTarget
+from memwal_core.flushed.read import MergeTarget
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency, GenerationSource, SourceKind
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.reader.text import TextQuery
-from memwal_core.reader.unflushed import unflushed_rows
-from memwal_core.reader.vector import VectorQuery
+from memwal_core.reader.rows.unflushed import unflushed_rows
+from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.reader.text.search import TextQuery
+from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.reader.view import TableView
-from memwal_core.region_spec import bucket_spec
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.regions import writer_settings
-from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.region.spec import bucket_spec
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from testkit.tables.readable import keys_of, read_with
+from testkit.tables.regions import writer_settings
 
 EXTRA = pa.field("extra", pa.int32())
 ALL = keys_of(*range(1, 9), 50, 51, 60)
@@ -80,10 +80,10 @@ def _answers(view: TableView) -> dict[str, object]:
 def test_reader_and_merge_give_the_same_answer_for_columns_that_generations_lack(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     _drifted(uri)
-    table = MemWalTable.open(uri)
+    table = Table.open(uri)
     before = _answers(table.view())
     generations = [len(region.generations) for region in table.scan().plan.regions]
-    TableAdmin.open(uri).merge(MergeRequest())
+    Table.open(uri).run(MergeRequest())
 
     assert generations == [4]
     assert [len(region.generations) for region in table.scan().plan.regions] == [0]
@@ -106,10 +106,10 @@ def test_value_comes_from_an_older_generation_that_has_the_column(tmp_path: Path
     other = pa.field("other", pa.string())
     lance.dataset(uri).add_columns(other)
     lance.dataset(uri).update({"other": "concat('o', CAST(id AS VARCHAR))"})
-    before = MemWalTable.open(uri).to_arrow().sort_by("id").to_pylist()
-    TableAdmin.open(uri).merge(MergeRequest())
+    before = Table.open(uri).to_arrow().sort_by("id").to_pylist()
+    Table.open(uri).run(MergeRequest())
 
-    assert before == MemWalTable.open(uri).to_arrow().sort_by("id").to_pylist()
+    assert before == Table.open(uri).to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["extra"], row["other"]) for row in before] == [(1, 5, "o1"), (2, None, "o2"), (9, 5, None)]
 
 
@@ -130,7 +130,7 @@ def test_search_in_a_column_that_a_generation_lacks_finds_the_inherited_values(t
         pa.table({"id": list(range(20)), "vec": vectors, "text": [f"word{i}" for i in range(20)]}), "id"
     )
     lance.dataset(uri).create_scalar_index("text", "INVERTED", stem=False)
-    view = MemWalTable.open(uri).view()
+    view = Table.open(uri).view()
     nearest = view.vector_search(VectorQuery("vec", np.array([6, 7], np.float32), k=2))
     texts = view.full_text_search(TextQuery("text", "word3"))
 
@@ -155,7 +155,7 @@ def test_new_column_with_the_id_of_a_dropped_one_never_shows_old_values(tmp_path
     ]
     for ask in asks:
         with pytest.raises(InvalidRequestError, match="no retained version proves"):
-            ask(MemWalTable.open(uri).view(Consistency.LATEST))
+            ask(Table.open(uri).view(Consistency.LATEST))
 
 
 def _add(uri: str) -> None:
@@ -206,13 +206,13 @@ def test_unflushed_rows_older_than_a_change_of_schema_read_as_a_flush_and_a_merg
     crashed.delete(keys_of(5))
     change(uri)
     writers = list(crashed.writers.values())
-    durable = _unflushed_answers(uri, MemWalTable.open(uri).view(Consistency.DURABLE))
-    in_process = _unflushed_answers(uri, MemWalTable.open(uri, writers=writers).view(Consistency.IN_PROCESS))
-    (region,) = MemWalTable.open(uri).scan().plan.regions
+    durable = _unflushed_answers(uri, Table.open(uri).view(Consistency.DURABLE))
+    in_process = _unflushed_answers(uri, read_with(uri, writers).view(Consistency.IN_PROCESS))
+    (region,) = Table.open(uri).scan().plan.regions
     with RegionWriter.open(BaseTable.open(uri), region.region_id, settings=settings) as successor:
         successor.flush()
-    TableAdmin.open(uri).merge(MergeRequest())
-    merged = MemWalTable.open(uri).view()
+    Table.open(uri).run(MergeRequest())
+    merged = Table.open(uri).view()
 
     assert [len(region.generations) for region in merged.scan().plan.regions] == [0]
     assert durable == in_process == _unflushed_answers(uri, merged)
@@ -226,8 +226,6 @@ def test_unflushed_rows_that_no_version_explains_are_refused_with_what_to_do(tmp
     rows = pa.table({"id": [2], "weight": [1.5], "_tombstone": [False]})
     source = GenerationSource(native_region_id(1), 1, SourceKind.WAL, rows=rows)
 
-    with pytest.raises(
-        InvalidRequestError, match="no version of the table that still exists has these columns"
-    ) as told:
+    with pytest.raises(InvalidRequestError, match="no retained version of the table has these columns") as told:
         unflushed_rows(table, state, source, target, lambda keys, _: keys)
     assert "opening a writer" in str(told.value)

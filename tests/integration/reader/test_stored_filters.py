@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from memwal_core.key_filter import KEY_FILTER_NAME
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import keys_of
 
 
 def _two_generations(uri: str) -> list[Path]:
@@ -27,7 +27,7 @@ def test_generation_whose_filter_excludes_the_key_is_not_opened(tmp_path: Path) 
     for generation in _two_generations(uri):
         (generation / "_versions").rename(generation / "away")  # Opening it fails.
 
-    assert MemWalTable.open(uri).lookup(keys_of(5, 55)).column("id").to_pylist() == [5]
+    assert Table.open(uri).lookup(keys_of(5, 55)).column("id").to_pylist() == [5]
 
 
 @pytest.mark.req("RD-21")
@@ -40,6 +40,6 @@ def test_key_is_found_without_a_usable_filter(tmp_path: Path, damage: str) -> No
             path.unlink()
         else:
             path.write_bytes(b"x" * path.stat().st_size)
-    rows = MemWalTable.open(uri).lookup(keys_of(1, 2, 5), ["name"])
+    rows = Table.open(uri).lookup(keys_of(1, 2, 5), ["name"])
 
     assert rows.column("name").to_pylist() == ["gen1", "gen2", "p5"]

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from memwal_core.admin import TableAdmin
 from memwal_core.errors import InvalidRequestError
-from memwal_core.storage.layout import MEM_WAL_DIRECTORY
-from memwal_core.testing.faulty_proxy import faulty_proxy
-from memwal_core.testing.s3_server import S3Server, s3_server
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.faults.faulty_proxy import faulty_proxy
+from testkit.s3_server import S3Server, s3_server
+from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.s3
 
@@ -36,9 +37,9 @@ def test_written_rows_arrive_in_the_base_table_and_a_second_merge_finds_nothing(
     with TableWriter.open(table) as writer:
         writer.put(people(*range(90, 99)))
         writer.flush()
-    admin = TableAdmin.open(uri, storage_options=s3.storage_options)
-    assert admin.merge().outcome.value == "done"
-    assert admin.merge().outcome.value == "nothing_to_do"
+    admin = Table.open(uri, storage_options=s3.storage_options)
+    assert admin.run(MergeRequest()).outcome.value == "done"
+    assert admin.run(MergeRequest()).outcome.value == "nothing_to_do"
     rows = table.dataset().to_table(columns=["id", "name"]).to_pydict()
     found = dict(zip(rows["id"], rows["name"], strict=True))
     expected = dict.fromkeys(range(40), "old") | dict.fromkeys(range(40, 60), "new")
@@ -54,6 +55,6 @@ def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(
         options = {**s3.storage_options, "aws_endpoint": proxy.endpoint}
         with pytest.raises(InvalidRequestError, match="condition"):
             make_people_table(uri, storage_options=options)
-        admin = TableAdmin.open(uri, storage_options=s3.storage_options)
-        assert admin.table.state().details is None
-        assert list(admin.table.store.list_objects(MEM_WAL_DIRECTORY)) == []
+        admin = Table.open(uri, storage_options=s3.storage_options)
+        assert admin.base.state().details is None
+        assert list(admin.base.store.list_objects(MEM_WAL_DIRECTORY)) == []

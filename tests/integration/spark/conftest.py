@@ -33,7 +33,7 @@ def spark_builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
 
 @pytest.fixture
 def spark(spark_builder: SparkSession.Builder) -> SparkSession:
-    """The session; made anew in the same JVM if the test before ran a job, which stops it."""
+    """The session; made anew in the same JVM if something has stopped it."""
     with warnings.catch_warnings():
         # Spark forks to start its JVM and replaces the child at once, which does Lance no harm.
         warnings.filterwarnings("ignore", "lance is not fork-safe")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import lance
 
-from memwal_core.admin import TableAdmin
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.settings import Settings, WriterSettings
-from memwal_core.testing.readable import keys_of
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import keys_of
 
 
 def make_layered_table(uri: str) -> None:
@@ -19,7 +20,7 @@ def make_layered_table(uri: str) -> None:
     with TableWriter.open(base, settings=settings) as writer:
         writer.put(people(*range(40), 200, name="merged"))
         writer.flush()
-        TableAdmin.open(uri).merge()
+        Table.open(uri).run(MergeRequest())
         writer.put(people(*range(20, 60), 201, name="flushed"))
         writer.delete(keys_of(*range(50, 70)))
         writer.flush()

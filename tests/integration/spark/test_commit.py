@@ -13,18 +13,20 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.format.paths import ROWS_STAGING_DIRECTORY
 from memwal_core.ids import IdSource
-from memwal_core.ingest import BatchId, BatchRecords, RowIntake
-from memwal_core.manifest import ManifestStore
-from memwal_core.spark.commit import BatchCommit, directory_of, refuse_problems
+from memwal_core.ingest.admission import RowAdmission
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchRecords
+from memwal_core.region import ManifestStore
+from memwal_core.spark.data_source import MemWalDataSource
 from memwal_core.spark.options import WriteOptions
-from memwal_core.spark.source import MemWalDataSource
-from memwal_core.spark.staging import StagedMessage, StagedRows, Stager
-from memwal_core.storage.layout import ROWS_STAGING_DIRECTORY
-from memwal_core.table import MemWalTable
-from memwal_core.testing.faulty_store import WRITES, FaultyStore
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.tables import PEOPLE, make_people_table, people, reopened
+from memwal_core.spark.writing.commit import BatchCommit, directory_of, refuse_problems
+from memwal_core.spark.writing.staging import StagedMessage, StagedRows, Stager
+from memwal_core.table import Table
+from testkit.faults.faulty_store import WRITES, FaultyStore
+from testkit.tables.people import PEOPLE, make_people_table, people, reopened
+from testkit.tables.readable import as_model
 
 DEATHS = 6
 """Points in a commit at which the process dies, evenly over its writes."""
@@ -39,7 +41,7 @@ def stage(table: BaseTable, batch: BatchId, *tasks: pa.Table, spill_bytes: int =
     """Stage rows as the tasks of one attempt do."""
     staged: list[StagedRows] = []
     for rows in tasks:
-        stager = Stager(table, RowIntake.of(table), directory_of(batch), spill_bytes)
+        stager = Stager(table, RowAdmission.of(table), directory_of(batch), spill_bytes)
         assert stager.run(rows.to_batches()) is None
         staged += stager.staged
     return staged
@@ -50,7 +52,7 @@ def commit(table: BaseTable, batch: BatchId, staged: Sequence[StagedRows]) -> No
 
 
 def model(table: BaseTable) -> dict[int, str]:
-    return as_model(MemWalTable.open(table.uri).to_arrow())
+    return as_model(Table.open(table.uri).to_arrow())
 
 
 def generations(table: BaseTable) -> int:
@@ -149,7 +151,7 @@ def test_rows_that_vanished_are_taken_from_the_next_attempt_if_they_are_the_same
 def test_one_bad_row_refuses_the_whole_batch(table: BaseTable) -> None:
     batch = BatchId("s", "b")
     bad = pa.table({"id": pa.array([1, None, 3]), "name": ["a", "b", "c"], "score": [1.0, 2.0, 3.0]})
-    stager = Stager(table, RowIntake.of(table), directory_of(batch))
+    stager = Stager(table, RowAdmission.of(table), directory_of(batch))
 
     problem = stager.run(bad.to_batches())
 
@@ -173,7 +175,7 @@ def test_leftovers_of_earlier_batches_go_with_the_next(table: BaseTable) -> None
 def test_deletes_are_rows_marked_in_a_column(table: BaseTable) -> None:
     batch = BatchId("s", IdSource().commit_id().hex())
     marked = people(1, 2, 30, name="x").append_column("gone", pa.array([True, False, False]))
-    stager = Stager(table, RowIntake.of(table, None, "gone"), directory_of(batch))
+    stager = Stager(table, RowAdmission.of(table, None, "gone"), directory_of(batch))
     assert stager.run(marked.to_batches()) is None
 
     BatchCommit(table, batch, WriteOptions(table.uri, delete_column="gone")).run(stager.staged)

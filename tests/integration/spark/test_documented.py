@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
@@ -29,4 +29,4 @@ def test_example_reads_writes_and_streams(tmp_path: Path, spark: SparkSession) -
 
     exec(compile(example, str(PAGE), "exec"), {"spark": spark})
 
-    assert as_model(MemWalTable.open(table.uri).to_arrow()) == {1: "p1", 7: "Eve", 8: "Liv"}
+    assert as_model(Table.open(table.uri).to_arrow()) == {1: "p1", 7: "Eve", 8: "Liv"}

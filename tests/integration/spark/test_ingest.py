@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,40 +13,34 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.errors import ConflictError, InvalidRequestError
-from memwal_core.ingest import BatchId, IngestReport
-from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.manifest import ManifestStore
+from memwal_core.format.paths import BATCHES_DIRECTORY
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.report import IngestReport
+from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.quality.input_suite import frame_check
-from memwal_core.region_spec import bucket_spec
-from memwal_core.spark.ingest import IngestRequest, ingest_frame
-from memwal_core.spark.sources import Source, SourceFormat, batch_of_files, read_source
-from memwal_core.storage.layout import BATCHES_DIRECTORY
-from memwal_core.table import MemWalTable
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.reader.merged import MergedReader
+from memwal_core.region import ManifestStore
+from memwal_core.region.spec import bucket_spec
+from memwal_core.spark.ingest.frame import FrameBatch, ingest_frame
+from memwal_core.spark.ingest.inputs import Source, batch_of_files, read_source
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, Takeover
+from testkit.s3_server import s3_server
+from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
+from tests.integration.spark.submitted import submit
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:lance is not fork-safe"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-ROOT = Path(__file__).resolve().parents[3]
 ROWS = 200
-
-
-def load_job():
-    spec = importlib.util.spec_from_file_location("memwal_ingest_job", ROOT / "jobs" / "ingest.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def batch_of(spark: SparkSession, name: str, rows: int = ROWS) -> DataFrame:
@@ -55,11 +48,11 @@ def batch_of(spark: SparkSession, name: str, rows: int = ROWS) -> DataFrame:
 
 
 def run(frame: DataFrame, table: BaseTable, number: int, **request: object) -> IngestReport:
-    return ingest_frame(frame, table, IngestRequest(BatchId.numbered("query", number), **request))
+    return ingest_frame(frame, table, FrameBatch(BatchId.numbered("query", number), **request))
 
 
 def names(table: BaseTable) -> dict[int, str]:
-    rows = MemWalTable(table).to_arrow()
+    rows = MergedReader(table).to_arrow()
     assert rows.num_rows == len(set(rows.column("id").to_pylist()))
     return dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
 
@@ -206,7 +199,7 @@ def test_vectors_numbers_and_instants_come_out_as_they_went_in(tmp_path: Path, s
 
     run(frame, table, 0)
 
-    rows = MemWalTable(table).to_arrow().sort_by("count")
+    rows = MergedReader(table).to_arrow().sort_by("count")
     assert rows.schema.remove_metadata().equals(schema, check_metadata=False)
     assert rows.column("vector").to_pylist() == [None if n == 7 else [float(n), 1.5, 2.5, 3.5] for n in range(50)]
     assert rows.column("at").cast(pa.int64()).to_pylist() == [1700000000000001 + n for n in range(50)]
@@ -238,7 +231,7 @@ def test_files_are_read_in_the_schema_of_the_table(
     run(read_source(spark, Source([place]), PEOPLE), table, 0)
 
     assert names(table) == dict.fromkeys(range(30), "a")
-    assert MemWalTable(table).to_arrow().column("score").to_pylist().count(7.0) == 1
+    assert MergedReader(table).to_arrow().column("score").to_pylist().count(7.0) == 1
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
@@ -315,27 +308,40 @@ def test_a_batch_that_fails_its_suite_is_refused_whole(table: BaseTable, spark: 
 def test_command_and_job_write_a_batch_once(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "rows.parquet")
     pq.write_table(people(*range(30), name="a"), place)
-    arguments = ["--uri", table.uri, "--source", place]
-    job, report = load_job(), tmp_path / "report.json"
+    request, report = {"sources": [place]}, tmp_path / "report.json"
 
-    assert job.main([*arguments, "--dry-run", "--json", str(report)]) == 0
+    assert submit("ingest", uri=table.uri, request=request | {"dry_run": True}, report=str(report)) == 0
     assert json.loads(report.read_text())["outcome"] == "planned"
-    assert job.main([*arguments, "--json", str(report)]) == 0
+    assert submit("ingest", uri=table.uri, request=request, report=str(report)) == 0
     told = json.loads(report.read_text())
     assert (told["rows_read"], told["rows_written"], told["rows_rejected"], len(told["regions"])) == (30, 30, 0, 4)
     assert told["batch"] == batch_of_files(Source([place], SourceFormat.PARQUET))
-    assert job.main(arguments) == 3
-    assert job.main([*arguments, "--ok-when-nothing"]) == 0
+    assert submit("ingest", uri=table.uri, request=request) == 3
+    assert submit("ingest", uri=table.uri, request=request, ok_when_nothing=True) == 0
     again = CliRunner().invoke(app, ["ingest", table.uri, place, "--json"])
     assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (3, "nothing_to_do")
     other = CliRunner().invoke(app, ["ingest", table.uri, place, "--batch", "other"])
     assert (other.exit_code, "30 written into 4 regions" in other.stdout) == (0, True), other.output
     assert names(table) == dict.fromkeys(range(30), "a")
-    runs = TableAdmin.open(table.uri).insight.ledger.runs("ingest")
+    runs = Table.open(table.uri).opened.ledger.runs("ingest")
     assert [run.outcome.value for run in runs] == ["done", *["nothing_to_do"] * 3, "done"]
 
 
+def test_session_of_the_caller_is_used_and_left_to_the_caller(
+    table: BaseTable, spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "rows.parquet")
+    pq.write_table(people(*range(30), name="a"), place)
+
+    report = Table.open(table.uri).run(IngestRequest(sources=(place,)))
+
+    assert report.rows_written == 30
+    assert spark.range(3).count() == 3
+    assert names(table) == dict.fromkeys(range(30), "a")
+
+
 @pytest.mark.s3
+@pytest.mark.slow
 def test_batches_go_into_a_table_in_an_object_store(spark: SparkSession) -> None:
     with s3_server() as server:
         table = make_people_table(server.uri("bucket/people.lance"), buckets=2, storage_options=server.storage_options)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
-from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.jobs.merge.job import MergeExecutors
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
-from memwal_core.spark.merge import SparkReader, ipc_chunks
+from memwal_core.spark.merge.winners import SparkReader, ipc_chunks
 from memwal_core.spark.session import LateSession
-from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.table import Table
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, make_people_table, people
+from tests.integration.spark.submitted import submit
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def make_table(uri: str) -> None:
@@ -48,26 +48,25 @@ def test_executors_reading_gives_the_rows_and_progress_of_one_process(tmp_path, 
     shutil.copytree(on_spark, in_process)
 
     native = Settings(merge=MergeSettings(strategy="native"))
-    admin = TableAdmin.open(on_spark, settings=native)
-    report = admin.merge(MergeRequest(reader=SparkReader(spark, admin.table.storage_options)))
-    expected = TableAdmin.open(in_process, settings=native).merge()
+    admin = Table.open(on_spark, settings=native)
+    report = admin.run(MergeRequest(), executors=MergeExecutors(reader=SparkReader(spark, admin.base.storage_options)))
+    expected = Table.open(in_process, settings=native).run(MergeRequest())
 
     assert rows(on_spark).equals(rows(in_process))
     assert report.outcome is JobOutcome.DONE
     assert [commit.marks for commit in report.commits] == [commit.marks for commit in expected.commits]
-    assert admin.merge().outcome is JobOutcome.NOTHING_TO_DO
+    assert admin.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
 
 
 @pytest.mark.req("MRG-27")
 def test_job_reports_to_a_file_and_ends_with_the_outcome_code(tmp_path, spark):
     uri, target = str(tmp_path / "t"), tmp_path / "report.json"
     make_table(uri)
-    job = load_job()
 
-    assert job.main(["--uri", uri, "--dry-run", "--json", str(target)]) == 0
+    assert submit("merge", uri=uri, request={"dry_run": True}, report=str(target)) == 0
     assert json.loads(target.read_text())["outcome"] == "planned"
-    assert job.main(["--uri", str(tmp_path / "nowhere")]) == 2
-    assert job.main(["--uri", uri, "--max-bytes", "0"]) == 2
+    assert submit("merge", uri=str(tmp_path / "nowhere")) == 2
+    assert submit("merge", uri=uri, request={"max_bytes": 0}) == 2
 
 
 def refuse(session):
@@ -78,12 +77,11 @@ def refuse(session):
 def test_small_merge_and_one_with_nothing_to_do_start_no_session(tmp_path, monkeypatch):
     uri = str(tmp_path / "t")
     make_table(uri)
-    job = load_job()
     monkeypatch.setattr(LateSession, "__call__", refuse)
 
-    assert job.main(["--uri", uri]) == 0
-    assert job.main(["--uri", uri]) == 3
-    done, nothing = TableAdmin.open(uri).insight.ledger.runs("merge")
+    assert submit("merge", uri=uri) == 0
+    assert submit("merge", uri=uri) == 3
+    done, nothing = Table.open(uri).opened.ledger.runs("merge")
     assert (done.outcome.value, nothing.outcome.value) == ("done", "nothing_to_do")
     assert "2 tombstones" in str(done.facts["strategy_reason"])
 
@@ -91,19 +89,11 @@ def test_small_merge_and_one_with_nothing_to_do_start_no_session(tmp_path, monke
 def test_session_starts_with_a_merge_that_is_large_enough_and_ends_with_the_job(tmp_path, monkeypatch):
     uri = str(tmp_path / "t")
     make_table(uri)
-    job = load_job()
     monkeypatch.setenv("MEMWAL_MERGE__EXECUTORS_MIN_BYTES", "1")
     monkeypatch.setattr(LateSession, "__call__", refuse)
 
     with pytest.raises(AssertionError, match="a session was started"):
-        job.main(["--uri", uri])
-
-
-def load_job():
-    spec = importlib.util.spec_from_file_location("memwal_merge_job", ROOT / "jobs" / "merge.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+        submit("merge", uri=uri)
 
 
 @pytest.mark.parametrize("limit", [2 * 1024 * 1024, 64 * 1024 * 1024])

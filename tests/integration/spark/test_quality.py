@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,32 +16,31 @@ from lance.fragment import DataFile, FragmentMetadata
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from memwal_core.admin import MergeRequest, TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.cli.quality import open_quality
+from memwal_core.format.paths import generation_path
+from memwal_core.jobs.merge.plan import Verdict
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.key_filter import KEY_FILTER_NAME
-from memwal_core.maintenance.merge import Verdict
-from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.quality import Check, QualityReport, Result, Stage
-from memwal_core.quality.run import QualityRequest, check_quality
-from memwal_core.region_spec import RegionField, RegionSpec
+from memwal_core.quality.model import Check, QualityReport, Result, Stage
+from memwal_core.quality.run import check_quality
+from memwal_core.region.spec import RegionField, RegionSpec
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import generation_path
-from memwal_core.testing.articles import articles, make_articles_table
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.s3_server import s3_server
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.people import PEOPLE, make_people_table, people, quality_of
+from tests.integration.spark.submitted import submit
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:lance is not fork-safe"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-ROOT = Path(__file__).resolve().parents[3]
 
 Check_ = Callable[..., QualityReport]
 
@@ -76,8 +74,8 @@ def run(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Check_]
     seen: set[tuple[Stage, Check]] = set()
 
     def checked(uri: str, stage: Stage, **more: object) -> QualityReport:
-        quality = open_quality(TableAdmin.open(uri))
-        report = check_quality(quality, quality.plan(stage), spark, QualityRequest(**more))
+        quality = quality_of(Table.open(uri))
+        report = check_quality(quality, quality.plan(stage), spark, **more)
         seen.update((stage, result.check) for result in report.failed)
         return report
 
@@ -92,19 +90,19 @@ def write(table: BaseTable, *generations: Sequence[int]) -> None:
             writer.flush()
 
 
-def make_waiting_table(uri: str) -> TableAdmin:
+def make_waiting_table(uri: str) -> Table:
     """Make a table with two regions and two generations each; keys 0 to 19 are in the base table."""
     table = make_people_table(uri, rows=people(*range(20)), buckets=2)
     write(table, range(10, 30), range(25, 35))
-    return TableAdmin.open(uri)
+    return Table.open(uri)
 
 
-def forge(admin: TableAdmin, rows: pa.Table) -> tuple[str, int]:
+def forge(admin: Table, rows: pa.Table) -> tuple[str, int]:
     """Replace the rows of the first region's first generation; return its name in reports."""
-    manifest = admin.manifests.load(admin.manifests.region_ids()[0])
+    manifest = admin.opened.manifests.load(admin.opened.manifests.region_ids()[0])
     first = manifest.flushed_generations[0]
     lance.write_dataset(
-        rows, admin.table.store.uri_of(generation_path(manifest.region_id, first.path)), mode="overwrite"
+        rows, admin.base.store.uri_of(generation_path(manifest.region_id, first.path)), mode="overwrite"
     )
     return str(manifest.region_id), first.generation
 
@@ -126,11 +124,11 @@ def test_sound_generations_pass_and_are_described_in_data_docs(tmp_path, run):
         "suite = gx.ExpectationSuite('people', expectations=[gxe.ExpectColumnValuesToNotBeNull(column='name')])\n"
     )
 
-    report = run(admin.table.uri, Stage.BEFORE, suites=[str(suite)], docs=str(tmp_path / "docs"))
+    report = run(admin.base.uri, Stage.BEFORE, suites=[str(suite)], docs=str(tmp_path / "docs"))
 
     assert report.outcome is JobOutcome.DONE, report.to_dict()
     assert {result.result for result in report.results} == {Result.PASSED}
-    assert report.held == ()
+    assert report.quarantined == ()
     assert (tmp_path / "docs" / "index.html").is_file()
     assert list((tmp_path / "docs" / "validations").rglob("*.html"))
 
@@ -140,15 +138,15 @@ def test_rows_of_another_region_hold_their_region_back_and_no_other(tmp_path, ru
     admin = make_waiting_table(str(tmp_path / "t"))
     region, generation = forge(admin, people(*range(10, 30), name="stray"))
 
-    report = run(admin.table.uri, Stage.BEFORE)
+    report = run(admin.base.uri, Stage.BEFORE)
 
     assert failed(report) == {Check.REGION_EXCLUSIVITY}
-    assert [(str(hold.region_id), hold.generation) for hold in report.held] == [(region, generation)]
-    assert "rows belong to another region" in report.held[0].reasons[0]
-    merged = admin.merge()
+    assert [(str(entry.region_id), entry.generation) for entry in report.quarantined] == [(region, generation)]
+    assert "rows belong to another region" in report.quarantined[0].reasons[0]
+    merged = admin.run(MergeRequest())
     shares = {str(share.region_id): share for share in merged.regions}
     assert merged.outcome is JobOutcome.BLOCKED
-    assert shares.pop(region).verdict is Verdict.HELD
+    assert shares.pop(region).verdict is Verdict.QUARANTINED
     assert [(share.merged_after, share.verdict) for share in shares.values()] == [(2, Verdict.COMPLETE)]
 
 
@@ -162,7 +160,7 @@ def test_pylances_bucket_is_checked_by_its_own_formula(tmp_path, run):
 
     assert run(uri, Stage.BEFORE).outcome is JobOutcome.DONE
 
-    forge(TableAdmin.open(uri), people(*range(40)))
+    forge(Table.open(uri), people(*range(40)))
     assert failed(run(uri, Stage.BEFORE)) == {Check.REGION_EXCLUSIVITY}
 
 
@@ -172,10 +170,12 @@ def test_key_without_value_is_held(tmp_path, run):
     nullable = pa.schema([pa.field("id", pa.int64()), *(PEOPLE.field(name) for name in ("name", "score"))])
     forge(admin, pa.table({"id": [None], "name": ["x"], "score": [1.0]}, schema=nullable))
 
-    report = run(admin.table.uri, Stage.BEFORE)
+    report = run(admin.base.uri, Stage.BEFORE)
 
     assert Check.KEY_NOT_NULL in failed(report)
-    assert any("1 of 1 rows have no complete key" in reason for hold in report.held for reason in hold.reasons)
+    assert any(
+        "1 of 1 rows have NULL in their key" in reason for entry in report.quarantined for reason in entry.reasons
+    )
 
 
 @damages(Stage.BEFORE, Check.SCHEMA)
@@ -183,23 +183,23 @@ def test_other_schema_is_held(tmp_path, run):
     admin = make_waiting_table(str(tmp_path / "t"))
     forge(admin, pa.table({"id": [1], "name": [2], "score": [1.0]}))
 
-    report = run(admin.table.uri, Stage.BEFORE)
+    report = run(admin.base.uri, Stage.BEFORE)
 
     assert failed(report) == {Check.SCHEMA}
-    assert "'name'" in report.held[0].reasons[0]
+    assert "'name'" in report.quarantined[0].reasons[0]
 
 
 @damages(Stage.BEFORE, Check.READABLE)
 def test_lost_generation_is_reported_and_not_held(tmp_path, run):
     admin = make_waiting_table(str(tmp_path / "t"))
-    manifest = admin.manifests.load(admin.manifests.region_ids()[0])
+    manifest = admin.opened.manifests.load(admin.opened.manifests.region_ids()[0])
     path = generation_path(manifest.region_id, manifest.flushed_generations[0].path)
-    shutil.rmtree(Path(admin.table.uri) / path)
+    shutil.rmtree(Path(admin.base.uri) / path)
 
-    report = run(admin.table.uri, Stage.BEFORE)
+    report = run(admin.base.uri, Stage.BEFORE)
 
     assert failed(report) == {Check.READABLE}
-    assert report.held == ()
+    assert report.quarantined == ()
 
 
 @damages(Stage.BEFORE, Check.USER_SUITE)
@@ -213,33 +213,33 @@ def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
     }
     suite.write_text(json.dumps({"name": "small ids", "expectations": [expectation], "meta": {}}))
 
-    report = run(admin.table.uri, Stage.BEFORE, suites=[str(suite)])
+    report = run(admin.base.uri, Stage.BEFORE, suites=[str(suite)])
 
     assert failed(report) == {Check.USER_SUITE}
-    assert {hold.generation for hold in report.held} == {2}
-    assert all("user_suite 'small ids'" in reason for hold in report.held for reason in hold.reasons)
+    assert {entry.generation for entry in report.quarantined} == {2}
+    assert all("user_suite 'small ids'" in reason for entry in report.quarantined for reason in entry.reasons)
 
 
 def test_released_generation_is_merged_and_not_held_again(tmp_path, run):
     admin = make_waiting_table(str(tmp_path / "t"))
     region, generation = forge(admin, people(2, name="stray").slice(0, 0))
     forge(admin, pa.table({"id": [1], "name": [2], "score": [1.0]}))
-    run(admin.table.uri, Stage.BEFORE)
+    run(admin.base.uri, Stage.BEFORE)
 
-    shown = CliRunner().invoke(app, ["quality", admin.table.uri, "--json"])
+    shown = CliRunner().invoke(app, ["checks", admin.base.uri, "--json"])
     assert shown.exit_code == 5
-    assert [hold["generation"] for hold in json.loads(shown.stdout)["held"]] == [generation]
-    status = json.loads(CliRunner().invoke(app, ["status", admin.table.uri, "--json"]).stdout)
-    assert {each["region_id"]: each["held_generations"] for each in status["regions"]}[region] == [generation]
-    ended = CliRunner().invoke(app, ["quality", admin.table.uri, "--release", f"{region}:{generation}"])
+    assert [entry["generation"] for entry in json.loads(shown.stdout)["quarantined"]] == [generation]
+    status = json.loads(CliRunner().invoke(app, ["status", admin.base.uri, "--json"]).stdout)
+    assert {each["region_id"]: each["quarantined_generations"] for each in status["regions"]}[region] == [generation]
+    ended = CliRunner().invoke(app, ["checks", admin.base.uri, "--release", f"{region}:{generation}"])
     assert f"released: region {region} generation {generation}" in ended.stdout
 
-    assert run(admin.table.uri, Stage.BEFORE).held == ()
+    assert run(admin.base.uri, Stage.BEFORE).quarantined == ()
 
 
-def merged_table(uri: str) -> TableAdmin:
+def merged_table(uri: str) -> Table:
     admin = make_waiting_table(uri)
-    assert admin.merge().outcome is JobOutcome.DONE
+    assert admin.run(MergeRequest()).outcome is JobOutcome.DONE
     return admin
 
 
@@ -260,7 +260,7 @@ def test_sound_merge_passes(tmp_path, run):
         "deleted_keys_absent": "passed",
         "lsm_view": "passed",
     }
-    assert open_quality(admin).newest(Stage.AFTER) == report.to_dict()
+    assert quality_of(admin).newest(Stage.AFTER) == report.to_dict()
 
 
 @pytest.mark.req("MRG-30")
@@ -310,8 +310,8 @@ def test_rows_that_vanish_after_the_merge_fail(tmp_path, run):
 def test_merge_that_loses_rows_fails_the_arithmetic(tmp_path, run):
     uri = str(tmp_path / "t")
     admin = make_waiting_table(uri)
-    marks = dict.fromkeys(admin.manifests.region_ids(), 2)
-    admin.table.merge_upsert(people(*range(10, 34), name="new"), marks)  # key 34 is forgotten
+    marks = dict.fromkeys(admin.opened.manifests.region_ids(), 2)
+    admin.base.merge_upsert(people(*range(10, 34), name="new"), marks)  # key 34 is forgotten
 
     report = run(uri, Stage.AFTER)
 
@@ -325,8 +325,8 @@ def test_merge_that_forgets_a_delete_fails(tmp_path, run):
     with TableWriter.open(table) as writer:
         writer.delete(pa.table({"id": [2]}, schema=pa.schema([PEOPLE.field("id")])))
         writer.flush()
-    admin = TableAdmin.open(uri)
-    table.merge_upsert(PEOPLE.empty_table(), dict.fromkeys(admin.manifests.region_ids(), 1))
+    admin = Table.open(uri)
+    table.merge_upsert(PEOPLE.empty_table(), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
 
     report = run(uri, Stage.AFTER)
 
@@ -346,10 +346,10 @@ def test_tombstone_column_in_the_base_table_fails(tmp_path, run):
 def test_rows_that_readers_do_not_see_fail_the_view(tmp_path, run):
     uri = str(tmp_path / "t")
     admin = make_waiting_table(uri)
-    for region_id in admin.manifests.region_ids():
+    for region_id in admin.opened.manifests.region_ids():
         first, second = (
             Path(uri) / generation_path(region_id, each.path)
-            for each in admin.manifests.load(region_id).flushed_generations
+            for each in admin.opened.manifests.load(region_id).flushed_generations
         )
         shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)
 
@@ -419,42 +419,43 @@ def foreign_index(tmp_path: Path, kind: str) -> Path:
 
 def test_job_writes_its_report_and_ends_with_the_outcome_code(tmp_path, spark):
     admin = make_waiting_table(str(tmp_path / "t"))
-    job, target = load_job(), tmp_path / "report.json"
-    arguments = ["--uri", admin.table.uri, "--json", str(target), "--stage"]
+    target = tmp_path / "report.json"
 
-    assert job.main([*arguments, "before", "--dry-run"]) == 0
-    assert len(json.loads(target.read_text())["audits"]) == 4
-    assert job.main([*arguments, "after", "--since", "77"]) == 2
+    def run_stage(stage: str, holder: str = "", **request: object) -> int:
+        values = {"stage": stage, **request}
+        return submit("quality", uri=admin.base.uri, request=values, holder=holder, report=str(target))
+
+    assert run_stage("before", dry_run=True) == 0
+    assert len(json.loads(target.read_text())["plan"]["audits"]) == 4
+    assert run_stage("after", since=77) == 2
     forge(admin, people(*range(10, 30)))
-    assert job.main([*arguments, "before", "--holder", "memwal_quality/a run"]) == 5
+    assert run_stage("before", holder="memwal_quality/a run") == 5
     assert json.loads(target.read_text())["outcome"] == "blocked"
 
-    runs = admin.insight.ledger.runs("quality")
+    runs = admin.opened.ledger.runs("quality")
     assert [(str(run.key), run.outcome.value, run.error) for run in runs] == [
-        ("quality/after", "failed", "InvalidRequestError"),
+        ("quality/after", "refused", "InvalidRequestError"),
         ("quality/before", "blocked", ""),
     ]
     last = runs[-1]
     assert (last.holder, last.verdict) == ("memwal_quality/a run", "failed: region_exclusivity")
-    assert (last.facts["failed"], last.facts["held"], last.facts["stage"]) == (["region_exclusivity"], 1, "before")
-
-
-def load_job():
-    spec = importlib.util.spec_from_file_location("memwal_quality_job", ROOT / "jobs" / "quality.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert (last.facts["failed"], last.facts["quarantined"], last.facts["stage"]) == (
+        ["region_exclusivity"],
+        1,
+        "before",
+    )
 
 
 @pytest.mark.s3
+@pytest.mark.slow
 def test_table_and_data_docs_on_s3(spark):
     with s3_server() as server:
         table = make_people_table(server.uri("bucket/t"), buckets=1, storage_options=server.storage_options)
         write(table, range(5))
-        quality = open_quality(TableAdmin.open(table.uri, storage_options=server.storage_options))
-        docs = QualityRequest(docs=server.uri("bucket/docs"))
+        quality = quality_of(Table.open(table.uri, storage_options=server.storage_options))
+        docs = server.uri("bucket/docs")
 
-        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, docs)
+        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, docs=docs)
 
         assert report.outcome is JobOutcome.DONE, report.to_dict()
         pages = open_store(server.uri("bucket/docs"), storage_options=server.storage_options)
@@ -465,5 +466,5 @@ def test_table_and_data_docs_on_s3(spark):
 def test_merged_table_has_nothing_to_audit(tmp_path, run):
     admin = merged_table(str(tmp_path / "t"))
 
-    assert run(admin.table.uri, Stage.BEFORE).outcome is JobOutcome.NOTHING_TO_DO
-    assert admin.merge(MergeRequest(dry_run=True)).outcome is JobOutcome.NOTHING_TO_DO
+    assert run(admin.base.uri, Stage.BEFORE).outcome is JobOutcome.NOTHING_TO_DO
+    assert admin.run(MergeRequest(dry_run=True)).outcome is JobOutcome.NOTHING_TO_DO

@@ -14,20 +14,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.opened import GenerationGoneError
-from memwal_core.reader.scan import ScanRequest
-from memwal_core.region_spec import bucket_spec
+from memwal_core.reader.scan.scan import ScanRequest
+from memwal_core.region.spec import bucket_spec
 from memwal_core.spark.types import FRESHNESS_FIELD
-from memwal_core.table import MemWalTable
-from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
-from memwal_core.testing.readable import as_model, keys_of
-from memwal_core.testing.spark_source import LoadedFrame
-from memwal_core.testing.tables import PRIMARY_KEY_METADATA, make_people_table, people
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.spark_source import LoadedFrame
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
+from testkit.tables.readable import as_model, keys_of
 from tests.integration.spark.layered import make_layered_table
 
 
@@ -39,7 +40,7 @@ def layered(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def expected(uri: str, consistency: str, **request: object) -> list[dict[str, object]]:
-    table = MemWalTable.open(uri).to_arrow(ScanRequest(**request), consistency=Consistency(consistency))
+    table = Table.open(uri).to_arrow(ScanRequest(**request), consistency=Consistency(consistency))
     return sorted(table.to_pylist(), key=str)
 
 
@@ -96,7 +97,7 @@ def test_frame_shows_the_moment_of_its_load_until_it_is_loaded_again(tmp_path: P
     with TableWriter.open(BaseTable.open(uri), takeover="fence") as writer:
         writer.put(people(*range(500, 520), 3, name="later"))
         writer.flush()
-    TableAdmin.open(uri).merge()
+    Table.open(uri).run(MergeRequest())
 
     assert sorted(frame.rows().to_pylist(), key=str) == before
     assert sorted(LoadedFrame(uri=uri).rows().to_pylist(), key=str) == expected(uri, "latest")
@@ -118,10 +119,10 @@ def test_collected_generation_fails_instead_of_giving_old_rows(tmp_path: Path) -
 def test_old_version_is_read_with_its_own_snapshot(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     make_layered_table(uri)
-    TableAdmin.open(uri).build_snapshot()
+    Table.open(uri).run(SnapshotRequest())
     version = BaseTable.open(uri).state().version
     past = expected(uri, "latest")
-    TableAdmin.open(uri).merge()
+    Table.open(uri).run(MergeRequest())
     with TableWriter.open(BaseTable.open(uri), takeover="fence") as writer:
         writer.put(people(7, name="later"))
         writer.flush()
@@ -149,7 +150,7 @@ def test_views_show_base_regions_generations_and_history(layered: str) -> None:
 
     history = LoadedFrame(uri=layered, view="history")
     assert "outcome" in history.schema.fieldNames()
-    assert history.rows().num_rows == TableAdmin.open(layered).insight.history().num_rows
+    assert history.rows().num_rows == Table.open(layered).history().num_rows
 
 
 def test_tables_of_pylance_and_tables_without_regions_are_read(tmp_path: Path) -> None:
@@ -227,11 +228,11 @@ def test_given_schema_chooses_columns_and_must_fit(layered: str) -> None:
         ({"consistency": "in_process"}, "MemTables of another process"),
         ({"consistency": "strong"}, "unknown value"),
         ({"columns": "id,nothing"}, "do not exist"),
-        ({"columns": "id,id"}, "different names"),
+        ({"columns": "id,id"}, "distinct names"),
         ({"version": "0"}, "whole number"),
         ({"version": "1", "consistency": "durable"}, "old version"),
         ({"view": "regions", "filter": "id = 1"}, "cannot be pushed"),
-        ({"path": "/elsewhere"}, "named once"),
+        ({"path": "/elsewhere"}, "named exactly once"),
     ],
 )
 def test_wrong_option_is_refused_with_what_to_do(layered: str, options: dict[str, str], words: str) -> None:

@@ -11,16 +11,18 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import MergeRequest, TableAdmin
-from memwal_core.base_table.rewrite import FragmentChange, named_files
+from memwal_core.base_table.commit.row_changes import FragmentChange, named_files
 from memwal_core.errors import InvalidRequestError
-from memwal_core.maintenance.merge.units import SearchUnit, WriteUnit, WrittenUnit
-from memwal_core.maintenance.outcome import JobOutcome
+from memwal_core.jobs.merge.job import MergeExecutors
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
-from memwal_core.spark.single_commit import SparkWorkers
+from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.storage import open_store
-from memwal_core.testing.native_regions import Delete, Put, native_region_id, write_native_generations
-from memwal_core.testing.tables import PEOPLE, PRIMARY_KEY_METADATA, people
+from memwal_core.table import Table
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, people
 
 ON_EXECUTORS = MergeSettings(executors_min_bytes=0)
 """However little there is to do."""
@@ -78,11 +80,13 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
     uri, alone = str(tmp_path / "spark"), str(tmp_path / "alone")
     make_table(uri)
     shutil.copytree(uri, alone)
-    TableAdmin.open(alone, settings=Settings(merge=MergeSettings(strategy="native"))).merge()
-    admin = TableAdmin.open(uri, settings=Settings(merge=ON_EXECUTORS))
-    version = admin.table.state().version
+    Table.open(alone, settings=Settings(merge=MergeSettings(strategy="native"))).run(MergeRequest())
+    admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
+    version = admin.base.state().version
 
-    report = admin.merge(MergeRequest(workers=kind(spark, admin.table, admin.table.storage_options)))
+    report = admin.run(
+        MergeRequest(), executors=MergeExecutors(workers=kind(spark, admin.base, admin.base.storage_options))
+    )
 
     assert report.outcome is JobOutcome.DONE
     assert (report.strategy, report.strategy_reason) == ("single_commit", "2 executors can write fragments at once")
@@ -98,9 +102,11 @@ def test_column_that_the_generations_lack_is_filled_on_executors(tmp_path, spark
     make_table(uri)
     lance.dataset(uri).add_columns(pa.field("extra", pa.int32()))
     lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
-    admin = TableAdmin.open(uri, settings=Settings(merge=ON_EXECUTORS))
+    admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
 
-    admin.merge(MergeRequest(workers=SparkWorkers(spark, admin.table, admin.table.storage_options)))
+    admin.run(
+        MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base, admin.base.storage_options))
+    )
 
     found = rows(uri)
     extra = dict(zip(found["id"].to_pylist(), found["extra"].to_pylist(), strict=True))
@@ -120,11 +126,13 @@ def test_text_keys_cross_the_executors_in_several_rounds(tmp_path, spark):
         own = words[region::2]
         put = pa.table({"word": own, "n": [1 + region] * len(own)}, schema=schema)
         write_native_generations(uri, native_region_id(region), [[Put(put)]])
-    admin = TableAdmin.open(
+    admin = Table.open(
         uri, settings=Settings(merge=MergeSettings(key_bytes=1024 * 1024, unit_bytes=1, executors_min_bytes=0))
     )
 
-    admin.merge(MergeRequest(workers=SparkWorkers(spark, admin.table, admin.table.storage_options)))
+    admin.run(
+        MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base, admin.base.storage_options))
+    )
 
     found = lance.dataset(uri).to_table().sort_by("word")
     assert found["word"].to_pylist() == words

@@ -13,13 +13,14 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from memwal_core.base_table import BaseTable
-from memwal_core.ingest import BatchId, BatchRecords
-from memwal_core.manifest import ManifestStore
-from memwal_core.spark.source import register
-from memwal_core.storage.layout import ROWS_STAGING_DIRECTORY
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.format.paths import ROWS_STAGING_DIRECTORY
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchRecords
+from memwal_core.region import ManifestStore
+from memwal_core.spark.data_source import register
+from memwal_core.table import Table
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
@@ -32,7 +33,7 @@ def table(tmp_path: Path) -> BaseTable:
 
 
 def model(table: BaseTable) -> dict[int, str]:
-    return as_model(MemWalTable.open(table.uri).to_arrow())
+    return as_model(Table.open(table.uri).to_arrow())
 
 
 def generations(table: BaseTable) -> int:

@@ -9,15 +9,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
-from memwal_core.spark.source import register, stated_freshness
-from memwal_core.table import MemWalTable
-from memwal_core.testing.readable import as_model
-from memwal_core.testing.tables import people
+from memwal_core.spark.data_source import register, stated_freshness
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.tables.people import people
+from testkit.tables.readable import as_model
 from tests.integration.spark.layered import make_layered_table
 
 # The session starts its JVM by fork and exec while Lance is loaded, which is harmless.
@@ -37,13 +37,13 @@ def load(spark: SparkSession, uri: str, **options: object) -> DataFrame:
 
 @pytest.mark.req("RD-69")
 def test_frame_has_the_rows_of_the_reader_and_one_moment_for_all_its_uses(table: str, spark: SparkSession) -> None:
-    expected = MemWalTable.open(table).to_arrow(consistency=Consistency.DURABLE).sort_by("id")
+    expected = Table.open(table).to_arrow(consistency=Consistency.DURABLE).sort_by("id")
     frame = load(spark, table, consistency="durable", partition_rows=50)
     assert frame.rdd.getNumPartitions() > 4
     with TableWriter.open(BaseTable.open(table), takeover="fence") as writer:
         writer.put(people(*range(30), 999, name="after the load"))
         writer.flush()
-    TableAdmin.open(table).merge()
+    Table.open(table).run(MergeRequest())
 
     assert frame.toArrow().sort_by("id").to_pylist() == expected.to_pylist()
     joined = frame.alias("a").join(frame.where("name = 'flushed'").alias("b"), "id")

@@ -11,7 +11,7 @@ import pytest
 
 from memwal_core.rng import seeded_rng
 from memwal_core.storage import open_store
-from memwal_core.testing.processes import start_process
+from testkit.processes.start import start_process
 
 SIZE = 300_000
 KILLS = 20
@@ -29,7 +29,6 @@ def _write(root: str, attempt: int, connection: Connection) -> None:
         connection.send(number)
 
 
-@pytest.mark.slow
 @pytest.mark.req("FMT-47")
 def test_kill_at_any_moment_leaves_each_object_whole_or_absent(tmp_path: Path) -> None:
     rng = seeded_rng(2026)

@@ -11,8 +11,8 @@ import pytest
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.storage import ObjectStore, open_store
-from memwal_core.testing.faulty_proxy import faulty_proxy
-from memwal_core.testing.s3_server import S3Server, s3_server
+from testkit.faults.faulty_proxy import faulty_proxy
+from testkit.s3_server import S3Server, s3_server
 
 pytestmark = pytest.mark.s3
 

@@ -8,20 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import (
-    CommitUnknownError,
-    ConflictError,
-    InvalidRequestError,
-    ObjectExistsError,
-    UnavailableError,
-)
+from memwal_core.errors import InvalidRequestError, ObjectExistsError, UnavailableError
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
-from memwal_core.storage.probe import probe_conditional_put, probe_conditional_replace
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_proxy import FaultyProxy, faulty_proxy
-from memwal_core.testing.s3_server import S3Server, s3_server
+from memwal_core.storage.probe import probe_conditional_put
+from testkit.clock import ManualClock
+from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
+from testkit.s3_server import S3Server, s3_server
 
 pytestmark = pytest.mark.s3
 
@@ -182,56 +176,6 @@ def _reads_and_writes(store: ObjectStore) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.req("LEASE-16")
-def test_refused_etag_twice_then_success_from_a_fresh_read(store: ObjectStore, proxy: FaultyProxy) -> None:
-    store.put_if_absent("lease", b"0")
-    proxy.answer("PUT", 412, times=2)
-    attempts = 0
-
-    while True:
-        attempts += 1
-        found = store.head("lease")
-        assert found is not None
-        assert found.etag is not None
-        try:
-            store.put_if_match("lease", b"1", found.etag)
-        except ConflictError:
-            continue
-        break
-
-    assert attempts == 3
-    assert store.get("lease") == b"1"
-    sent = [headers.get("if-match") for method, _, headers in proxy.requests() if method == "PUT"]
-    assert sent == [None, found.etag, found.etag, found.etag]
-
-
-def test_lost_reply_to_put_if_match_is_settled_by_reading_back(store: ObjectStore, proxy: FaultyProxy) -> None:
-    store.put_if_absent("object", b"old")
-    found = store.head("object")
-    assert found is not None
-    assert found.etag is not None
-    proxy.lose_reply("PUT")
-
-    store.put_if_match("object", b"new", found.etag)
-
-    assert proxy.count("PUT") == 2
-    assert store.get("object") == b"new"
-
-
-def test_lost_put_if_match_that_a_rival_replaced_is_unknown(
-    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.put_if_absent("object", b"old")
-    found = store.head("object")
-    assert found is not None
-    assert found.etag is not None
-    proxy.lose_reply("PUT")
-    monkeypatch.setattr(clock, "sleep", lambda _: direct.put("object", b"rival"))
-
-    with pytest.raises(CommitUnknownError):
-        store.put_if_match("object", b"new", found.etag)
-
-
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_lost_reply_to_delete_is_repeated(
     store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, method: str
@@ -250,11 +194,8 @@ def test_server_that_ignores_conditions_is_detected_and_left_clean(store: Object
 
     with pytest.raises(InvalidRequestError) as put:
         probe_conditional_put(store, "_mem_wal")
-    with pytest.raises(InvalidRequestError) as replace:
-        probe_conditional_replace(store, "_mem_wal")
 
     assert put.value.facts["condition"] == "If-None-Match"
-    assert replace.value.facts["condition"] == "If-Match"
     assert list(store.list_objects("")) == []
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import ConflictError, InvalidRequestError, ObjectExistsError, ObjectNotFoundError
+from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
-from memwal_core.storage.probe import probe_conditional_put, probe_conditional_replace
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.s3_server import S3Server, s3_server
+from memwal_core.storage.probe import probe_conditional_put
+from testkit.faults.faulty_store import FaultyStore
+from testkit.s3_server import S3Server, s3_server
 
 KINDS = ["memory", "local", "local-unsynced", "faulty", pytest.param("s3", marks=pytest.mark.s3)]
 
@@ -220,62 +220,6 @@ def test_put_replaces(store: ObjectStore) -> None:
     assert _paths(store, "a") == {"a/hint"}
 
 
-@pytest.mark.req("FMT-47", "LEASE-16")
-def test_put_if_match_replaces_only_under_the_current_etag(store: ObjectStore) -> None:
-    store.put_if_absent("a/object", b"one")
-    first = store.head("a/object")
-    assert first is not None
-    assert first.etag is not None
-
-    store.put_if_match("a/object", b"two", first.etag)
-    with pytest.raises(ConflictError):
-        store.put_if_match("a/object", b"late", first.etag)
-
-    assert store.get("a/object") == b"two"
-
-
-@pytest.mark.req("FMT-47", "LEASE-16")
-def test_put_if_match_on_a_missing_object_conflicts(store: ObjectStore) -> None:
-    store.put_if_absent("a/object", b"one")
-    found = store.head("a/object")
-    assert found is not None
-    assert found.etag is not None
-    store.delete("a/object")
-
-    with pytest.raises(ConflictError):
-        store.put_if_match("a/object", b"two", found.etag)
-    with pytest.raises(ConflictError):
-        store.put_if_match("missing directory/object", b"two", found.etag)
-
-    assert store.head("a/object") is None
-
-
-@pytest.mark.req("LEASE-16")
-def test_counter_under_rival_put_if_match_loses_no_step(store: ObjectStore) -> None:
-    store.put_if_absent("counter", b"0")
-
-    def step() -> None:
-        while True:
-            found = store.head("counter")
-            assert found is not None
-            assert found.etag is not None
-            value = int(store.get("counter"))
-            try:
-                store.put_if_match("counter", str(value + 1).encode(), found.etag)
-            except ConflictError:
-                continue
-            return
-
-    def five_steps(_: int) -> None:
-        for _step in range(5):
-            step()
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(five_steps, range(4)))
-
-    assert store.get("counter") == b"20"
-
-
 @pytest.mark.req("FMT-47")
 def test_delete_is_repeatable(store: ObjectStore) -> None:
     store.put_if_absent("a/object", b"x")
@@ -363,7 +307,6 @@ def test_ambiguous_path_is_refused_by_every_method(store: ObjectStore, path: str
         lambda: store.put_if_absent(path, b"x"),
         lambda: store.put_parts_if_absent(path, [b"x"]),
         lambda: store.put_file_if_absent(path, tmp_path / "file"),
-        lambda: store.put_if_match(path, b"x", "etag"),
         lambda: store.delete(path),
         lambda: store.staging_directory(path),
     ]
@@ -380,8 +323,7 @@ def test_address_of_a_path_lies_below_the_root(store: ObjectStore) -> None:
 
 
 @pytest.mark.req("LEASE-17")
-def test_conditional_probes_accept_the_store_and_leave_nothing(store: ObjectStore) -> None:
+def test_conditional_probe_accepts_the_store_and_leave_nothing(store: ObjectStore) -> None:
     probe_conditional_put(store, "_mem_wal", seeded_rng(1))
-    probe_conditional_replace(store, "_mem_wal", seeded_rng(1))
 
     assert _paths(store, "") == set()

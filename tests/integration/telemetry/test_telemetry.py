@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,9 +14,9 @@ from opentelemetry import context, trace
 
 import memwal_core
 from memwal_core.base_table import BaseTable
-from memwal_core.cli.telemetry import child_variables, telemetry
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.telemetry import child_variables, telemetry
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
 from tests.integration.telemetry.collector import Collector, collecting
 
 ROOT = Path(memwal_core.__file__).parents[1]
@@ -47,7 +48,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_job_sends_its_metrics_and_continues_the_trace_of_its_task(collector: Collector, table: BaseTable) -> None:
     ended = run(
-        sys.executable, "jobs/snapshot.py", "--uri", table.uri,
+        sys.executable, "jobs/snapshot.py", json.dumps({"uri": table.uri}),
         OTEL_EXPORTER_OTLP_ENDPOINT=collector.address, OTEL_SERVICE_NAME="nightly", TRACEPARENT=PARENT,
     )  # fmt: skip
 
@@ -67,7 +68,7 @@ def test_check_sends_every_signal_that_it_measured(collector: Collector, table: 
 
 def test_nothing_is_sent_and_no_sdk_is_loaded_unless_a_collector_is_named(table: BaseTable) -> None:
     code = (
-        "import sys; from memwal_core.cli.telemetry import telemetry\n"
+        "import sys; from memwal_core.telemetry import telemetry\n"
         "with telemetry({}): assert not [name for name in sys.modules if name.startswith('opentelemetry.sdk')]"
     )
 
@@ -78,7 +79,7 @@ def test_nothing_is_sent_and_no_sdk_is_loaded_unless_a_collector_is_named(table:
 
 def test_collector_that_does_not_answer_does_not_fail_the_job(table: BaseTable) -> None:
     ended = run(
-        sys.executable, "jobs/snapshot.py", "--uri", table.uri,
+        sys.executable, "jobs/snapshot.py", json.dumps({"uri": table.uri}),
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_TIMEOUT="1",
     )  # fmt: skip
 

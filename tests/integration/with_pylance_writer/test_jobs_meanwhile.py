@@ -9,15 +9,16 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.admin import GcRequest, TableAdmin
 from memwal_core.clock import SystemClock
-from memwal_core.maintenance.gc import Kind
+from memwal_core.jobs.gc.items import Kind
+from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Settings
-from memwal_core.testing.job_processes import TAKES_OVER, JobSite, forget_versions, run_once
-from memwal_core.testing.native_regions import native_region_id, native_scan
-from memwal_core.testing.native_writer_process import NativeStream, native_writer_process
-from memwal_core.testing.s3_server import s3_server
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.table import Table
+from testkit.processes.job import TAKES_OVER, JobSite, forget_versions, run_once
+from testkit.processes.native_writer import NativeStream, native_writer_process
+from testkit.s3_server import s3_server
+from testkit.tables.native_regions import native_region_id, native_scan
+from testkit.tables.people import make_people_table, people
 
 SECONDS = 12.0
 LONGEST_S = 300.0
@@ -43,35 +44,35 @@ MERGED = {Kind.FLUSHED_MEMTABLE, Kind.DIRECTORY, Kind.WAL_ENTRY}
 """Garbage that every merge leaves."""
 
 
-def collect(admin: TableAdmin, site: JobSite, done: Counter[Kind]) -> None:
+def collect(admin: Table, site: JobSite, done: Counter[Kind]) -> None:
     forget_versions(site)
-    report = admin.collect_garbage(GcRequest(dry_run=False, holder=TAKES_OVER))
+    report = admin.run(GcRequest(dry_run=False), holder=TAKES_OVER)
     assert report.failures == ()
     done.update({kind: tally.items for kind, tally in report.done.items() if tally.items})
 
 
-def rows_of_base(admin: TableAdmin) -> dict[int, str]:
-    found = admin.table.dataset().to_table(columns=["id", "name"]).to_pydict()
+def rows_of_base(admin: Table) -> dict[int, str]:
+    found = admin.base.dataset().to_table(columns=["id", "name"]).to_pydict()
     assert len(found["id"]) == len(set(found["id"]))
     return dict(zip(found["id"], found["name"], strict=True))
 
 
-def require_indexes_answer_like_scans(admin: TableAdmin) -> None:
-    dataset = admin.table.dataset()
+def require_indexes_answer_like_scans(admin: Table) -> None:
+    dataset = admin.base.dataset()
     rows = rows_of_base(admin)
     for limit in (5, 17, 100):
         found = dataset.to_table(columns=["id"], filter=f"score < {limit}").column("id").to_pylist()
         assert sorted(found) == sorted(key for key in rows if key < limit)
 
 
-def rows_of_lances_reader(admin: TableAdmin) -> dict[int, str]:
-    found = native_scan(admin.table.uri, [admin.manifests.load(REGION)], ["id", "name"], "id").to_pydict()
+def rows_of_lances_reader(admin: Table) -> dict[int, str]:
+    found = native_scan(admin.base.uri, [admin.opened.manifests.load(REGION)], ["id", "name"], "id").to_pydict()
     return dict(zip(found["id"], found["name"], strict=True))
 
 
 def work(
     uri: str, options: Mapping[str, str] | None, jobs: tuple[str, ...], pause_s: float, collected: Set[Kind]
-) -> tuple[TableAdmin, JobSite, dict[int, str], Counter[Kind]]:
+) -> tuple[Table, JobSite, dict[int, str], Counter[Kind]]:
     """Write for some seconds, and until garbage of given kinds was met, while the jobs run in turn.
 
     Returns:
@@ -80,7 +81,7 @@ def work(
     table = make_people_table(uri, rows=people(*range(20)), storage_options=options, settings=SETTINGS)
     table.dataset().create_scalar_index("score", "BTREE")
     site = JobSite(uri, SETTINGS, options, keep_versions_s=0.5)
-    admin = TableAdmin.open(uri, storage_options=options, settings=SETTINGS)
+    admin = Table.open(uri, storage_options=options, settings=SETTINGS)
     done: Counter[Kind] = Counter()
     clock = SystemClock()
     with native_writer_process(
@@ -92,14 +93,13 @@ def work(
         ):
             for job in jobs:
                 run_once(admin, site, job)
-            if admin.manifests.region_ids():
+            if admin.opened.manifests.region_ids():
                 collect(admin, site, done)
         rows, writes = writer.stop()
     assert writes > WRITES
     return admin, site, rows, done
 
 
-@pytest.mark.slow
 @pytest.mark.req("MRG-06", "BLD-15", "CAT-06", "GC-20", "GC-24", "GC-25", "GC-29")
 def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) -> None:
     """Bug classes 1, 10, 13 and 16: the writer is never fenced, and deleted rows stay deleted."""
@@ -114,10 +114,10 @@ def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) ->
     collect(admin, site, done)
     assert rows_of_lances_reader(admin) == rows
     assert done.keys() >= MERGED
-    assert admin.table.state().require_details().index_catchup["score_idx"][REGION] == max(
-        admin.table.state().require_details().merged_generations.values()
+    assert admin.base.state().require_details().index_catchup["score_idx"][REGION] == max(
+        admin.base.state().require_details().merged_generations.values()
     )
-    with lance.dataset(admin.table.uri).mem_wal_writer(str(REGION)) as reopened:
+    with lance.dataset(admin.base.uri).mem_wal_writer(str(REGION)) as reopened:
         assert reopened.memtable_stats()["row_count"] == 0
 
 

@@ -12,11 +12,11 @@ from lance.mem_wal import LsmPointLookupPlanner, LsmScanner, LsmVectorSearchPlan
 
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionStatus
-from memwal_core.testing.native_regions import native_snapshots
-from memwal_core.testing.regions import create_region, writer_settings
-from memwal_core.testing.tables import PRIMARY_KEY_METADATA
+from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.writer import RegionWriter
+from testkit.tables.native_regions import native_snapshots
+from testkit.tables.people import PRIMARY_KEY_METADATA
+from testkit.tables.regions import create_region, writer_settings
 
 DIMENSION, BASE_ROWS, K = 8, 300, 10
 SETTINGS = writer_settings()

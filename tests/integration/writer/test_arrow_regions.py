@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import CorruptionError, FencedError
+from memwal_core.format.paths import wal_directory, wal_entry_path
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionStatus
-from memwal_core.storage.layout import wal_directory, wal_entry_path
-from memwal_core.testing.native_regions import native_region_id, native_scan
-from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.wal import ArrowCodec
 from memwal_core.writer import RegionWriter
+from testkit.tables.native_regions import native_region_id, native_scan
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
 SETTINGS = writer_settings()
 REGION = native_region_id(1)
@@ -78,7 +78,6 @@ def test_what_we_left_in_the_wal_is_replayed_by_pylance(table) -> None:
         crashed.put(people(9))
 
 
-@pytest.mark.slow
 @pytest.mark.req("WRT-84", "WRT-86")
 def test_fifty_handovers_in_both_directions_lose_no_acknowledged_row(table) -> None:
     rng = random.Random(50)

@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import CorruptionError
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource
-from memwal_core.manifest import RegionStatus
-from memwal_core.storage.layout import wal_entry_path
-from memwal_core.testing.regions import create_region, writer_settings
-from memwal_core.testing.tables import make_people_table, people
-from memwal_core.wal import LANCE_CODEC, codec_for_suffix
+from memwal_core.region import RegionStatus
+from memwal_core.wal import codec_for_suffix
 from memwal_core.writer import RegionWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import create_region, writer_settings
+from testkit.tables.wal_entries import LANCE_CODEC
 
 SUFFIX = {RegionStatus.SEALED: ".lance", RegionStatus.ACTIVE: ".arrow"}
 

@@ -6,13 +6,14 @@ import lance
 import pyarrow as pa
 import pytest
 
+from memwal_core.format.paths import generation_path
 from memwal_core.ids import IdSource
 from memwal_core.memtable import memtable_schema, with_tombstones
-from memwal_core.storage.layout import generation_path
-from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
-from memwal_core.testing.tables import PEOPLE, make_people_table, people
-from memwal_core.wal import LANCE_CODEC, WalAppender
+from memwal_core.wal import WalAppender
 from memwal_core.writer import RegionWriter
+from testkit.tables.people import PEOPLE, make_people_table, people
+from testkit.tables.regions import create_region, flushed_rows, writer_settings
+from testkit.tables.wal_entries import LANCE_CODEC
 
 SETTINGS = writer_settings()
 

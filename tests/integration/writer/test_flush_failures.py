@@ -8,18 +8,24 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import UnavailableError
+from memwal_core.failpoints import Failpoint
+from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP, FLUSH_HIDE, FLUSH_ROWS
+from memwal_core.flushed.write.indexes import FLUSH_INDEX
+from memwal_core.flushed.write.sidecars import FLUSH_KEYS
+from memwal_core.format.paths import region_directory
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionStatus
-from memwal_core.storage.layout import region_directory
-from memwal_core.testing.crash import CrashPoints, SimulatedCrash
-from memwal_core.testing.regions import create_region, flushed_rows, writer_settings
-from memwal_core.testing.tables import people
+from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.writer import RegionWriter
+from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.tables.people import people
+from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
 SETTINGS = writer_settings()
-PLACES = ("commit", "commit.done", "drop", "drop.done", "index", "index.done", "keys", "keys.done")
-OF_CODEC = {RegionStatus.SEALED: ("hide", "hide.done"), RegionStatus.ACTIVE: ("rows", "rows.done")}
-EVERYWHERE = [(status, place) for status, own in OF_CODEC.items() for place in (*PLACES, *own)]
+CALLS = (FLUSH_COMMIT, FLUSH_DROP, FLUSH_INDEX, FLUSH_KEYS)
+OF_CODEC = {RegionStatus.SEALED: FLUSH_HIDE, RegionStatus.ACTIVE: FLUSH_ROWS}
+EVERYWHERE = [
+    (status, place) for status, own in OF_CODEC.items() for call in (*CALLS, own) for place in (call, call.done)
+]
 
 
 @pytest.fixture
@@ -39,16 +45,16 @@ def table(tmp_path: Path):
 
 @pytest.mark.req("MEM-22", "MEM-25", "WRT-01")
 @pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
-def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(table, status: RegionStatus, place: str) -> None:
+def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(
+    table, status: RegionStatus, place: Failpoint
+) -> None:
     region = create_region(table, status)
-    reached: list[str] = []
 
-    def fail_once(name: str) -> None:
-        reached.append(name)
-        if name == f"flush.{place}" and reached.count(name) == 1:
-            raise OSError("the object store did not answer")
+    def fail() -> None:
+        raise OSError("the object store did not answer")
 
-    with RegionWriter.open(table, region, settings=SETTINGS, reach=fail_once) as writer:
+    points = ArmedFailpoints().arm(place, fail)
+    with RegionWriter.open(table, region, settings=SETTINGS, failpoints=points) as writer:
         writer.put(people(1, 2, name="first"))
         writer.put(people(2, 3, name="second"))
         writer.delete(pa.table({"id": [3]}))
@@ -57,7 +63,7 @@ def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(table, statu
         assert writer.lookup(pa.table({"id": [1, 2]})).num_rows == 2
         record = writer.flush()
 
-    assert reached.count(f"flush.{place}") == 2
+    assert points.hits[place] == 2
     assert record is not None
     assert flushed_rows(table, region, record) == {1: "first", 2: "second", 3: None}
     manifest = ManifestStore(table.store, IdSource()).load(region)
@@ -71,14 +77,14 @@ def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(table, statu
 @pytest.mark.req("MEM-25")
 @pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
 def test_a_writer_that_dies_in_a_flush_leaves_all_rows_to_its_successor(
-    table, status: RegionStatus, place: str
+    table, status: RegionStatus, place: Failpoint
 ) -> None:
     region = create_region(table, status)
-    points = CrashPoints()
-    writer = RegionWriter.open(table, region, settings=SETTINGS, reach=points.reach)
+    points = ArmedFailpoints()
+    writer = RegionWriter.open(table, region, settings=SETTINGS, failpoints=points)
     writer.put(people(1, 2, name="first"))
     writer.put(people(2, 3, name="second"))
-    points.arm(f"flush.{place}")
+    points.arm(place)
     with pytest.raises(SimulatedCrash):
         writer.flush()
 

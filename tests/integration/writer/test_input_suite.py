@@ -12,12 +12,12 @@ import pytest
 from memwal_core.errors import InvalidRequestError
 from memwal_core.quality.input_suite import arrow_check
 from memwal_core.reader import Consistency
-from memwal_core.table import MemWalTable
-from memwal_core.testing.regions import writer_settings
-from memwal_core.testing.tables import make_people_table, people
+from memwal_core.reader.merged import MergedReader
 from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import writer_settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_batch_that_fails_the_suite_is_refused_whole_and_shown(tmp_path: Path,
 
     assert "9 of 20" in caught.value.facts["failed"][0]
     assert [row["id"] for row in caught.value.facts["sample_rows"]] == ["51", "52", "53", "54", "55"]
-    assert MemWalTable(table, consistency=Consistency.DURABLE).count() == 20
+    assert MergedReader(table, consistency=Consistency.DURABLE).count() == 20
 
 
 def test_a_file_without_a_suite_stops_everything_before_it_begins(tmp_path: Path) -> None:
@@ -50,6 +50,7 @@ def test_a_file_without_a_suite_stops_everything_before_it_begins(tmp_path: Path
 
 @pytest.mark.req("WRT-88")
 def test_nothing_imports_great_expectations_without_a_suite() -> None:
-    code = "import sys, memwal_core.writer, memwal_core.cli.ingest; sys.exit('great_expectations' in sys.modules)"
+    modules = "memwal_core.writer, memwal_core.cli.app, memwal_core.spark.ingest_job"
+    code = f"import sys, {modules}; sys.exit('great_expectations' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=300).returncode == 0

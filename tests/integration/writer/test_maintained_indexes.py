@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.manifest import RegionStatus
-from memwal_core.storage.layout import generation_path
-from memwal_core.testing.regions import create_region, writer_settings
+from memwal_core.format.paths import generation_path
+from memwal_core.region import RegionStatus
 from memwal_core.writer import RegionWriter
+from testkit.tables.regions import create_region, writer_settings
 
 SETTINGS = writer_settings()
 ROWS, DIMENSION = 512, 16

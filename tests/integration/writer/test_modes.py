@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError
+from memwal_core.format.paths import wal_directory
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, claim
-from memwal_core.storage.layout import wal_directory
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
-from memwal_core.testing.regions import Blocked, blocking, create_region, writer_settings
-from memwal_core.testing.tables import make_people_table, people, reopened
-from memwal_core.wal import LANCE_CODEC
+from memwal_core.region import ManifestStore, claim
 from memwal_core.writer import RegionWriter, stats
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import Blocked, blocking, create_region, writer_settings
+from testkit.tables.wal_entries import LANCE_CODEC
 
 WITH_THREADS = writer_settings(background_flush=True)
 BUFFERED = writer_settings(durable_write=False)

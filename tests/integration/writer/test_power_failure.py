@@ -11,16 +11,16 @@ import pytest
 
 from memwal_core.clock import SystemClock
 from memwal_core.errors import CommitUnknownError
+from memwal_core.format.paths import generation_path, wal_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
+from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
 from memwal_core.key_filter import KEY_FILTER_NAME, PYLANCE_FILTER_NAME
-from memwal_core.maintenance.snapshot import SnapshotParts, build_region_snapshot
-from memwal_core.manifest import ManifestStore
+from memwal_core.region import ManifestStore
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.storage import local_files
-from memwal_core.storage.layout import generation_path, wal_directory, wal_entry_path
-from memwal_core.testing.regions import create_region, flushed_rows
-from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import RegionWriter
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import create_region, flushed_rows
 
 SETTINGS = Settings(storage=StorageSettings(fsync=True, retry_wait_s=0), writer=WriterSettings(background_flush=False))
 
@@ -121,7 +121,7 @@ def test_a_hint_never_points_at_an_entry_whose_name_is_not_on_the_disk(tmp_path:
     region_id = _region_with_an_unsynced_entry(table, disk)
     manifests = ManifestStore(table.store, IdSource(), settings=SETTINGS.storage)
     before = manifests.load(region_id)
-    build_region_snapshot(SnapshotParts(table, manifests, SETTINGS, SystemClock()))
+    build_region_snapshot(SnapshotContext(table, manifests, SETTINGS, SystemClock()))
     after = manifests.load(region_id)
     assert (before.wal_id_last_seen, after.wal_id_last_seen) == (0, 2)
     assert after.version == before.version + 1

@@ -6,22 +6,25 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.admin import TableAdmin
 from memwal_core.base_table import read_snapshot
 from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
+from memwal_core.format.memwal_index.snapshot import snapshot_manifests
+from memwal_core.format.paths import generation_path, manifest_path, wal_directory, wal_entry_path
+from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.ids import IdSource
-from memwal_core.index.snapshot import snapshot_manifests
-from memwal_core.manifest import ManifestStore, RegionManifest, RegionStatus, claim, raise_wal_hint
-from memwal_core.manifest.codec import encode_manifest
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.memtable import memtable_schema, with_tombstones
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus, claim, raise_wal_hint
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
-from memwal_core.storage.layout import generation_path, manifest_path, wal_directory, wal_entry_path
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.tables import PEOPLE, make_people_table, people, reopened
-from memwal_core.wal import LANCE_CODEC, WalAppender
+from memwal_core.table import Table
+from memwal_core.wal import WalAppender
 from memwal_core.writer import RegionWriter
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import PEOPLE, make_people_table, people, reopened
+from testkit.tables.wal_entries import LANCE_CODEC
 
 FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
 
@@ -428,7 +431,7 @@ def test_a_table_whose_values_may_not_be_null_refuses_deletes(tmp_path: Path) ->
 
 @pytest.mark.req("MAN-01", "IDX-03")
 def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_id) -> None:
-    TableAdmin(table, FAST, ManualClock(), seeded_rng(1)).build_snapshot()
+    Table(OpenTable.of(table, settings=FAST, clock=ManualClock())).run(SnapshotRequest())
     first = _open(table, region_id)
     first.put(people(1))
     first.flush()

@@ -9,15 +9,15 @@ import pytest
 
 from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionStatus
+from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.storage import open_store
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
-from memwal_core.testing.native_regions import native_scan
-from memwal_core.testing.regions import create_region, writer_settings
-from memwal_core.testing.tables import make_people_table, people, reopened
 from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter, TableWriter
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.native_regions import native_scan
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import create_region, writer_settings
 
 SETTINGS = writer_settings(schema_check_interval_s=10)
 NEW = pa.field("city", pa.string())
@@ -162,7 +162,7 @@ def test_rows_without_field_ids_and_without_a_version_are_refused_with_the_way_o
         RegionWriter.open(table, region, settings=SETTINGS).put(people(1, 2))
     lance.dataset(table.uri).drop_columns(["score"])
     _forget_all_versions_but_the_newest(table)
-    with pytest.raises(InvalidRequestError, match="once more"):
+    with pytest.raises(InvalidRequestError, match="add these columns to the table again"):
         RegionWriter.open(table, region, settings=SETTINGS)
 
     lance.dataset(table.uri).add_columns(pa.field("score", pa.float64()))  # What the error tells to do.

@@ -9,14 +9,16 @@ import pytest
 
 from memwal_core.errors import CommitUnknownError, CorruptionError, InvalidRequestError
 from memwal_core.ids import IdSource
-from memwal_core.manifest import ManifestStore, RegionStatus
-from memwal_core.region_spec import RegionRouter, encode_region_value
-from memwal_core.settings import Settings, StorageSettings
-from memwal_core.testing.faulty_store import FaultyStore
-from memwal_core.testing.regions import blocking
-from memwal_core.testing.tables import make_people_table, people, reopened
+from memwal_core.reader import Consistency
+from memwal_core.reader.merged import MergedReader
+from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.region.spec import RegionRouter, encode_region_value
+from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.writer import TableWriter
 from memwal_core.writer.region_directory import RegionDirectory
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import blocking
 
 FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
 
@@ -166,3 +168,22 @@ def test_concurrent_callers_share_wal_entries_and_lose_nothing(table) -> None:
         assert store.count("put_parts_if_absent") - before <= 8
         rows = [region.lookup(people(*range(100)).select(["id"])) for region in writer.writers.values()]
         assert sum(found.num_rows for found in rows) == 100
+
+
+@pytest.mark.req("WRT-87")
+def test_a_close_that_failed_can_be_repeated_and_then_everything_is_durable(table) -> None:
+    faulty = FaultyStore(table.store)
+    settings = FAST.model_copy(update={"writer": WriterSettings(durable_write=False, background_flush=False)})
+    writer = TableWriter.open(reopened(table, faulty, settings), settings=settings)
+    writer.put(people(*range(20)))
+    faulty.fail("put_parts_if_absent", times=None)
+
+    with pytest.raises(CommitUnknownError):
+        writer.close()
+    assert not writer.is_closed
+    faulty.heal()
+    writer.close()
+    writer.close()
+
+    assert writer.is_closed
+    assert MergedReader(table, consistency=Consistency.DURABLE).count() == 20

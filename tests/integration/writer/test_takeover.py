@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
-from memwal_core.testing.clock import ManualClock
-from memwal_core.testing.regions import writer_settings
-from memwal_core.testing.tables import make_people_table, people
 from memwal_core.writer import TableWriter, Takeover
-from memwal_core.writer.takeover import Releases, read_releases
+from memwal_core.writer.claim.takeover import Releases, read_releases
+from testkit.clock import ManualClock
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import writer_settings
 
 SETTINGS = writer_settings(takeover_quiet_s=300)
 

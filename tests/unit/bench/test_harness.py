@@ -8,7 +8,7 @@ from rich.console import Console
 from bench.harness import Arm, Case, Comparison, Measure, run_case, spread
 from bench.machine import machine_facts
 from bench.report import document, facts_table, result_table
-from memwal_core.testing.clock import ManualClock
+from testkit.clock import ManualClock
 
 
 class Recorded:

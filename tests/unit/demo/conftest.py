@@ -1,6 +1,6 @@
 import pytest
 
-from memwal_core.demo import load_flights
+from demo.flights.source import load_flights
 
 
 @pytest.fixture(scope="session")

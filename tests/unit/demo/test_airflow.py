@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import memwal_core
-from memwal_core.demo.airflow import (
+from demo.airflow import (
     Checkout,
     airflow_environment,
     configure_spark,
@@ -18,7 +18,7 @@ from memwal_core.demo.airflow import (
     find_java,
     run_merge_dag,
 )
-from memwal_core.demo.directory import DemoDirectory, claim_directory
+from demo.directory import DemoDirectory, claim_directory
 from memwal_core.errors import InvalidRequestError
 
 CHECKOUT = Checkout(Path("/clone"))
@@ -72,7 +72,7 @@ def test_spark_memory_is_bounded_and_its_files_stay_in_the_directory(tmp_path: P
 def test_working_copy_is_found_around_the_package() -> None:
     checkout = find_checkout(Path(memwal_core.__file__).parent)
 
-    assert (checkout.dags / "memwal_merge.py").is_file()
+    assert (checkout.dags / "memwal_jobs.py").is_file()
 
 
 def test_package_without_dags_beside_it_is_refused(tmp_path: Path) -> None:
@@ -117,14 +117,15 @@ SPARK = "[airflow.task.hooks.airflow.providers.apache.spark.hooks.spark_submit.S
     ("line", "shown"),
     [
         (f"{STAMP} [info     ] [DAG TEST] starting task_id=plan map_index=-1 [airflow.sdk] loc=dag.py:1", "task plan"),
-        (f"{STAMP} [info     ] [DAG TEST] starting task_id=merge map_index=3 [airflow.sdk] loc=x", "task merge [3]"),
-        (f"{STAMP} [info     ] INFO memwal_core.maintenance.merge.run: merged [version=3] {SPARK}",
+        (f"{STAMP} [info     ] [DAG TEST] starting task_id=work map_index=3 [airflow.sdk] loc=x", "task work [3]"),
+        (f"{STAMP} [info     ] INFO memwal_core.jobs.merge.run: merged [version=3] {SPARK}",
          "merged [version=3]"),
-        (f"{STAMP} [info     ] nothing to do: all is merged [memwal_core.tasks.merge] loc=merge.py:1",
-         "nothing to do: all is merged"),
-        (f"{STAMP} [info     ] region 1c0c: merged 1 [memwal_core.tasks.merge] loc=merge.py:104", None),
-        (f"{STAMP} [info     ] Done. Returned value was: verified on version 3 [airflow.task] loc=p.py:2",
-         "verified on version 3"),
+        (f"{STAMP} [info     ] /t: nothing to do: all is merged [memwal_core.airflow.tasks.work] loc=work.py:1",
+         "/t: nothing to do: all is merged"),
+        (f"{STAMP} [info     ] /t: region: 1c0c  merged: 1 [memwal_core.airflow.tasks.work] loc=work.py:104", None),
+        (f"{STAMP} [info     ] /t: verified on version 3 [memwal_core.airflow.tasks.work] loc=work.py:2",
+         "/t: verified on version 3"),
+        (f"{STAMP} [info     ] Done. Returned value was: /t: verified on version 3 [airflow.task] loc=p.py:2", None),
         (f"{STAMP} [info     ] 26/11/21 INFO DAGScheduler: Got job 9 {SPARK}", None),
         (f"{STAMP} [error    ] Task failed with exception [task] loc=task_runner.py:1", "Task failed with exception"),
         ("Traceback (most recent call last):", None),

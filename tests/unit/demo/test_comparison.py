@@ -3,7 +3,9 @@ import math
 import pyarrow as pa
 import pytest
 
-from memwal_core.demo import KEY_COLUMNS, compare, expected_flights, flights_of_first_days
+from demo.comparison import compare
+from demo.flights.expectation import expected_flights
+from demo.flights.source import KEY_COLUMNS, flights_of_first_days
 from memwal_core.errors import InvalidRequestError
 
 EXPECTED = pa.table({"a": [1, 1, 2, 3], "b": ["x", "y", "x", "x"], "v": [10, None, 30, 40], "w": ["p", "q", None, "s"]})

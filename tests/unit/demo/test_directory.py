@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.demo.directory import MARKER, claim_directory
+from demo.directory import MARKER, claim_directory
 from memwal_core.errors import InvalidRequestError
 
 

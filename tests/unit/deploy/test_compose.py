@@ -17,7 +17,7 @@ import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
 
-from memwal_core.tasks.registry import parse_registry
+from memwal_core.registry import parse_registry
 
 ROOT = Path(__file__).parents[3]
 SECRET = re.compile(r"PASSWORD|SECRET|FERNET|ACCESS_KEY|JWT")
@@ -125,13 +125,20 @@ def test_files_that_the_image_copies_are_in_its_context() -> None:
         assert (ROOT / name).exists()
 
 
-def test_package_of_the_plugin_folder_is_built_into_the_wheel_and_known_to_airflow() -> None:
+def test_wheel_holds_the_library_alone_and_is_known_to_airflow() -> None:
     files = {each.distribution_path for each in WheelBuilder(str(ROOT)).recurse_selected_project_files()}
 
-    assert {"memwal_airflow/__init__.py", "memwal_airflow/operators/work.py", "memwal_core/admin.py"} <= files
-    assert not [name for name in files if name.partition("/")[0] not in ("memwal_airflow", "memwal_core")]
-    [provider] = entry_points(group="apache_airflow_provider", name="provider_info").select(module="memwal_airflow")
-    assert f"{provider.module}/__init__.py" in files
+    assert {
+        "memwal_core/airflow/__init__.py",
+        "memwal_core/airflow/operators/work.py",
+        "memwal_core/py.typed",
+        "memwal_core/table.py",
+    } <= files
+    assert not [name for name in files if name.partition("/")[0] != "memwal_core"]
+    [provider] = entry_points(group="apache_airflow_provider", name="provider_info").select(
+        module="memwal_core.airflow"
+    )
+    assert f"{provider.module.replace('.', '/')}/__init__.py" in files
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     build = next(number for number, line in enumerate(lines) if line.endswith("--no-build-isolation ."))
     assert {"COPY memwal_core memwal_core", "COPY plugins plugins"} <= set(lines[:build])

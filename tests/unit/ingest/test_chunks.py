@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memwal_core.ingest.chunks import in_chunks, newest_of_each_key
+from memwal_core.ingest.chunks import deduplicated, in_chunks
 
 KEYS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab")), max_size=30).map(sorted)
 
@@ -30,7 +30,7 @@ def _tables(keys: list[tuple[int, str]], cuts: list[int]) -> list[pa.Table]:
 def test_the_last_row_of_each_key_is_kept_wherever_tables_are_cut(
     keys: list[tuple[int, str]], cuts: list[int], limit: int
 ) -> None:
-    chunks = list(in_chunks(newest_of_each_key(_tables(keys, cuts), ["number", "letter"]), limit))
+    chunks = list(in_chunks(deduplicated(_tables(keys, cuts), ["number", "letter"]), limit))
 
     found = [tuple(row.values()) for chunk in chunks for row in chunk.to_pylist()]
     assert found == [(*key, place) for place, key in sorted((place, key) for key, place in _last(keys).items())]

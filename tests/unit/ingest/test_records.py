@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.ingest import BatchId, BatchRecords, RegionRows, ShareDone
-from memwal_core.ingest.records import KEPT_NUMBERED
+from memwal_core.format.paths import BATCHES_DIRECTORY, batch_directory
+from memwal_core.ingest.batch import BatchId, RegionRows
+from memwal_core.ingest.records import KEPT_NUMBERED, BatchRecords, ShareDone
 from memwal_core.storage import ObjectStore, open_store
-from memwal_core.storage.layout import BATCHES_DIRECTORY, batch_directory
-from memwal_core.testing.clock import ManualClock
+from testkit.clock import ManualClock
 
 BATCH = BatchId("source", "2026-11-21T00:00:00+00:00/a b")
 ROWS = {"{}": RegionRows(3, "abc"), "other": RegionRows(1, "d")}

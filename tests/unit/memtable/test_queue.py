@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import InternalError
-from memwal_core.manifest import FlushedGeneration
 from memwal_core.memtable import MemTable, MemTableQueue, memtable_schema, with_tombstones
+from memwal_core.region import FlushedGeneration
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BASE = pa.schema([pa.field("id", pa.int64(), nullable=False)])

@@ -6,19 +6,18 @@ import uuid
 
 from memwal_core.base_table import IndexFacts
 from memwal_core.ids import RegionId
-from memwal_core.maintenance.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion, Verdict, plan_merge
-from memwal_core.maintenance.outcome import JobOutcome
-from memwal_core.quality import Check, CheckResult, Result, Stage, plan_after, plan_before
-from memwal_core.quality.model import outcome_of
-from memwal_core.quality.plan import VersionFacts, find_window
+from memwal_core.jobs.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion, Verdict, plan_merge
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.quality.model import Check, CheckResult, Result, Stage, outcome_of
+from memwal_core.quality.plan import VersionFacts, find_window, plan_after, plan_before
 from memwal_core.settings import MergeSettings
 
 ONE, TWO = (RegionId(uuid.UUID(int=number)) for number in (1, 2))
 
 
-def region(region_id: RegionId, *numbers: int, held: dict[int, str] | None = None) -> SurveyedRegion:
+def region(region_id: RegionId, *numbers: int, quarantined: dict[int, str] | None = None) -> SurveyedRegion:
     generations = tuple(SurveyedGeneration(number, f"memory://{number}", 10, 1) for number in numbers)
-    return SurveyedRegion(region_id, 1, max(numbers) + 1, min(numbers) - 1, generations, held or {})
+    return SurveyedRegion(region_id, 1, max(numbers) + 1, min(numbers) - 1, generations, quarantined or {})
 
 
 def test_every_waiting_generation_is_audited_but_those_that_people_let_pass() -> None:
@@ -32,20 +31,20 @@ def test_every_waiting_generation_is_audited_but_those_that_people_let_pass() ->
 
 
 def test_held_generation_ends_its_region_and_no_other() -> None:
-    survey = MergeSurvey("memory://t", 3, (region(ONE, 1, 2, 3, held={2: "key_not_null"}), region(TWO, 1, 2)))
+    survey = MergeSurvey("memory://t", 3, (region(ONE, 1, 2, 3, quarantined={2: "key_not_null"}), region(TWO, 1, 2)))
 
     plan = plan_merge(survey, MergeSettings())
 
     shares = {share.region_id: share for share in plan.regions}
     assert dict(plan.marks) == {ONE: 1, TWO: 2}
-    assert shares[ONE].verdict is Verdict.HELD
+    assert shares[ONE].verdict is Verdict.QUARANTINED
     assert shares[ONE].evidence == "generation 2: key_not_null"
     assert shares[ONE].waiting == 0
     assert shares[TWO].verdict is Verdict.COMPLETE
 
 
 def test_hold_of_a_merged_generation_holds_nothing() -> None:
-    survey = MergeSurvey("memory://t", 3, (region(ONE, 3, 4, held={2: "late"}),))
+    survey = MergeSurvey("memory://t", 3, (region(ONE, 3, 4, quarantined={2: "late"}),))
 
     assert dict(plan_merge(survey, MergeSettings()).marks) == {ONE: 4}
 

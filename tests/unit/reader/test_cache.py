@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from memwal_core.generations import ColumnMapping, KeyedGeneration
+from memwal_core.flushed.read import ColumnMapping, KeyedGeneration
 from memwal_core.reader.cache import ReadCache
 
 MIB = 1024 * 1024

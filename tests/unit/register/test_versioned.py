@@ -9,10 +9,10 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.format.paths import version_hint_path
 from memwal_core.register import Entry, VersionedRegister
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import version_hint_path
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 
 DIRECTORY = "some/where"
 HINT = version_hint_path(DIRECTORY)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memwal_core.storage.concurrent import map_concurrently, read_ahead
+from memwal_core.storage.concurrent import map_concurrently, prefetched
 
 
 def test_results_keep_the_order_of_the_items() -> None:
@@ -89,7 +89,7 @@ def test_item_is_made_while_the_caller_holds_the_one_before() -> None:
             event.set()
             yield number
 
-    for number in read_ahead(items()):
+    for number in prefetched(items()):
         # The caller is not asked for anything, and yet the next item comes.
         assert number + 1 == len(made) or made[number + 1].wait(60)
 
@@ -99,15 +99,15 @@ def test_error_of_the_items_reaches_the_caller_after_the_items_before_it() -> No
         yield 1
         raise ValueError("second")
 
-    ahead = read_ahead(items())
+    ahead = prefetched(items())
     assert next(ahead) == 1
     with pytest.raises(ValueError, match="second"):
         next(ahead)
 
 
 def test_caller_that_stops_leaves_no_thread_behind() -> None:
-    ahead = read_ahead(iter(range(10)))
+    ahead = prefetched(iter(range(10)))
     assert next(ahead) == 0
     ahead.close()
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("memwal-ahead")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("memwal-prefetch")]

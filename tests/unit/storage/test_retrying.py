@@ -6,7 +6,7 @@ from memwal_core.errors import ConflictError, UnavailableError
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage.retrying import Retrier
-from memwal_core.testing.clock import ManualClock
+from testkit.clock import ManualClock
 
 
 class Flaky:

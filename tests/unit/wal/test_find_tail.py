@@ -5,11 +5,11 @@ import uuid
 
 import pytest
 
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import wal_entry_path
-from memwal_core.testing.faulty_store import Call, FaultyStore, Moment, Rule
 from memwal_core.wal import find_tail
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 
 REGION = RegionId(uuid.UUID("00000000-0000-4000-8000-000000000001"))
 SUFFIX = ".lance"

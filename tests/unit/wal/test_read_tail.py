@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import CorruptionError
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
-from memwal_core.storage.layout import wal_entry_path
-from memwal_core.testing.faulty_store import FaultyStore, Moment, Rule
-from memwal_core.testing.wal_entries import written_entry
-from memwal_core.wal import LANCE_CODEC, EntryShape, read_tail
+from memwal_core.wal import EntryShape, read_tail
 from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
 from memwal_core.wal.lance_codec import LanceCodec
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.wal_entries import LANCE_CODEC, written_entry
 
 REGION = RegionId(uuid.UUID("00000000-0000-4000-8000-000000000001"))
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})

@@ -1,0 +1,55 @@
+"""A merge in a process of its own; run by ``bench.isolated``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Literal
+
+os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
+
+import lance_namespace  # noqa: F401 - a strict commit imports it, which takes a second and is not the merge
+
+from memwal_core.jobs.merge.job import MergeExecutors
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.settings import MIB, MergeSettings, Settings
+from memwal_core.table import Table
+
+logging.basicConfig(level=logging.ERROR)
+
+_LARGE = 2**40
+
+
+def in_process(uri: str, strategy: Literal["native", "single_commit"]) -> dict[str, float]:
+    """Merge here, with one strategy, whatever the size."""
+    merge = MergeSettings(strategy=strategy, max_bytes=_LARGE)
+    table = Table.open(uri, settings=Settings(merge=merge))
+    start = time.perf_counter()
+    table.run(MergeRequest())
+    return {"seconds": time.perf_counter() - start}
+
+
+def on_spark(uri: str, slots: int, min_mib: int) -> dict[str, float]:
+    """Merge through a local session that runs already, its Python workers too."""
+    # Only here: the memory of the other arms must not hold it.
+    from bench.arms.spark_session import session, wake  # noqa: PLC0415
+    from memwal_core.spark.merge.winners import SparkReader  # noqa: PLC0415
+    from memwal_core.spark.merge.workers import SparkWorkers  # noqa: PLC0415
+
+    began = time.perf_counter()
+    spark = session(slots)
+    wake(spark)
+    started = time.perf_counter() - began
+    merge = MergeSettings(max_bytes=_LARGE, executors_min_bytes=min_mib * MIB)
+    if slots == 1:
+        # One slot counts as one process, which `auto` would not use for small work.
+        merge = merge.model_copy(update={"strategy": "single_commit"})
+    table = Table.open(uri, settings=Settings(merge=merge))
+    options = table.base.storage_options
+    executors = MergeExecutors(SparkReader(spark, options), SparkWorkers(spark, table.base, options))
+    start = time.perf_counter()
+    table.run(MergeRequest(), executors=executors)
+    done = time.perf_counter() - start
+    spark.stop()
+    return {"seconds": done, "session start": started}

@@ -1,0 +1,1 @@
+"""A year of real flights as the stream of upserts it once was."""

@@ -1,0 +1,1 @@
+"""Airflow's servers on this machine, with a table to maintain."""

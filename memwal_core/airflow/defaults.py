@@ -1,0 +1,38 @@
+"""What holds for the tasks of all DAGs: owner, retries, pools, and in whose name a run works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from memwal_core.airflow.failures import RetryByExitCode, tell_failure
+
+RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
+"""Further attempts of each task; 0 where somebody watches, as in the demonstration."""
+
+DEFAULT_ARGUMENTS: dict[str, Any] = {
+    "owner": "data-platform",
+    "retries": RETRIES,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=10),
+    "retry_policy": RetryByExitCode(),
+    "on_failure_callback": tell_failure,
+}
+"""For all tasks: conflicts with other writers pass by themselves, so wait and try again."""
+
+
+def pool_for(job: str) -> dict[str, str]:
+    """Return the pool of a kind of job, as arguments of a task.
+
+    Airflow never starts a task whose pool does not exist. So the pools count only where
+    ``MAINTENANCE_POOLS=true`` says that ``airflow pools import dags/pools.json`` was run.
+    """
+    return {"pool": f"memwal_{job}"} if os.environ.get("MAINTENANCE_POOLS", "").lower() == "true" else {}
+
+
+def holder_of(context: Mapping[str, Any]) -> str:
+    """Return who holds the leases of a run: the run itself, unique over all DAGs."""
+    return f"{context['dag'].dag_id}/{context['run_id']}"

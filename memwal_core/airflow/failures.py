@@ -1,0 +1,119 @@
+"""What becomes of a failed task: which failures are tried again, and who is told of the others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import RetryDecision, RetryPolicy
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.context import Context
+
+RUNBOOKS = os.environ.get("MAINTENANCE_RUNBOOKS") or "docs/runbooks"
+"""Where people find the runbooks: a folder or an address."""
+
+# The same numbers and names as in memwal_core.errors; a test compares them.
+WRONG_INPUT = 2
+NEEDS_A_HUMAN = 5
+FENCED = "FencedError"
+
+_alerts = logging.getLogger("memwal.alerts")
+_SUBMIT_EXIT_CODE = re.compile(r"Error code is: (\d+)")
+_JOB_ERROR = re.compile(r"^error: (.+)$", re.MULTILINE)
+_PAGE = re.compile(r"docs/runbooks/([\w-]+\.md)")
+_REGION = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_ANY_FAILURE = "job-failures.md"
+
+
+class RetryByExitCode(RetryPolicy):
+    """Fail at once what no retry can mend; leave everything else to the task's own retries.
+
+    Knows the exit code of a Spark job from the provider's exception, and of a Python task from
+    the error itself.
+    """
+
+    def evaluate(
+        self,
+        exception: BaseException,
+        try_number: int,  # noqa: ARG002 - Airflow's signature
+        max_tries: int,  # noqa: ARG002
+        context: Context | None = None,  # noqa: ARG002
+    ) -> RetryDecision:
+        """Decide by the exit code."""
+        code = exit_code_of(exception)
+        if code == WRONG_INPUT:
+            return RetryDecision.fail(f"correct the input and trigger the run again: {verdict_of(exception)}")
+        if any(kind.__name__ == FENCED for kind in type(exception).__mro__):
+            return RetryDecision.fail("fenced: somebody else has the lease, and does the work")
+        if code == NEEDS_A_HUMAN:
+            # Of a fenced Spark job, too: only its own words tell it from one that found damage.
+            return RetryDecision.fail(f"no retry can mend this: {verdict_of(exception)}")
+        return RetryDecision.default()
+
+    def serialize(self) -> dict[str, Any]:
+        """Return the state: there is none."""
+        return {}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> RetryByExitCode:  # noqa: ARG003 - Airflow's signature
+        """Rebuild from ``serialize``."""
+        return cls()
+
+
+def exit_code_of(exception: BaseException) -> int | None:
+    """Return the exit code that a failure stands for, if it says one."""
+    code = getattr(exception, "exit_code", None)
+    if isinstance(code, int):
+        return code
+    found = _SUBMIT_EXIT_CODE.search(str(exception))
+    return int(found.group(1)) if found else None
+
+
+def tell_failure(context: Mapping[str, Any]) -> None:
+    """Log what on-call needs: table, region, verdict, runbook. Log shippers look for the logger's name."""
+    exception, instance = context.get("exception"), context.get("ti")
+    facts = getattr(exception, "facts", {})
+    verdict = verdict_of(exception)
+    page = _PAGE.search(verdict)
+    _alerts.error(
+        "maintenance failed [table=%s, region=%s, verdict=%s, runbook=%s, dag=%s, task=%s]",
+        facts.get("table") or _table_of(context) or "see the log of the task",
+        facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-",
+        verdict,
+        f"{RUNBOOKS}/{page[1] if page else _ANY_FAILURE}",
+        getattr(instance, "dag_id", "-"),
+        getattr(instance, "task_id", "-"),
+    )
+
+
+def verdict_of(exception: object) -> str:
+    """Return in one line why a task failed: of a Spark job its own words, which the provider's exception ends with."""
+    if exception is None:  # ended from outside, for example because its worker died
+        return "Airflow ended the task, which said nothing itself"
+    text = str(exception) or type(exception).__name__
+    said = _JOB_ERROR.findall(text)
+    return str(said[-1]) if said else text.partition("\n")[0]
+
+
+def _table_of(context: Mapping[str, Any]) -> str | None:
+    """Return the table that a task works on: from the form, else from the work that the task was given."""
+    if named := (context.get("params") or {}).get("table"):
+        return str(named)
+    task = context.get("task")
+    given = [getattr(task, name, None) for name in ("item", "items", "op_args", "op_kwargs")]
+    return ", ".join(dict.fromkeys(_tables_in(given))) or None
+
+
+def _tables_in(given: object) -> Iterator[str]:
+    if isinstance(given, Mapping):
+        if "target" in given:
+            yield given["target"]["name"]
+        else:
+            yield from _tables_in(list(given.values()))
+    elif isinstance(given, list | tuple):
+        for each in given:
+            yield from _tables_in(each)

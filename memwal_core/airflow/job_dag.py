@@ -1,0 +1,134 @@
+"""The DAG of a job: plan, hold, work, verify, release; the same for every job, made from its request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param, TriggerRule, task
+
+from memwal_core.airflow.assets import ASSETS, triggering_events
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_core.airflow.operators.leases import hold_for, release
+from memwal_core.airflow.operators.spark import SparkWork, jobs_folder
+from memwal_core.airflow.operators.work import LeasedWork
+from memwal_core.airflow.params import params_of
+from memwal_core.jobs.request import JobInfo, JobRequest
+
+
+def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Param] | None = None) -> DAG:
+    """Build the DAG of a job.
+
+    Args:
+        request_type: The job's request.
+        dag_file: The DAG file that asks; the Spark applications are found from it.
+        more: Further fields of its form.
+    """
+    info = request_type.info
+    pool: dict[str, Any] = dict(pool_for(info.name))
+    schedule = [ASSETS[name] for name in info.started_by]
+    outlets = [ASSETS[info.changes]] if info.changes else []
+    with DAG(
+        f"memwal_{info.name}",
+        description=info.summary,
+        doc_md=info.guide,
+        schedule=schedule or None,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["memwal", info.name],
+        default_args=DEFAULT_ARGUMENTS,
+        params={**params_of(request_type), **(more or {})},
+    ) as dag:
+
+        @task(doc_md="Reads the table, logs what is due and what keeps the rest, and divides the work.", **pool)
+        def plan(params: Any = None, **context: Any) -> Any:  # noqa: ANN401
+            """Return the pieces of work.
+
+            Raises:
+                AirflowSkipException: There is nothing to do, or nothing may be done.
+            """
+            from airflow.sdk.exceptions import AirflowSkipException
+
+            from memwal_core.airflow.tasks.work import plan_work
+
+            items = plan_work(info.name, params, triggering_events(schedule, context), run_name(context))
+            if not items:
+                raise AirflowSkipException("nothing to do, or a dry run; the log above says why")
+            return items
+
+        @task(
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            outlets=outlets,
+            doc_md="Reads the tables anew and finds what the work promised. Says what is due again.",
+            **pool,
+        )
+        def verify(items: Any, done: Any, **context: Any) -> str:  # noqa: ANN401
+            """Return what was found.
+
+            Raises:
+                AirflowSkipException: Nothing was changed.
+            """
+            from airflow.sdk.exceptions import AirflowSkipException
+
+            from memwal_core.airflow.tasks.work import verify_work
+
+            results = list(done or ())
+            if not (info.on_spark or results) or items[0]["request"].get("dry_run", False):
+                raise AirflowSkipException("nothing was changed, so there is nothing to verify")
+            changes = verify_work(items, results, holder_of(context))
+            for outlet in outlets:
+                context["outlet_events"][outlet].extra = {"tables": changes}
+            return "; ".join(f"{change['table']}: {change['summary']}" for change in changes)
+
+        planned = plan()
+        hold = hold_for(planned)
+        hold.as_setup()  # type: ignore[no-untyped-call]
+        if info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true":
+            planned >> approval(info) >> hold
+        work = _work(info, dag_file, pool).expand(item=hold.output)
+        verified = verify(planned, work.output)
+        [work, verified] >> release(hold.output).as_teardown(setups=hold)
+    return dag
+
+
+def _work(info: JobInfo, dag_file: str, pool: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of two operators
+    doc = "Does one piece of work. Doing it again is harmless."
+    if info.on_spark:
+        # One at a time: the pieces of a run commit to the same table.
+        return SparkWork.partial(
+            task_id="work",
+            doc_md=doc,
+            jobs_folder=jobs_folder(dag_file),
+            map_index_template="{{ task.label }}",
+            max_active_tis_per_dagrun=1,
+            **pool,
+        )
+    return LeasedWork.partial(
+        task_id="work", doc_md=doc, map_index_template="{{ task.item.label }}", max_active_tis_per_dagrun=2, **pool
+    )
+
+
+def run_name(context: Mapping[str, Any]) -> str:
+    """Return what stays the same when tasks of a run are cleared, or its date is run again."""
+    logical_date = context["dag_run"].logical_date
+    return logical_date.isoformat() if logical_date is not None else str(context["run_id"])
+
+
+def approval_variable(info: JobInfo) -> str:
+    """Return the environment variable that demands approval when it is ``true``."""
+    return f"MAINTENANCE_{info.name.upper()}_APPROVAL"
+
+
+def approval(info: JobInfo) -> ApprovalOperator:
+    """Return the task in which a person agrees, or does not; then everything after it is skipped."""
+    return ApprovalOperator(
+        task_id="approve",
+        doc_md="Waits for a person. Reject: nothing is changed, and the rest of the run is skipped.",
+        subject=f"May {info.name} change {{{{ params.table or 'the tables of this run' }}}}?",
+        body="The log of the task `plan` lists what would be deleted and what stays.",
+        retries=3,  # Airflow may take an answer in the very first second for a lost task; then it asks again
+    )

@@ -1,0 +1,331 @@
+"""A job as tasks: plan it, lease it, do a piece of it, verify the whole. The same for every job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypedDict
+
+from memwal_core.airflow.tasks.leases import give_back, take
+from memwal_core.airflow.tasks.targets import RunTarget, choose_targets, find_registered, open_target
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import parse_ticket
+from memwal_core.jobs.catalog import parse_request, request_type
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.document import JobDocument
+from memwal_core.jobs.gc.report import GcReport
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.ingest.request import IngestRequest
+from memwal_core.jobs.job import JobReport, Piece
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.runner import load_job
+from memwal_core.table import Table
+
+_log = logging.getLogger(__name__)
+
+
+class WorkItem(TypedDict):
+    """One piece of work, as tasks hand it to each other.
+
+    Attributes:
+        label: For people.
+        target: The table.
+        job: Which job.
+        request: Values of its request.
+        promise: What the verification finds true afterwards.
+        ticket: The lease it works under; empty until it is taken, or if the job takes none.
+    """
+
+    label: str
+    target: RunTarget
+    job: str
+    request: dict[str, Any]
+    promise: dict[str, Any]
+    ticket: str
+
+
+class WorkResult(TypedDict):
+    """What a piece of work did.
+
+    Attributes:
+        table: Name of the table.
+        uri: Its address.
+        job: Which job.
+        outcome: How it ended.
+        facts: What is remembered of it.
+        due_at: When the rest may be done, ISO 8601 with timezone; empty if nothing waits. Only garbage collection
+            waits, for the grace period of what it drained.
+    """
+
+    table: str
+    uri: str
+    job: str
+    outcome: str
+    facts: dict[str, Any]
+    due_at: str
+
+
+class TableChange(TypedDict):
+    """What the event of an asset says about one table that changed.
+
+    Attributes:
+        table: Its name.
+        uri: Its address.
+        connection: Its storage connection; empty = none.
+        summary: For people.
+        facts: What was found.
+    """
+
+    table: str
+    uri: str
+    connection: str
+    summary: str
+    facts: dict[str, Any]
+
+
+class WantedLease(TypedDict):
+    """One lease that a run wants: the table, and job and scope of its key."""
+
+    target: RunTarget
+    job: str
+    scope: str
+
+
+def plan_work(
+    job: str, params: Mapping[str, object], events: Iterable[Mapping[str, object]] = (), run_id: str = ""
+) -> list[WorkItem]:
+    """Plan a job on the tables of a run, and log why it does, or does not, act. Changes nothing.
+
+    Args:
+        job: Its name.
+        params: Of the run, as the form gives them.
+        events: What earlier jobs said about tables that they changed.
+        run_id: The same whenever the run is cleared or repeated.
+
+    Returns:
+        The work; empty on a dry run, or if nothing is due.
+
+    Raises:
+        InvalidRequestError: Parameters do not fit, or a table is not registered.
+        CorruptionError: A person must act before anything can be done.
+        UnavailableError: Storage failed; try again.
+    """
+    items: list[WorkItem] = []
+    for target in choose_targets(params, events):
+        request = _request(job, params, target).for_run(run_id)
+        items += _planned(open_target(target), target, request)
+    return items
+
+
+def _request(job: str, params: Mapping[str, object], target: RunTarget) -> JobRequest:
+    kind = request_type(job)
+    given = {name: params[name] for name in kind.model_fields if params.get(name) is not None}
+    request = parse_request(job, given)
+    if isinstance(request, IngestRequest):
+        registered = find_registered({"table": target["name"]}).input_suites
+        return request.model_copy(update={"suites": (*registered, *request.suites)})
+    return request
+
+
+def _planned(table: Table, target: RunTarget, request: JobRequest) -> list[WorkItem]:
+    job = load_job(request)
+    division = job.divide(JobContext(table.opened), request)
+    for line in division.report.view().lines():
+        _log.info("%s: %s", target["name"], line)
+    plans_only = request.dry_run and not request.info.dry_run_is_work
+    if division.blocked is not None and (plans_only or not division.pieces):
+        raise division.blocked
+    items = [_item(target, piece) for piece in division.pieces]
+    for item in items:
+        _log.info("%s", item["label"])
+    if not items:
+        _log.info("%s: nothing to do: %s", target["name"], division.report.why())
+    elif plans_only:
+        _log.info("%s: dry run: nothing is changed", target["name"])
+    return [] if plans_only else items
+
+
+def _item(target: RunTarget, piece: Piece) -> WorkItem:
+    return WorkItem(
+        label=target["name"] if piece.label == target["uri"] else f"{target['name']}: {piece.label}",
+        target=target,
+        job=piece.request.info.name,
+        request=piece.request.to_json(),
+        promise=dict(piece.promise),
+        ticket="",
+    )
+
+
+def request_of(item: WorkItem) -> JobRequest:
+    """Return the request of a piece of work."""
+    return parse_request(item["job"], item["request"])
+
+
+def document_of(item: WorkItem, holder: str) -> JobDocument:
+    """Return what the Spark application of a piece of work is handed."""
+    return JobDocument(
+        job=item["job"],
+        uri=item["target"]["uri"],
+        request=item["request"],
+        storage_options=item["target"]["storage_options"],
+        holder=holder,
+        ticket=item["ticket"],
+        ok_when_nothing=True,
+        # The task that verifies reads the stored report, logs every check, and fails with the right runbook.
+        ok_when_blocked=item["job"] == "quality",
+    )
+
+
+def wanted_leases(items: Sequence[WorkItem]) -> list[WantedLease]:
+    """Return what the work of a run leases; pieces of one key share one."""
+    found: list[WantedLease] = []
+    for item in items:
+        key = lease_key(item)
+        if key is None:
+            continue
+        wanted = WantedLease(target=item["target"], job=key.job, scope=key.scope)
+        if wanted not in found:
+            found.append(wanted)
+    return found
+
+
+def lease_key(item: WorkItem) -> JobKey | None:
+    """Return what a piece of work leases; None if its job takes no lease."""
+    request = request_of(item)
+    return request.key if request.info.takes_lease else None
+
+
+def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
+    """Take the leases of a run's work, all or none.
+
+    Args:
+        items: The work.
+        holder: The run's id.
+
+    Returns:
+        The work with its tickets.
+
+    Raises:
+        LeaseHeldError: Another run has one of the leases. None is kept; try again later.
+        UnavailableError: Storage failed. Try again.
+    """
+    tickets: dict[tuple[str, JobKey], tuple[RunTarget, str]] = {}
+    with ExitStack() as undo:
+        undo.callback(lambda: give_back(tickets.values()))
+        for wanted in wanted_leases(items):
+            key = JobKey(wanted["job"], wanted["scope"])
+            tickets[wanted["target"]["uri"], key] = wanted["target"], take(wanted["target"], key, holder)
+        undo.pop_all()
+    return [_with_ticket(item, tickets) for item in items]
+
+
+def _with_ticket(item: WorkItem, tickets: Mapping[tuple[str, JobKey], tuple[RunTarget, str]]) -> WorkItem:
+    key = lease_key(item)
+    return {**item, "ticket": tickets[item["target"]["uri"], key][1] if key is not None else ""}
+
+
+def release_leases(items: Sequence[WorkItem]) -> list[str]:
+    """Give the leases of a run's work back.
+
+    Returns:
+        The tickets that were given back; the others were lost before, or end by themselves.
+    """
+    held = {item["ticket"]: item["target"] for item in items if item["ticket"]}
+    return list(give_back((target, ticket) for ticket, target in held.items()))
+
+
+def do_work(item: WorkItem, holder: str) -> WorkResult:
+    """Do a piece of work in this process, under its lease, without waiting for anything.
+
+    Args:
+        item: The work; without a ticket the job takes its own lease and gives it back.
+        holder: The run's id.
+
+    Raises:
+        FencedError: Another run has the lease now. Do not try again: the other run does the work.
+        ConflictError: The table was changed by others, or storage did not answer. Try again.
+        CorruptionError: It needs a person.
+        InvalidRequestError: The request does not fit the table.
+        UnavailableError: Storage failed. Try again.
+    """
+    request = request_of(item)
+    if isinstance(request, GcRequest):
+        # The task is deferred for the grace period; waiting here would take a worker and a pool slot.
+        request = request.model_copy(update={"wait": False})
+    ticket = parse_ticket(item["ticket"]) if item["ticket"] else None
+    report: JobReport = open_target(item["target"]).run(request, holder=holder, ticket=ticket)
+    for line in report.view().lines():
+        _log.info("%s", line)
+    failure = load_job(request).failure(request, report)
+    if failure is not None:
+        raise failure
+    due_at = report.due_at if isinstance(report, GcReport) else None
+    return WorkResult(
+        table=item["target"]["name"],
+        uri=item["target"]["uri"],
+        job=item["job"],
+        outcome=report.outcome.value,
+        facts=dict(report.facts()),
+        due_at=due_at.isoformat() if due_at is not None else "",
+    )
+
+
+def finish_work(item: WorkItem, holder: str, begun: WorkResult) -> WorkResult:
+    """Do the rest of a piece of work that had to wait, under the same lease.
+
+    Args:
+        item: The work.
+        holder: The run's id.
+        begun: What was done before.
+
+    Returns:
+        Both together. What the second half drained itself is left to a later run.
+
+    Raises:
+        MemwalError: As ``do_work``.
+    """
+    rest = do_work(item, holder)
+    if rest["outcome"] == JobOutcome.NOTHING_TO_DO.value:
+        return {**begun, "due_at": ""}
+    return {**rest, "facts": {**rest["facts"], "before_waiting": begun["facts"]}, "due_at": ""}
+
+
+def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None], holder: str) -> list[TableChange]:
+    """Read the tables of a run anew, and find what its work promised.
+
+    Args:
+        items: The work.
+        results: Of the pieces that ran in a worker and changed something.
+        holder: The run's id.
+
+    Returns:
+        One entry per table.
+
+    Raises:
+        CorruptionError: A promise does not hold, or something needs a person. Start no further job of this table.
+        InternalError: The job did not do what it reported.
+        UnavailableError: Storage failed; try again.
+    """
+    facts = [each for each in results if each is not None]
+    changes = []
+    for uri in dict.fromkeys(item["target"]["uri"] for item in items):
+        own = [item for item in items if item["target"]["uri"] == uri]
+        target = own[0]["target"]
+        pieces = [Piece(item["label"], request_of(item), item["promise"]) for item in own]
+        context = JobContext(open_target(target).opened, holder=holder)
+        proof = load_job(pieces[0].request).verify(
+            context, pieces, [each["facts"] for each in facts if each["uri"] == uri]
+        )
+        _log.info("%s: %s", target["name"], proof.summary)
+        changes.append(
+            TableChange(
+                table=target["name"],
+                uri=uri,
+                connection=target["connection"],
+                summary=proof.summary,
+                facts=dict(proof.facts),
+            )
+        )
+    return changes

@@ -1,0 +1,1 @@
+"""Everything that commits to the base table."""

@@ -1,0 +1,97 @@
+"""The fragments of a base table, and rewriting small or half-deleted ones into larger ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.table import BaseTable
+from memwal_core.base_table.translate import translated
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentFacts:
+    """One fragment of a table version; ``size_bytes`` is None if Lance did not record it."""
+
+    fragment_id: int
+    physical_rows: int
+    deleted_rows: int
+    size_bytes: int | None
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that readers see."""
+        return self.physical_rows - self.deleted_rows
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOptions:
+    """How fragments are rewritten.
+
+    Attributes:
+        max_file_bytes: A file ends at this size even with fewer rows.
+        deletion_threshold: Share of deleted rows from which a fragment is rewritten on its own.
+        batch_rows: Rows read at once.
+        threads: Groups of fragments rewritten at once.
+    """
+
+    target_rows: int
+    max_file_bytes: int
+    deletion_threshold: float
+    batch_rows: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What one compaction did; ``version`` is the one it read if it changed nothing."""
+
+    version: int
+    fragments_removed: int
+    fragments_added: int
+
+
+def list_fragments(table: TableReader, version: int) -> tuple[FragmentFacts, ...]:
+    """Return the fragments of a version in the table's order, from its metadata alone."""
+    dataset = table.dataset(version)
+    with translated("list fragments", table.uri, version=version):
+        found = [fragment.metadata for fragment in dataset.get_fragments()]
+    return tuple(
+        FragmentFacts(
+            fragment_id=each.id,
+            physical_rows=each.physical_rows or 0,
+            deleted_rows=(each.deletion_file.num_deleted_rows or 0) if each.deletion_file is not None else 0,
+            size_bytes=_sum_if_known([file.file_size_bytes for file in each.files]),
+        )
+        for each in found
+    )
+
+
+def compact_fragments(
+    table: BaseTable, *, read_version: int, keep: Collection[int], options: CompactionOptions
+) -> CompactionResult:
+    """Rewrite fragments of a version, except those in ``keep``; rows, their order and merge progress stay.
+
+    Indexes are moved to the new row addresses in the same commit. Lance can defer that, but indexes then
+    answer with old addresses, which has lost rows: it is never deferred here, not even where the table's own
+    configuration asks for it. The move makes Lance forget index catch-up, so extend the indexes afterwards.
+    """
+    dataset = table.dataset(read_version)
+    with translated("compact fragments", table.uri, read_version=read_version):
+        metrics = dataset.optimize.compact_files(
+            target_rows_per_fragment=options.target_rows,
+            max_bytes_per_file=options.max_file_bytes,
+            materialize_deletions=True,
+            materialize_deletions_threshold=options.deletion_threshold,
+            defer_index_remap=False,
+            num_threads=options.threads,
+            batch_size=options.batch_rows,
+            excluded_fragment_ids=sorted(keep),
+        )
+        return CompactionResult(int(dataset.version), metrics.fragments_removed, metrics.fragments_added)
+
+
+def _sum_if_known(sizes: list[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

@@ -1,0 +1,124 @@
+"""Region snapshots of a base table: publishing one, and reading that of a version."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.table import BaseTable
+from memwal_core.clock import unix_millis
+from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.rules import is_inline
+from memwal_core.format.memwal_index.snapshot import normalise_snapshot, snapshot_schema
+from memwal_core.format.memwal_index.snapshot_file import snapshot_from_bytes, snapshot_to_bytes
+from memwal_core.format.paths import region_snapshot_path
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotOvertakenError(ConflictError):
+    """Another process published a region snapshot meanwhile, perhaps a newer one. Read the table, then decide."""
+
+
+def publish_snapshot(
+    table: BaseTable, snapshot: pa.Table, *, taken: datetime, read: TableState | None = None
+) -> TableState:
+    """Store a region snapshot and record it in the MemWAL index, which otherwise stays as it is.
+
+    Up to ``settings.index.inline_snapshot_threshold`` regions it goes into the table manifest; above that,
+    into a file of its own that is written first. Each publication gives the index a new id, so that
+    no version ever sees another version's file.
+
+    Args:
+        table: The table.
+        snapshot: As ``build_snapshot`` returns it, one row per region.
+        taken: Before the first region manifest was read, timezone UTC.
+        read: The version whose snapshot is replaced; a snapshot published after it stays. Any
+            snapshot is replaced if None.
+
+    Raises:
+        SnapshotOvertakenError: The snapshot is no longer that of ``read``.
+        ConflictError: Other commits came first in every attempt; try later.
+        CommitUnknownError: Read the table before trying again.
+    """
+    data = snapshot_to_bytes(snapshot)
+    inline = is_inline(snapshot.num_rows, threshold=table.settings.index.inline_snapshot_threshold)
+    index_id = uuid.UUID(bytes=table.ids.commit_id(), version=4)
+
+    def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
+        if read is not None and not _has_snapshot_of(details, read.require_details()):
+            raise SnapshotOvertakenError(
+                "another process published a region snapshot meanwhile",
+                remedy="read the regions again and compare",
+                table=table.uri,
+                read_version=read.version,
+            )
+        return replace(
+            details,
+            snapshot_ts_millis=unix_millis(taken),
+            num_regions=snapshot.num_rows,
+            inline_snapshots=data if inline else None,
+        )
+
+    if not inline:
+        table.store.put_if_absent(region_snapshot_path(index_id), data)
+    try:
+        return table.update_details(change, read=read, index_id=index_id, message="publish a region snapshot")
+    except (ConflictError, InvalidRequestError):
+        # Certain: no version needs the file. After any other error one may.
+        if not inline:
+            table.store.delete(region_snapshot_path(index_id))
+        raise
+
+
+def _has_snapshot_of(one: MemWalIndexDetails, other: MemWalIndexDetails) -> bool:
+    return (one.snapshot_ts_millis, one.num_regions, one.inline_snapshots) == (
+        other.snapshot_ts_millis,
+        other.num_regions,
+        other.inline_snapshots,
+    )
+
+
+def read_snapshot(table: TableReader, state: TableState) -> pa.Table | None:
+    """Return the region snapshot of a version in the columns of ``snapshot_schema``, or None if it has none.
+
+    There is none before the first publication, and no external one after pylance itself has committed
+    to the index, because that gives the index another id. Readers then list the region manifests,
+    which are the truth in any case. ``CorruptionError``: the stored snapshot cannot be used.
+    """
+    details = state.require_details()
+    if details.inline_snapshots:
+        found = snapshot_from_bytes(details.inline_snapshots)
+    elif details.num_regions == 0:
+        return snapshot_schema(details.region_specs).empty_table() if details.snapshot_ts_millis else None
+    else:
+        external = _external(table, state)
+        if external is None:
+            return None
+        found = external
+    if found.num_rows != details.num_regions:
+        raise CorruptionError(
+            "the region snapshot does not have as many rows as the index announces",
+            remedy="read with consistency `latest`, which reads the region manifests instead",
+            expected=details.num_regions,
+            found=found.num_rows,
+        )
+    return normalise_snapshot(found, details)
+
+
+def _external(table: TableReader, state: TableState) -> pa.Table | None:
+    if state.entry is None:
+        return None
+    try:
+        data = table.store.get(region_snapshot_path(state.entry.index_id))
+    except ObjectNotFoundError:
+        _log.info("the index has no snapshot file [table=%s, version=%d]", table.uri, state.version)
+        return None
+    return snapshot_from_bytes(data)

@@ -1,0 +1,119 @@
+"""The versions of a base table that can still be opened, and the merge progress of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.translate import translated
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
+from memwal_core.format.paths import BRANCHES_DIRECTORY, TABLE_MANIFEST_SUFFIX, TABLE_VERSIONS_DIRECTORY
+from memwal_core.format.table_manifest import MemWalEntry, read_manifest
+from memwal_core.ids import RegionId
+from memwal_core.storage import ObjectInfo, ObjectStore
+from memwal_core.storage.concurrent import map_concurrently
+
+_Progress = Mapping[RegionId, int]
+_NOTHING: _Progress = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedVersion:
+    """One version of the table, or of a branch of it, whose manifest exists.
+
+    Attributes:
+        branch: The branch it belongs to; None for the main line.
+        enabled: Whether it has a MemWAL index. One without imposes nothing.
+        legacy: Whether that index has the layout of early releases, whose progress is not read.
+        merged: Region -> merged generation; a missing region has merged nothing.
+    """
+
+    version: int
+    branch: str | None = None
+    tags: tuple[str, ...] = ()
+    enabled: bool = True
+    legacy: bool = False
+    merged: Mapping[RegionId, int] = field(default_factory=lambda: _NOTHING, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The version as people name it."""
+        line = f"version {self.version}" if self.branch is None else f"version {self.version} of branch {self.branch}"
+        return f"{line} (tagged {', '.join(self.tags)})" if self.tags else line
+
+
+def retained_versions(table: TableReader, concurrency: int) -> tuple[RetainedVersion, ...]:
+    """Read the merge progress of every version that can still be opened: the table's own, then branches'.
+
+    One listing, and one request per version, or two for manifests of more than 64 KiB.
+    ``CorruptionError``: a manifest cannot be read, or a tag names a version that does not exist.
+    """
+    tags = _tags(table)
+    files = [*_manifests(table.store, TABLE_VERSIONS_DIRECTORY), *_manifests(table.store, BRANCHES_DIRECTORY)]
+    decoder = _Decoder()
+    read = map_concurrently(lambda info: _read(table.store, info, decoder), files, concurrency)
+    found = [
+        replace(each, tags=tuple(sorted(tags.pop((each.branch, each.version), ()))))
+        for each in read
+        if each is not None
+    ]
+    if tags:
+        raise CorruptionError(
+            "a tag names a version that does not exist",
+            remedy="delete the tag, or restore the version's manifest",
+            table=table.uri,
+            tags={name: version for (_, version), names in tags.items() for name in names},
+        )
+    return tuple(sorted(found, key=lambda each: (each.branch or "", each.version)))
+
+
+class _Decoder:
+    """Decodes index details; versions with the same bytes share one result."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Progress] = {}
+
+    def merged(self, entry: MemWalEntry) -> _Progress:
+        known = self._known.get(entry.payload)
+        if known is None:
+            known = self._known[entry.payload] = decode_details(entry.payload).merged_generations
+        return known
+
+
+def _manifests(store: ObjectStore, directory: str) -> list[ObjectInfo]:
+    """List all table manifests below a directory, of either naming; staged ones have another suffix."""
+    return [
+        info
+        for info in store.list_objects(directory)
+        if info.path.endswith(TABLE_MANIFEST_SUFFIX) and info.path.split("/")[-2] == TABLE_VERSIONS_DIRECTORY
+    ]
+
+
+def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVersion | None:
+    try:
+        facts = read_manifest(info.size_bytes, lambda start, length: store.get_range(info.path, start, length))
+    except ObjectNotFoundError:
+        return None  # Cleaned up since the listing: no longer retained.
+    root = info.path[: info.path.rindex(f"{TABLE_VERSIONS_DIRECTORY}/")]
+    branch = root.strip("/").removeprefix(f"{BRANCHES_DIRECTORY}/")
+    legacy = facts.mem_wal is not None and is_legacy_payload(facts.mem_wal.payload)
+    return RetainedVersion(
+        version=facts.version,
+        branch=branch or None,
+        enabled=facts.mem_wal is not None,
+        legacy=legacy,
+        merged=_NOTHING if facts.mem_wal is None or legacy else decoder.merged(facts.mem_wal),
+    )
+
+
+def _tags(table: TableReader) -> dict[tuple[str | None, int], list[str]]:
+    dataset = table.dataset()
+    with translated("list tags", table.uri):
+        listed = dataset.tags.list()
+    found: dict[tuple[str | None, int], list[str]] = {}
+    for name, tag in listed.items():
+        found.setdefault((tag.get("branch"), tag["version"]), []).append(name)
+    return found

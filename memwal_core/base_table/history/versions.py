@@ -1,0 +1,94 @@
+"""The versions of a base table, the tags that keep them, and removing those that are not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.table import BaseTable
+from memwal_core.base_table.translate import translated
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One version that exists, with its time (UTC) and the sorted tags that keep it."""
+
+    version: int
+    timestamp: datetime
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupResult:
+    """What removing versions freed, or would free.
+
+    Attributes:
+        versions: Versions removed.
+        size_bytes: Bytes of the files that only they needed.
+        index_files: External region snapshots included.
+    """
+
+    versions: int
+    size_bytes: int
+    data_files: int
+    index_files: int
+
+
+def list_versions(table: TableReader) -> tuple[TableVersion, ...]:
+    """Return the versions of a table that exist, ascending."""
+    dataset = table.dataset()
+    with translated("list versions", table.uri):
+        tags: dict[int, list[str]] = {}
+        for name, tag in dataset.tags.list().items():
+            if tag["branch"] is None:
+                tags.setdefault(tag["version"], []).append(name)
+        found = {int(each["version"]): each["timestamp"] for each in dataset.versions()}
+    return tuple(
+        TableVersion(version, _in_utc(found[version]), tuple(sorted(tags.get(version, ()))))
+        for version in sorted(found)
+    )
+
+
+def explain_cleanup(table: TableReader, versions: Collection[int]) -> CleanupResult:
+    """Return what removing some versions would free; nothing is removed."""
+    dataset = table.dataset()
+    if not versions:
+        return CleanupResult(0, 0, 0, 0)
+    with translated("explain the removal of versions", table.uri):
+        explained = dataset.explain_cleanup_old_versions(versions=sorted(versions), error_if_tagged_old_versions=False)
+        return _result(explained.stats)
+
+
+def remove_versions(table: BaseTable, versions: Collection[int]) -> CleanupResult:
+    """Remove versions and the files that only they needed; repeat after ``UnavailableError``.
+
+    The newest version and tagged ones stay, even if they are named or were tagged a moment ago. So do
+    files younger than seven days that no version names, because a commit may be about to name them.
+    """
+    dataset = table.dataset()
+    if not versions:
+        return CleanupResult(0, 0, 0, 0)
+    with translated("remove versions", table.uri):
+        return _result(
+            dataset.cleanup_old_versions(
+                versions=sorted(versions), error_if_tagged_old_versions=False, delete_unverified=False
+            )
+        )
+
+
+def _result(stats: Any) -> CleanupResult:  # noqa: ANN401 - pylance ships no types
+    return CleanupResult(
+        versions=stats.old_versions,
+        size_bytes=stats.bytes_removed,
+        data_files=stats.data_files_removed,
+        index_files=stats.index_files_removed,
+    )
+
+
+def _in_utc(moment: Any) -> datetime:  # noqa: ANN401
+    """Return one of pylance's times, which are local and name no zone, in UTC."""
+    utc: datetime = moment.astimezone(UTC)
+    return utc

@@ -1,0 +1,161 @@
+"""What the scores of a full-text index depend on: its tokenizer and the length of its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import lance
+import numpy as np
+import numpy.typing as npt
+from lance.file import LanceFileReader
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.translate import translated
+from memwal_core.format.paths import INDEX_DIRECTORY
+
+_KIND = "INVERTED"
+TOKENIZER_OPTIONS = (
+    "base_tokenizer",
+    "language",
+    "max_token_length",
+    "lower_case",
+    "stem",
+    "remove_stop_words",
+    "custom_stop_words",
+    "ascii_folding",
+    "min_ngram_length",
+    "max_ngram_length",
+    "prefix_only",
+)
+"""Of a text index, under the names that ``lance.tokenize`` takes."""
+_LENGTH_OPTION = "max_token_length"
+_DOCUMENTS_SUFFIX = "_docs.lance"
+_TOTAL_TOKENS = b"total_tokens"
+_ROW_ID = "_rowid"
+_NUM_TOKENS = "_num_tokens"
+_DOCUMENTS_AT_ONCE = 65_536
+
+IsLive = Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextIndex:
+    """A full-text index of the base table.
+
+    Attributes:
+        tokenizer: Options under the names that ``lance.tokenize`` and index creation take.
+        documents: Documents indexed, deleted ones included until the index is rebuilt.
+        tokens: Tokens of all of them.
+        files: Addresses of its lists of documents.
+    """
+
+    name: str
+    tokenizer: Mapping[str, Any]
+    documents: int
+    tokens: int
+    fragments: frozenset[int] = frozenset()
+    files: tuple[str, ...] = ()
+    storage_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens per document; 0 without documents."""
+        return self.tokens / self.documents if self.documents else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLengths:
+    """Tokens of each document of an index, by ascending row id: 12 bytes per document."""
+
+    ids: npt.NDArray[np.uint64]
+    tokens: npt.NDArray[np.uint32]
+
+    def of(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Return the tokens of documents; 0 for a row id that the index does not have."""
+        if not len(self.ids):
+            return np.zeros(len(ids), dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        return np.where(self.ids[places] == ids, self.tokens[places], 0).astype(np.int64)
+
+
+def read_text_index(
+    table: TableReader, dataset: lance.LanceDataset, field_id: int, directory: str = ""
+) -> TextIndex | None:
+    """Return the full-text index of a column, or None if it has none.
+
+    ``dataset`` is a version of the table, or a flushed MemTable whose ``directory`` is relative to the table.
+    """
+    with translated("read a full-text index", table.uri, version=dataset.version):
+        found = [each for each in dataset.describe_indices() if _covers(str(each.index_type), each.fields, field_id)]
+        if not found:
+            return None
+        index = found[0]
+        details = {name: index.details.get(name) for name in TOKENIZER_OPTIONS}
+        # NULL stands for Lance's default, but a length of NULL for no limit.
+        options = {name: value for name, value in details.items() if value is not None or name == _LENGTH_OPTION}
+        documents = tokens = 0
+        files = []
+        prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
+        for segment in index.segments:
+            for info in table.store.list_objects(f"{prefix}/{segment.uuid}/"):
+                if not info.path.endswith(_DOCUMENTS_SUFFIX):
+                    continue
+                address = table.store.uri_of(info.path)
+                metadata = LanceFileReader(address, storage_options=dict(table.storage_options) or None).metadata()
+                files.append(address)
+                documents += metadata.num_rows
+                tokens += int((metadata.schema.metadata or {}).get(_TOTAL_TOKENS, 0))
+        fragments = frozenset(fragment for segment in index.segments for fragment in segment.fragment_ids)
+    storage_options = MappingProxyType(dict(table.storage_options))
+    return TextIndex(index.name, MappingProxyType(options), documents, tokens, fragments, tuple(files), storage_options)
+
+
+def count_documents(index: TextIndex, is_live: IsLive) -> tuple[int, int]:
+    """Count the documents of an index that are still rows, and their tokens; ``is_live`` judges row ids."""
+    documents = tokens = 0
+    for address in index.files:
+        with translated("read the documents of a full-text index", address):
+            for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+                live = is_live(batch.column(_ROW_ID).to_numpy())
+                documents += int(live.sum())
+                tokens += int(batch.column(_NUM_TOKENS).to_numpy()[live].sum())
+    return documents, tokens
+
+
+def read_document_lengths(index: TextIndex) -> DocumentLengths:
+    """Read how many tokens each document of an index has."""
+    ids, tokens = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint32)]
+    for address in index.files:
+        with translated("read the documents of a full-text index", address):
+            rows = _documents(index, address).read_all().to_table()
+        ids.append(rows.column(_ROW_ID).to_numpy())
+        tokens.append(rows.column(_NUM_TOKENS).to_numpy())
+    every = np.concatenate(ids)
+    order = np.argsort(every)
+    return DocumentLengths(every[order], np.concatenate(tokens)[order])
+
+
+def document_lengths(index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Return the tokens of documents by ascending row id; 0 for an id that the index does not have."""
+    lengths = np.zeros(len(ids), dtype=np.int64)
+    if not len(ids):
+        return lengths
+    for address in index.files:
+        with translated("read the documents of a full-text index", address):
+            for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
+                own = batch.column(_ROW_ID).to_numpy()
+                places = np.minimum(np.searchsorted(ids, own), len(ids) - 1)
+                known = ids[places] == own
+                lengths[places[known]] = batch.column(_NUM_TOKENS).to_numpy()[known]
+    return lengths
+
+
+def _documents(index: TextIndex, address: str) -> LanceFileReader:
+    return LanceFileReader(address, storage_options=dict(index.storage_options) or None)
+
+
+def _covers(kind: str, fields: list[int], field_id: int) -> bool:
+    return kind.upper() == _KIND and list(fields) == [field_id]

@@ -1,0 +1,48 @@
+"""What the distances of a vector index depend on, so that it can be shown not to have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+
+from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.translate import translated
+from memwal_core.format.index_file import IndexFile
+from memwal_core.format.paths import INDEX_DIRECTORY
+
+_QUANTIZER_FILE = "auxiliary.idx"
+_QUANTIZER_KEY = b"storage_metadata"
+_CODEBOOK_KEY = "codebook_position"
+
+
+def vector_model_digest(table: TableReader, version: int, name: str) -> str:
+    """Return a digest of the centroids and quantizers of a trained vector index."""
+    dataset = table.dataset(version)
+    with translated("read a vector index", table.uri, index=name, version=version):
+        centroids = dataset.get_ivf_model(name).centroids
+        segments = next(index for index in dataset.describe_indices() if index.name == name).segments
+        quantizers = {_quantizer_digest(table, segment.uuid) for segment in segments}
+    digest = hashlib.sha256(centroids.flatten().to_numpy(zero_copy_only=False).tobytes())
+    for quantizer in sorted(quantizers):
+        digest.update(quantizer)
+    return digest.hexdigest()
+
+
+def _quantizer_digest(table: TableReader, segment: str) -> bytes:
+    path = f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}"
+    file = IndexFile(table.store, path)
+    digest = hashlib.sha256()
+    for text in json.loads(file.metadata(_QUANTIZER_KEY)):
+        parameters = json.loads(text, parse_float=_as_float32)
+        codebook = parameters.pop(_CODEBOOK_KEY, None)
+        digest.update(json.dumps(parameters, sort_keys=True).encode())
+        if codebook is not None:
+            digest.update(file.buffer(codebook))
+    return digest.digest()
+
+
+def _as_float32(text: str) -> float:
+    """Return a number as Lance computes with it; its text changes in the last digit when Lance copies it."""
+    return float(np.float32(text))

@@ -1,0 +1,1 @@
+"""The primary key: what it is, finding its values, counting them."""

@@ -1,0 +1,46 @@
+"""Counting keys: whether every primary key occurs once in a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+
+from memwal_core.base_table.translate import translated
+
+SAMPLE_KEYS = 5
+"""Repeated keys shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """Live rows and distinct keys; ``repeated`` shows a few repeated keys, each with its number of ``copies``."""
+
+    rows: int
+    keys: int
+    repeated: tuple[Mapping[str, object], ...]
+
+
+def count_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> KeyCounts:
+    """Count the keys of an opened version, inside Lance's query engine and its memory bound."""
+    names = ", ".join(_quoted(column) for column in key)
+    copies = f"SELECT {names}, COUNT(*) AS copies FROM dataset GROUP BY {names}"  # noqa: S608 - quoted above
+    with translated("count keys", dataset.uri, version=dataset.version):
+        totals = f"SELECT COUNT(*) AS keys, CAST(COALESCE(SUM(copies), 0) AS BIGINT) AS rows FROM ({copies})"  # noqa: S608
+        [counted] = [row for batch in _run(dataset, totals) for row in batch.to_pylist()]
+        repeated: list[Mapping[str, object]] = []
+        if counted["rows"] != counted["keys"]:
+            sample = f"{copies} HAVING COUNT(*) > 1 ORDER BY {names} LIMIT {SAMPLE_KEYS}"
+            repeated = [row for batch in _run(dataset, sample) for row in batch.to_pylist()]
+    return KeyCounts(counted["rows"], counted["keys"], tuple(repeated))
+
+
+def _run(dataset: lance.LanceDataset, statement: str) -> list[pa.RecordBatch]:
+    return list(dataset.sql(statement).build().to_batch_records())
+
+
+def _quoted(column: str) -> str:
+    escaped = column.replace('"', '""')
+    return f'"{escaped}"'

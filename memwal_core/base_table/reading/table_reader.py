@@ -1,0 +1,185 @@
+"""Reading a base table: its versions, its indexes, and whether MemWAL can be used on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Self
+
+import lance
+from lance.lance import _Session
+
+from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
+from memwal_core.base_table.indexes.untrained import is_trained
+from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
+from memwal_core.base_table.reading.manifest_files import ManifestFiles
+from memwal_core.base_table.state import TableState
+from memwal_core.base_table.translate import translated
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
+from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.ids import IdSource, parse_region_id
+from memwal_core.rng import Rng, system_rng
+from memwal_core.settings import Settings
+from memwal_core.storage import ObjectStore, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where time (waits, dates of new indexes) and randomness (jitter, ids) come from."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    rng: Rng = field(default_factory=system_rng)
+
+
+class TableReader:
+    """The reading half of ``BaseTable``. Caches no version: every call reads the newest unless told one.
+
+    pylance logs an error line at each read of the MemWAL index, because it has no fields; set
+    ``LANCE_LOG=error,lance::index=off`` in the environment to silence it.
+    """
+
+    def __init__(self, store: ObjectStore, *, settings: Settings | None = None, sources: Sources | None = None) -> None:
+        self.store = store
+        self.settings = settings if settings is not None else Settings()
+        self.ids = IdSource((sources := sources or Sources()).rng)
+        self.clock = sources.clock
+        self.rng = sources.rng
+        self.manifests = ManifestFiles(store)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+        store: ObjectStore | None = None,
+        sources: Sources | None = None,
+    ) -> Self:
+        """Open a table that exists.
+
+        Args:
+            uri: Path or address of the table.
+            storage_options: Options of the object store under pylance's names.
+            settings: Storage, retries, thresholds; defaults if None.
+            store: A store rooted at the table, instead of one opened from ``uri``.
+            sources: Time and randomness; the system's if None.
+
+        Raises:
+            ObjectNotFoundError: There is no table at the address.
+            InvalidRequestError: The address or the options cannot be used.
+        """
+        settings = settings if settings is not None else Settings()
+        if store is None:
+            store = open_store(uri, storage_options=storage_options, settings=settings.storage)
+        table = cls(store, settings=settings, sources=sources)
+        table.dataset()
+        return table
+
+    @property
+    def uri(self) -> str:
+        """Address of the table as pylance opens it."""
+        return self.store.uri
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What pylance must be given to open the table."""
+        return self.store.storage_options
+
+    def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
+        """Open a version of the table with pylance, the newest by default.
+
+        A ``lance.Session`` shares its caches with other datasets; without one, the dataset has its own.
+        """
+        with translated("open the table", self.uri, version=version):
+            return lance.dataset(self.uri, version=version, storage_options=dict(self.storage_options), session=session)
+
+    def state(self, version: int | None = None) -> TableState:
+        """Read a version of the table, the newest by default.
+
+        ``CorruptionError``: the manifest or the index details contradict the format.
+        """
+        dataset = self.dataset(version)
+        try:
+            return self._state_of(dataset)
+        except ObjectNotFoundError:
+            if version is not None:
+                raise
+            # The newest version was superseded and cleaned up between the two reads.
+            return self._state_of(self.dataset())
+
+    def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
+        """List the indexes of a version, Lance's own included."""
+        dataset = self.dataset(version)
+        return list_indexes(dataset, lambda index: is_trained(self.store, index))
+
+    def require_writable(self, state: TableState | None = None) -> MemWalIndexDetails:
+        """Return the MemWAL index of a table that regions can be written to and merged into.
+
+        Raises:
+            LegacyIndexError: The index has the layout of early releases; leave the table alone.
+            InvalidRequestError: There is no usable primary key, MemWAL is not enabled, or the
+                index is gone while regions exist (``frozen`` in the facts): an overwrite or restore
+                dropped progress, and merging old generations again would resurrect rows.
+        """
+        state = state if state is not None else self.state()
+        state.require_primary_key()
+        return self.require_mem_wal(state)
+
+    def require_mem_wal(self, state: TableState | None = None) -> MemWalIndexDetails:
+        """Return the MemWAL index; like ``require_writable``, but without checking the primary key."""
+        state = state if state is not None else self.state()
+        if state.entry is None:
+            self.require_no_regions(state)
+        return state.require_details()
+
+    def key_columns(self, dataset: lance.LanceDataset) -> tuple[str, ...]:
+        """Return the primary key columns of an opened version; refuse a key that MemWAL cannot use."""
+        with translated("read the schema", self.uri, version=dataset.version):
+            return check_primary_key(dataset.schema, primary_key_of(dataset.lance_schema.fields())).columns
+
+    def _state_of(self, dataset: lance.LanceDataset) -> TableState:
+        facts = self.manifests.read(dataset.version)
+        with translated("read the table", self.uri, version=dataset.version):
+            fields = dataset.lance_schema.fields()
+            entry = facts.mem_wal
+            legacy = entry is None or is_legacy_payload(entry.payload)
+            return TableState(
+                version=dataset.version,
+                schema=dataset.schema,
+                field_ids=MappingProxyType({field.name(): field.id() for field in fields}),
+                primary_key=primary_key_of(fields),
+                details=None if legacy or entry is None else decode_details(entry.payload),
+                entry=entry,
+                data_storage_version=dataset.data_storage_version,
+                num_rows=dataset.count_rows(),
+                timestamp=facts.timestamp,
+            )
+
+    def require_no_regions(self, state: TableState) -> None:
+        """Refuse a table that has regions but no MemWAL index: an operator must decide what becomes of their rows."""
+        if state.entry is not None:
+            return
+        regions = [name for name in self.store.list_directories(MEM_WAL_DIRECTORY) if _is_region(name)]
+        if regions:
+            raise InvalidRequestError(
+                "the MemWAL index is gone but regions exist, so the table is frozen",
+                remedy="follow docs/runbooks/progress-lost.md; merging now could bring deleted rows back",
+                table=self.uri,
+                version=state.version,
+                regions=len(regions),
+                frozen=True,
+            )
+
+
+def _is_region(directory: str) -> bool:
+    """Return whether a directory is a region's; leases and ledgers lie beside them."""
+    try:
+        parse_region_id(directory)
+    except InvalidRequestError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""The command of a job, made from its request: one option for each field."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_view
+from memwal_core.jobs.context import Progress
+from memwal_core.jobs.request import Flag, JobRequest
+from memwal_core.storage.options import parse_pairs
+
+
+def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
+    """Return the function that Typer makes a job's command of."""
+    fields = request_type.model_fields
+
+    def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
+        values = {name: _value(fields[name], value) for name, value in given.items()}
+        request = request_type(**{name: value for name, value in values.items() if value is not None})
+        table = open_table(uri, storage_option)
+        with _bar(disable=json or request.dry_run) as progress:
+            report = table.run(request, progress=progress)
+        if json:
+            print_json(report.to_dict())
+        else:
+            show_view(report.view())
+        sys.exit(report.outcome.exit_code)
+
+    own = [_parameter(name, field) for name, field in fields.items()]
+    shared = [
+        inspect.Parameter("storage_option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StorageOptions),
+        inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
+    ]
+    table = inspect.Parameter("uri", inspect.Parameter.KEYWORD_ONLY, annotation=TableUri)
+    signature = inspect.Signature([table, *own, *shared])
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    command.__name__ = request_type.info.name
+    summary = inspect.cleandoc(request_type.__doc__ or "").partition("\n\nAttributes:")[0]
+    command.__doc__ = f"{summary}\n\nExit codes: 0 done or planned, 2 bad input, {request_type.info.exit_codes}."
+    return command
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    flag = next((each for each in field.metadata if isinstance(each, Flag)), Flag(f"--{name.replace('_', '-')}"))
+    help_text = f"{field.description or ''}{' Repeatable.' if _is_many(field) else ''}"
+    metavar = flag.metavar or None
+    if flag.is_argument:
+        annotation: Any = Annotated[_cli_type(field), typer.Argument(help=help_text, metavar=metavar)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    shows_default = isinstance(field.default, int | StrEnum) and field.default is not False
+    option = typer.Option(flag.name, help=help_text, metavar=metavar, show_default=shows_default)
+    default = None if _is_many(field) or field.is_required() else field.default
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[_cli_type(field), option]
+    )
+
+
+def _is_many(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) in (tuple, dict)
+
+
+def _cli_type(field: FieldInfo) -> Any:  # noqa: ANN401 - a type
+    if _is_many(field):
+        return list[str] if field.is_required() else list[str] | None
+    kinds = [kind for kind in _union(field.annotation) if kind is not NoneType]
+    return kinds[0] if len(kinds) == len(_union(field.annotation)) else kinds[0] | None
+
+
+def _union(annotation: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _value(field: FieldInfo, value: Any) -> Any:  # noqa: ANN401
+    return parse_pairs(value) if get_origin(field.annotation) is dict and value is not None else value
+
+
+@contextmanager
+def _bar(*, disable: bool) -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    stages: dict[str, TaskID] = {}
+    with Bar(*columns, console=Console(stderr=True), disable=disable, transient=True) as bar:
+
+        def tell(stage: str, done: int, total: int | None) -> None:
+            if stage not in stages:
+                stages[stage] = bar.add_task(stage, total=total)
+            bar.update(stages[stage], completed=done, total=total)
+
+        yield tell

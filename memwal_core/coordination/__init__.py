@@ -1,0 +1,1 @@
+"""Who works on what, and what became of it."""

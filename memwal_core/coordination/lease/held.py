@@ -1,0 +1,157 @@
+"""A lease as its holder uses it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from memwal_core.clock import Clock
+from memwal_core.coordination.lease.document import LeaseDocument, check_lease_change, decode_lease, encode_lease
+from memwal_core.coordination.lease.ticket import LeaseTicket
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError
+from memwal_core.ids import IdSource
+from memwal_core.register import VersionedRegister
+from memwal_core.settings import LeaseSettings
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """One holder's lease: the first of two layers that stop a late task from acting.
+
+    ``check`` reads the stored token before a write. Another process may still take over between check and
+    write, which the compare-and-swap of the write itself catches. Neither layer asks a clock: an expired lease
+    that no other process took is simply renewed, and one that was taken is lost however much time is left on
+    it.
+
+    Several threads may share it; a race costs one more renewal at worst.
+    """
+
+    def __init__(
+        self,
+        register: VersionedRegister,
+        ticket: LeaseTicket,
+        document: LeaseDocument,
+        *,
+        settings: LeaseSettings,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        self.ticket = ticket
+        self._register = register
+        self._document = document
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._renewed = self._progressed = clock.monotonic()
+        self._warned = False
+
+    @property
+    def document(self) -> LeaseDocument:
+        """The lease as this holder last saw it."""
+        return self._document
+
+    def check(self) -> None:
+        """Require that no other process has taken the lease; the guard of every write and deletion.
+
+        A caller has finished a piece of work, so the check counts as progress, and renews when due. After a
+        ``FencedError``, stop and write nothing; after any other error, do not write before a check succeeds.
+        """
+        _, self._document = self._stored()
+        self._note_progress()
+        if self._is_due() or self._clock.now() >= self._document.expires_at:
+            self.renew()
+
+    def progressed(self) -> None:
+        """Note that work was completed (rows read, a file written), and renew if that is due."""
+        self._note_progress()
+        self.renew_if_due()
+
+    def renew_if_due(self) -> bool:
+        """Renew if the last renewal is old enough and the work has not stalled; return whether it was renewed."""
+        if not self._is_due():
+            return False
+        idle = self._clock.monotonic() - self._progressed
+        if idle > self._settings.stall_s:
+            if not self._warned:
+                _log.warning(
+                    "lease no longer renewed, because its job makes no progress [lease=%s, idle_s=%.0f]",
+                    self.ticket,
+                    idle,
+                )
+            self._warned = True
+            return False
+        self.renew()
+        return True
+
+    def renew(self) -> None:
+        """Extend the lease from now on; the token stays."""
+        for _ in range(self._settings.max_attempts):
+            version, stored = self._stored()
+            end = max(stored.expires_at, self._clock.now() + timedelta(seconds=self._settings.ttl_s))
+            if self._write(version, stored, replace(stored, expires_at=end)):
+                self._renewed = self._clock.monotonic()
+                return
+        raise ConflictError(
+            "the lease changed in every attempt to renew it", remedy="try again", lease=str(self.ticket)
+        )
+
+    def release(self) -> bool:
+        """Release the lease as well as possible: if that fails, the lease expires by itself.
+
+        Return whether it was released.
+        """
+        try:
+            for _ in range(self._settings.max_attempts):
+                version, stored = self._stored()
+                if self._write(version, stored, replace(stored, expires_at=stored.acquired_at)):
+                    return True
+        except MemwalError as error:
+            _log.warning("lease not released, it will expire [lease=%s]: %s", self.ticket, error)
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Release it, whatever happened."""
+        self.release()
+
+    def _is_due(self) -> bool:
+        return self._clock.monotonic() - self._renewed >= self._settings.renew_after_s
+
+    def _note_progress(self) -> None:
+        self._progressed = self._clock.monotonic()
+        self._warned = False
+
+    def _stored(self) -> tuple[int, LeaseDocument]:
+        """Read the newest version; fenced unless it is still this holder's."""
+        entry = self._register.latest()
+        stored = decode_lease(entry.data, self._register.path(entry.version)) if entry is not None else None
+        if entry is None or stored is None or stored.fencing_token != self.ticket.fencing_token or stored.released:
+            raise FencedError(
+                "the lease of this job is lost",
+                remedy="stop without writing; the next run starts from what is stored",
+                lease=str(self.ticket.key),
+                holder=self.ticket.holder,
+                fencing_token=self.ticket.fencing_token,
+                stored_holder=stored.holder if stored is not None else None,
+                stored_token=stored.fencing_token if stored is not None else None,
+                released=stored.released if stored is not None else None,
+            )
+        return entry.version, stored
+
+    def _write(self, version: int, stored: LeaseDocument, wanted: LeaseDocument) -> bool:
+        wanted = replace(wanted, commit_id=self._ids.commit_id().hex())
+        check_lease_change(stored, wanted)
+        try:
+            self._register.create(version + 1, encode_lease(wanted))
+        except (ConflictError, CommitUnknownError):
+            return False
+        self._document = wanted
+        return True

@@ -1,0 +1,29 @@
+"""What background jobs did: every run with its outcome, and the pauses of jobs that keep failing.
+
+Owns ``_mem_wal/_ledger/``. Nothing but pauses depends on it: a job runs as well without its past.
+May import the register, storage and what lies below.
+"""
+
+from memwal_core.coordination.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_table
+from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
+from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.coordination.ledger.progress import progress_fact, recorded_progress
+from memwal_core.coordination.ledger.store import Ledger, RunInProgress
+
+__all__ = [
+    "RUNS_SCHEMA",
+    "History",
+    "Ledger",
+    "RunEnd",
+    "RunInProgress",
+    "RunOutcome",
+    "RunRecord",
+    "RunVerdict",
+    "begin_run",
+    "end_run",
+    "judge",
+    "progress_fact",
+    "recorded_progress",
+    "run_to_dict",
+    "runs_table",
+]

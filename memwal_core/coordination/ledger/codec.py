@@ -1,0 +1,105 @@
+"""The byte form of a job's history, and the history of a table as an Arrow table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger.history import History, RunOutcome, RunRecord
+from memwal_core.errors import CorruptionError
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+RUNS_SCHEMA = pa.schema(
+    [
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("job", pa.string(), nullable=False),
+        pa.field("scope", pa.string(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("holder", pa.string(), nullable=False),
+        pa.field("fencing_token", pa.uint64(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("started", _TIME, nullable=False),
+        pa.field("ended", _TIME),
+        pa.field("error", pa.string(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("facts", pa.string(), nullable=False),
+    ]
+)
+"""One row per run; ``facts`` is JSON text."""
+
+
+def encode_history(history: History, commit_id: bytes) -> bytes:
+    """Return the bytes of one version of a history.
+
+    ``commit_id`` marks the attempt, so that equal reports of two processes differ in bytes.
+    """
+    document = {
+        "commit_id": commit_id.hex(),
+        "forgotten": history.forgotten,
+        "runs": [run_to_dict(run) for run in history.runs],
+    }
+    # Facts that JSON cannot express become text, so that no run goes unrecorded because of them.
+    return json.dumps(document, separators=(",", ":"), default=str).encode()
+
+
+def decode_history(data: bytes, key: JobKey, path: str) -> History:
+    """Read one version of a history; ``path`` is for the error. Only the ledger depends on a corrupt history."""
+    try:
+        document = json.loads(data)
+        runs = tuple(_run_from_dict(run, key) for run in document["runs"])
+        return History(key, runs, int(document["forgotten"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptionError(
+            "the history of a job cannot be read",
+            remedy="move its directory away; the next run begins a new history",
+            path=path,
+            problem=str(error),
+        ) from error
+
+
+def run_to_dict(run: RunRecord) -> dict[str, object]:
+    """Return a run as JSON-able values."""
+    return {
+        "job": run.key.job,
+        "scope": run.key.scope,
+        "run_id": run.run_id,
+        "holder": run.holder,
+        "fencing_token": run.fencing_token,
+        "outcome": run.outcome.value,
+        "started": run.started.astimezone(UTC).isoformat(),
+        "ended": run.ended.astimezone(UTC).isoformat() if run.ended is not None else None,
+        "error": run.error,
+        "verdict": run.verdict,
+        "facts": dict(run.facts),
+    }
+
+
+def runs_table(table_uri: str, runs: Sequence[RunRecord]) -> pa.Table:
+    """Return runs as an Arrow table (``RUNS_SCHEMA``), one row each in this order."""
+    rows = [{**run_to_dict(run), "table": table_uri, "facts": json.dumps(dict(run.facts), default=str)} for run in runs]
+    for row, run in zip(rows, runs, strict=True):
+        row.update(started=run.started, ended=run.ended)
+    return pa.Table.from_pylist(rows, schema=RUNS_SCHEMA)
+
+
+def _run_from_dict(found: dict[str, object], key: JobKey) -> RunRecord:
+    ended, facts, token = found["ended"], found["facts"], found["fencing_token"]
+    if not isinstance(facts, dict) or type(token) is not int:
+        raise TypeError("facts must be an object and the token a number")
+    return RunRecord(
+        key=key,
+        run_id=str(found["run_id"]),
+        holder=str(found["holder"]),
+        started=datetime.fromisoformat(str(found["started"])),
+        fencing_token=token,
+        ended=datetime.fromisoformat(str(ended)) if ended is not None else None,
+        outcome=RunOutcome(str(found["outcome"])),
+        facts=facts,
+        error=str(found["error"]),
+        verdict=str(found["verdict"]),
+    )

@@ -1,0 +1,58 @@
+"""Whether a job may run now, judging from its past: a job that keeps failing pauses, longer each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from memwal_core.coordination.ledger.history import History
+from memwal_core.settings import LedgerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The answer to "may this job run now?".
+
+    Attributes:
+        failures: Failures in a row.
+        retry_at: End of the pause; None if there is none.
+    """
+
+    allowed: bool
+    reason: str
+    failures: int = 0
+    retry_at: datetime | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "allowed": self.allowed,
+            "reason": self.reason,
+            "failures": self.failures,
+            "retry_at": self.retry_at.isoformat() if self.retry_at is not None else None,
+        }
+
+
+def judge(history: History, now: datetime, settings: LedgerSettings) -> RunVerdict:
+    """Decide whether a job may run; ``now`` is in UTC."""
+    failed = history.failures_in_a_row
+    if not failed:
+        return RunVerdict(True, "the last run succeeded" if history.runs else "it never ran")
+    last = failed[-1]
+    cause = last.error or last.outcome.value
+    if not last.has_ended:
+        cause = "it ended without a report"
+    beyond = len(failed) - settings.failures_before_cooldown
+    if beyond < 0:
+        return RunVerdict(True, f"{len(failed)} failures in a row, the last: {cause}", len(failed))
+    # Doubling in floats would overflow for a job that failed a thousand times.
+    pause_s = min(settings.cooldown_s * 2.0 ** min(beyond, 64), settings.cooldown_max_s)
+    retry_at = (last.ended or last.started) + timedelta(seconds=pause_s)
+    if now >= retry_at:
+        return RunVerdict(True, f"{len(failed)} failures in a row, and the pause is over", len(failed), retry_at)
+    return RunVerdict(
+        False,
+        f"{len(failed)} failures in a row (the last: {cause}), pausing until {retry_at:%Y-%m-%d %H:%M:%S} UTC",
+        len(failed),
+        retry_at,
+    )

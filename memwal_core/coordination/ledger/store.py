@@ -1,0 +1,173 @@
+"""The ledgers of one table: record runs, and read them back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from memwal_core.clock import Clock
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger.codec import decode_history, encode_history, runs_table
+from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
+from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidRequestError,
+    MemwalError,
+)
+from memwal_core.format.paths import LEDGER_DIRECTORY, job_directory
+from memwal_core.ids import IdSource
+from memwal_core.register import FIRST_VERSION, VersionedRegister
+from memwal_core.settings import LedgerSettings
+from memwal_core.storage.protocol import ObjectStore
+
+LEDGER_SUFFIX = ".json"
+_APPEND_ATTEMPTS = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class RunInProgress:
+    """What a run reports about itself; recorded when it ends, as ``done`` unless set otherwise."""
+
+    outcome: RunOutcome = RunOutcome.DONE
+    facts: dict[str, object] = field(default_factory=dict)
+    verdict: str = ""
+
+
+class Ledger:
+    """The histories of all jobs of one table, as versioned registers below ``_mem_wal/_ledger/``.
+
+    Each version holds all remembered runs, so reading a history is one request however long it is, and their
+    number is bounded (``LedgerSettings.max_runs``). Garbage collection deletes superseded versions.
+    """
+
+    def __init__(self, store: ObjectStore, ids: IdSource, *, settings: LedgerSettings, clock: Clock) -> None:
+        self._store = store
+        self._ids = ids
+        self._settings = settings
+        self._clock = clock
+
+    @contextmanager
+    def run(self, run: RunRecord) -> Iterator[RunInProgress]:
+        """Record a run around a block of work: its beginning, and its end whatever it is.
+
+        A ledger that cannot be written is logged and never stops a job.
+        """
+        self._tolerate(lambda: self.begin(run))
+        progress = RunInProgress()
+        try:
+            yield progress
+        except MemwalError as error:
+            outcome = _outcome_of(error)
+            self._finish(run, progress, outcome, type(error).__name__, error.what)
+            raise
+        except Exception as error:
+            self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, str(error))
+            raise
+        self._finish(run, progress, progress.outcome, "", progress.verdict)
+
+    def begin(self, run: RunRecord) -> History:
+        """Record that a run begins; repeating it changes nothing."""
+        return self._append(run.key, lambda history: begin_run(history, run, self._settings.max_runs))
+
+    def end(self, run: RunRecord, end: RunEnd) -> History:
+        """Record that a run ended; only the first report counts."""
+        return self._append(run.key, lambda history: end_run(history, run, end, self._settings.max_runs))
+
+    def history(self, key: JobKey) -> History:
+        """Return the remembered runs of a key.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            CorruptionError: The stored history cannot be read.
+        """
+        return self._load(key)[0]
+
+    def known_keys(self) -> list[JobKey]:
+        """Return every key that has a history, sorted.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        return [
+            JobKey(job, scope)
+            for job in self._store.list_directories(LEDGER_DIRECTORY)
+            for scope in self._store.list_directories(f"{LEDGER_DIRECTORY}/{job}")
+        ]
+
+    def runs(self, job: str | None = None) -> list[RunRecord]:
+        """Return the remembered runs of one job or of all, the newest last."""
+        keys = [key for key in self.known_keys() if job is None or key.job == job]
+        found = [run for key in keys for run in self.history(key).runs]
+        return sorted(found, key=lambda run: (run.started, run.key))
+
+    def table(self, job: str | None = None) -> pa.Table:
+        """Return the remembered runs as an Arrow table (``RUNS_SCHEMA``), the newest last."""
+        return runs_table(self._store.uri, self.runs(job))
+
+    def may_run(self, key: JobKey) -> RunVerdict:
+        """Decide whether a job may run now, or pauses because it keeps failing.
+
+        An unreadable history allows it: the ledger must never stop a healthy job.
+        """
+        try:
+            history = self.history(key)
+        except CorruptionError as error:
+            _log.warning("unreadable history ignored: %s", error)
+            return RunVerdict(True, "its history cannot be read")
+        return judge(history, self._clock.now(), self._settings)
+
+    def _append(self, key: JobKey, change: Callable[[History], History | None]) -> History:
+        register = self._register(key)
+        for _ in range(_APPEND_ATTEMPTS):
+            history, version = self._load(key)
+            changed = change(history)
+            if changed is None:
+                return history
+            try:
+                register.create(version + 1, encode_history(changed, self._ids.commit_id()))
+            except (ConflictError, CommitUnknownError):
+                continue
+            return changed
+        raise ConflictError(
+            "other processes recorded runs of this job in every attempt", remedy="record it again later", key=str(key)
+        )
+
+    def _load(self, key: JobKey) -> tuple[History, int]:
+        register = self._register(key)
+        entry = register.latest()
+        if entry is None:
+            return History(key), FIRST_VERSION - 1
+        return decode_history(entry.data, key, register.path(entry.version)), entry.version
+
+    def _finish(self, run: RunRecord, progress: RunInProgress, outcome: RunOutcome, error: str, verdict: str) -> None:
+        end = RunEnd(self._clock.now(), outcome, dict(progress.facts), error, verdict)
+        self._tolerate(lambda: self.end(run, end))
+
+    def _tolerate(self, record: Callable[[], object]) -> None:
+        try:
+            record()
+        except MemwalError as error:
+            _log.warning("run not recorded: %s", error)
+
+    def _register(self, key: JobKey) -> VersionedRegister:
+        return VersionedRegister(self._store, job_directory(LEDGER_DIRECTORY, key.job, key.scope), LEDGER_SUFFIX)
+
+
+def _outcome_of(error: MemwalError) -> RunOutcome:
+    if isinstance(error, FencedError):
+        return RunOutcome.FENCED
+    if isinstance(error, InvalidRequestError):
+        return RunOutcome.REFUSED
+    if isinstance(error, ConflictError):
+        return RunOutcome.CONFLICT
+    return RunOutcome.BLOCKED if isinstance(error, CorruptionError) else RunOutcome.FAILED

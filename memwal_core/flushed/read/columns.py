@@ -1,0 +1,113 @@
+"""Mapping a flushed MemTable's columns to the base table's, by field id.
+
+Names may change after a flush, ids do not (decision 0012). Only the tombstone column is matched by name: its id is one
+above the base table's highest at the time of the flush, so a column added to the base table later may have the same id.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.format.lance_field import LanceField
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTarget:
+    """The base table's columns, top-level field ids and primary key: the form that rows must have to be merged."""
+
+    schema: pa.Schema
+    field_ids: Mapping[str, int]
+    key: tuple[str, ...]
+
+    def without(self, columns: Collection[str]) -> MergeTarget:
+        """Return the target without some columns, for generations that lack them."""
+        if not columns:
+            return self
+        kept = [field for field in self.schema if field.name not in columns]
+        return MergeTarget(pa.schema(kept, self.schema.metadata), self.field_ids, self.key)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the target as JSON-able values."""
+        return {
+            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii"),
+            "field_ids": dict(self.field_ids),
+            "key": list(self.key),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> MergeTarget:
+        """Rebuild a target from ``to_dict``."""
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(str(values["schema"]))))
+        field_ids, key = values["field_ids"], values["key"]
+        assert isinstance(field_ids, Mapping)  # noqa: S101 - narrows the type of our own JSON
+        assert isinstance(key, Sequence)  # noqa: S101
+        return cls(schema, {str(name): int(number) for name, number in field_ids.items()}, tuple(map(str, key)))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMapping:
+    """How to read a generation.
+
+    Attributes:
+        sources: Base column -> the generation's column with the same field id, in base order; only columns that the
+            generation has.
+        missing: Base columns that were added after the flush and that the generation therefore lacks.
+        renamed: Field id -> name in the generation, where it differs from the base table's.
+        has_tombstones: Whether the generation has the tombstone column.
+    """
+
+    sources: Mapping[str, str]
+    missing: tuple[str, ...]
+    renamed: Mapping[int, str]
+    has_tombstones: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMismatch:
+    """Why a generation cannot be mapped exactly."""
+
+    reason: str
+
+
+def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Schema) -> ColumnMapping | SchemaMismatch:
+    """Match a generation's columns with the base table's.
+
+    Columns that the base table no longer has are left out. A renamed column is mapped, but its id may have been reused
+    for another column after the first was dropped: the caller must check.
+    """
+    by_id = {field.id(): field.name() for field in fields if field.name() != TOMBSTONE_COLUMN}
+    mismatch = "; ".join(_mismatches(target, by_id, schema))
+    if mismatch:
+        return SchemaMismatch(mismatch)
+    ids = {name: target.field_ids[name] for name in target.schema.names}
+    sources = {name: by_id[number] for name, number in ids.items() if number in by_id}
+    return ColumnMapping(
+        sources=sources,
+        missing=tuple(name for name in ids if name not in sources),
+        renamed={ids[name]: source for name, source in sources.items() if name != source},
+        has_tombstones=TOMBSTONE_COLUMN in schema.names,
+    )
+
+
+def _mismatches(target: MergeTarget, by_id: Mapping[int, str], schema: pa.Schema) -> Iterator[str]:
+    for field in target.schema:
+        source = by_id.get(target.field_ids[field.name])
+        if source is None:
+            if not field.nullable:
+                yield f"the base table's NOT NULL column {field.name!r} was added after the flush"
+        elif not _castable(schema.field(source).type, field.type):
+            yield f"column {field.name!r} is {field.type} in the base table and {schema.field(source).type} here"
+
+
+_LARGE_FORMS = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
+
+def _castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Tell whether every value survives the cast unchanged."""
+    same = bool(source.equals(target))
+    return same or _LARGE_FORMS.get(source) == target or _LARGE_FORMS.get(target) == source

@@ -1,0 +1,1 @@
+"""Lance data files: packed and unpacked without a copy."""

@@ -1,0 +1,1 @@
+"""A region manifest: its values and its bytes."""

@@ -1,0 +1,148 @@
+"""The bytes of a table manifest, as far as the MemWAL index is concerned.
+
+A manifest file is framed sections in any order and a footer that names the ``Manifest`` message. That message
+names the index section, if there is one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from google.protobuf.message import Message
+
+from memwal_core.errors import CorruptionError
+from memwal_core.format.bounded import BoundedFile, ReadRange
+from memwal_core.format.footer import read_manifest_footer
+from memwal_core.format.framing import framed, read_framed
+from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME
+from memwal_core.format.messages import parse
+from memwal_core.format.pb import table_manifest_pb2 as pb
+
+TAIL_BYTES = 64 * 1024
+"""Read from the end first; most manifests are smaller and need no second request."""
+
+_REMEDY = "stop all jobs of this table; restore the manifest from a copy"
+
+
+@dataclass(frozen=True, slots=True)
+class MemWalEntry:
+    """The MemWAL index as a table manifest lists it.
+
+    Attributes:
+        index_id: Names the directory of the external snapshot. Lance gives the index a new id in
+            each of its commits that touch merge progress or catch-up.
+        payload: The index details as stored.
+    """
+
+    index_id: uuid.UUID
+    payload: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFacts:
+    """What is read from one table manifest.
+
+    Attributes:
+        version: Table version.
+        timestamp: When the version was made, timezone UTC.
+        mem_wal: The MemWAL index; None if the version has none.
+    """
+
+    version: int
+    timestamp: datetime
+    mem_wal: MemWalEntry | None
+
+
+def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
+    """Read what concerns the MemWAL index from a manifest file.
+
+    Args:
+        size_bytes: Length of the file.
+        read: Reads a part of it.
+
+    Raises:
+        CorruptionError: The file is not a table manifest, or lists two MemWAL indexes.
+    """
+    with _intact():
+        file = BoundedFile(size_bytes, read, TAIL_BYTES)
+        manifest = parse(pb.Manifest(), read_framed(file, read_manifest_footer(file.tail).manifest))
+        return ManifestFacts(
+            version=manifest.version,
+            timestamp=manifest.timestamp.ToDatetime(tzinfo=UTC),
+            mem_wal=_entry_of(_index_section(file, manifest)),
+        )
+
+
+def replace_mem_wal_entry(staged: bytes, change: Callable[[MemWalEntry], MemWalEntry]) -> bytes:
+    """Return a manifest file whose MemWAL index is another, all else being equal.
+
+    Every byte before the old ``Manifest`` message stays where it is, so the offsets of other
+    sections remain right; the new index section and manifest follow.
+
+    Args:
+        staged: A whole manifest file.
+        change: Gives the new entry for the present one; an equal one leaves the file as it is.
+
+    Raises:
+        CorruptionError: The file is not a table manifest, or does not have exactly one MemWAL index.
+    """
+    with _intact():
+        file = BoundedFile(len(staged), lambda start, length: staged[start : start + length], len(staged))
+        footer = read_manifest_footer(staged)
+        manifest = parse(pb.Manifest(), read_framed(file, footer.manifest))
+        listed = _index_section(file, manifest)
+        entry = _entry_of(listed)
+    if entry is None:
+        raise CorruptionError("the version about to be made has lost the MemWAL index", remedy="report this")
+    wanted = change(entry)
+    if wanted == entry:
+        return staged
+    for index in listed.indices:
+        if index.name == MEM_WAL_INDEX_NAME:
+            index.uuid.uuid = wanted.index_id.bytes
+            index.index_details.value = wanted.payload
+    manifest.index_section = footer.manifest
+    section = _section(listed)
+    end = footer._replace(manifest=footer.manifest + len(section)).pack()
+    return staged[: footer.manifest] + section + _section(manifest) + end
+
+
+@contextmanager
+def _intact() -> Iterator[None]:
+    """Refuse a file whose bytes are not those of a table manifest.
+
+    Raises:
+        CorruptionError: They are not.
+    """
+    try:
+        yield
+    except (ValueError, OverflowError) as error:  # Protobuf and Python refuse impossible times with either.
+        raise CorruptionError("a table manifest cannot be read", remedy=_REMEDY, problem=str(error)) from error
+
+
+def _section(message: Message) -> bytes:
+    return framed(message.SerializeToString())
+
+
+def _index_section(file: BoundedFile, manifest: pb.Manifest) -> pb.IndexSection:
+    if not manifest.HasField("index_section"):
+        return pb.IndexSection()
+    return parse(pb.IndexSection(), read_framed(file, manifest.index_section))
+
+
+def _entry_of(listed: pb.IndexSection) -> MemWalEntry | None:
+    found = [index for index in listed.indices if index.name == MEM_WAL_INDEX_NAME]
+    if not found:
+        return None
+    if len(found) > 1 or not found[0].index_details.type_url.endswith(MEM_WAL_DETAILS_TYPE_URL.rpartition("/")[2]):
+        raise CorruptionError(
+            "the table does not have exactly one MemWAL index of the known kind",
+            remedy="stop all jobs of this table; restore a version before the second index appeared",
+            indexes=len(found),
+            type_urls=[index.index_details.type_url for index in found],
+        )
+    return MemWalEntry(uuid.UUID(bytes=found[0].uuid.uuid), found[0].index_details.value)

@@ -1,0 +1,50 @@
+"""All jobs: the one place where a new one is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.ingest.request import IngestRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.quality.request import QualityRequest
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+
+REQUESTS: tuple[type[JobRequest], ...] = (
+    IngestRequest,
+    MergeRequest,
+    CatchupRequest,
+    CompactRequest,
+    SnapshotRequest,
+    GcRequest,
+    QualityRequest,
+    MaintainRequest,
+)
+
+
+def request_type(job: str) -> type[JobRequest]:
+    """Return the model of a job's request.
+
+    Raises:
+        InvalidRequestError: There is no such job.
+    """
+    for each in REQUESTS:
+        if each.info.name == job:
+            return each
+    raise InvalidRequestError(
+        "there is no such job", remedy="name a known one", job=job, known=[each.info.name for each in REQUESTS]
+    )
+
+
+def parse_request(job: str, values: Mapping[str, object]) -> JobRequest:
+    """Make a request from JSON values.
+
+    Raises:
+        InvalidRequestError: There is no such job, or a value does not fit.
+    """
+    return request_type(job).model_validate(dict(values))

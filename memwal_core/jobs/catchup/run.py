@@ -1,0 +1,192 @@
+"""Run index catch-up: extend every index that lacks rows, then record the coverage that Lance did not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from memwal_core.base_table import TableState, read_coverage, record_catchup
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError
+from memwal_core.failpoints import Failpoint
+from memwal_core.ids import RegionId
+from memwal_core.jobs.catchup.extend import RETRYABLE, CatchupContext, extend
+from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
+from memwal_core.jobs.catchup.report import CatchupReport, IndexReport, IndexResult
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.metrics import CATCHUP_INDEXES, CATCHUP_ROWS, KIND_LABEL, OUTCOME_LABEL, TABLE_LABEL, Instruments
+
+_log = logging.getLogger(__name__)
+
+CATCHUP_RECORDED = Failpoint("catchup.recorded")
+
+
+def survey_indexes(context: CatchupContext) -> tuple[CatchupSurvey, TableState]:
+    """Read merge progress, catch-up and index coverage of one version, from metadata alone."""
+    state = context.table.state()
+    details = context.table.require_mem_wal(state)
+    coverage = read_coverage(context.table, state.version)
+    survey = CatchupSurvey(
+        table_uri=context.table.uri,
+        version=state.version,
+        merged=details.merged_generations,
+        recorded=details.index_catchup,
+        maintained=details.maintained_indexes,
+        fragments=len(coverage.fragments),
+        indexes=coverage.indexes,
+    )
+    return survey, state
+
+
+def catch_up(
+    context: CatchupContext,
+    *,
+    indexes: Collection[str] | None = None,
+    merge_segments: bool = False,
+    dry_run: bool = False,
+) -> CatchupReport:
+    """Bring the indexes of the base table up to its merged rows, and record how far they are.
+
+    Each index stands alone: one that fails stays behind, its rows are still served from flushed MemTables, and
+    the others go on. Nothing is retrained. A crash leaves an index that covers more than is recorded; the next
+    run records it. Recording never moves an entry back, nor past the merge progress of the version that was
+    examined.
+    """
+    run = _Run(context, indexes, merge_segments=merge_segments)
+    if dry_run:
+        return run.run(dry_run=True)
+    report = context.metrics.observe("catchup", context.table.uri, lambda: run.run(dry_run=False))
+    _count(context.metrics, report)
+    return report
+
+
+def _count(instruments: Instruments, report: CatchupReport) -> None:
+    for index in report.indexes:
+        labels = {TABLE_LABEL: report.table_uri, KIND_LABEL: index.kind}
+        instruments.count(CATCHUP_ROWS, index.rows_indexed, labels)
+        instruments.count(CATCHUP_INDEXES, 1, {**labels, OUTCOME_LABEL: index.result.value})
+
+
+class _Run:
+    def __init__(self, context: CatchupContext, indexes: Collection[str] | None, *, merge_segments: bool) -> None:
+        self._context = context
+        self._indexes = indexes
+        self._merge_segments = merge_segments
+        self._began = context.clock.monotonic()
+        self._reports: dict[str, IndexReport] = {}
+
+    def run(self, *, dry_run: bool) -> CatchupReport:
+        survey, plan = self._look()
+        self._reports = {index.name: _untouched(index) for index in plan.indexes}
+        if not dry_run:
+            for index in plan.to_extend:
+                self._extend(index)
+        reason = "" if dry_run else self._record()
+        return self._report(plan, survey, reason, dry_run=dry_run)
+
+    def _look(self) -> tuple[CatchupSurvey, CatchupPlan]:
+        survey, _ = survey_indexes(self._context)
+        return survey, self._plan(survey)
+
+    def _plan(self, survey: CatchupSurvey) -> CatchupPlan:
+        settings = self._context.settings
+        return plan_catchup(survey, settings, indexes=self._indexes, merge_segments=self._merge_segments)
+
+    def _extend(self, index: IndexPlan) -> None:
+        began = self._context.clock.monotonic()
+        report = self._reports[index.name]
+        try:
+            done = extend(self._context, index.name, self._look)
+        except FencedError:
+            raise
+        except MemwalError as error:
+            _log.warning("index stays behind, the others go on [index=%s]: %s", index.name, error)
+            result = IndexResult.CONFLICT if isinstance(error, RETRYABLE) else IndexResult.FAILED
+            report = replace(report, result=result, reason=str(error))
+        else:
+            result = IndexResult.EXTENDED if done.attempts else IndexResult.NONE
+            report = replace(report, result=result, rows_indexed=done.rows_indexed, attempts=done.attempts)
+        self._reports[index.name] = replace(report, seconds=self._context.clock.monotonic() - began)
+
+    def _record(self) -> str:
+        """Record what the indexes cover beyond the record; return why that failed, empty if it did not."""
+        context = self._context
+        for attempt in range(1, context.settings.max_attempts + 1):
+            survey, state = survey_indexes(context)
+            names = [name for name in self._plan(survey).to_record if not self._has_failed(name)]
+            if not names:
+                return ""
+            context.check_lease()
+            try:
+                record_catchup(context.table, state, dict.fromkeys(names, survey.merged))
+            except (ConflictError, CommitUnknownError) as error:
+                _log.info("catch-up not recorded, retrying [attempt=%d, error=%s]", attempt, error)
+                reason = str(error)
+                context.back_off(attempt)
+                continue
+            context.failpoints.hit(CATCHUP_RECORDED)
+            for name in names:
+                if self._reports[name].result is IndexResult.NONE:
+                    self._reports[name] = replace(self._reports[name], result=IndexResult.RECORDED)
+            return ""
+        return reason
+
+    def _has_failed(self, name: str) -> bool:
+        return name not in self._reports or self._reports[name].result is IndexResult.FAILED
+
+    def _report(self, plan: CatchupPlan, survey: CatchupSurvey, reason: str, *, dry_run: bool) -> CatchupReport:
+        after = survey if dry_run else survey_indexes(self._context)[0]
+        planned = plan_catchup(after, self._context.settings)
+        reports = tuple(
+            _finished(report, planned.named(name), after.recorded.get(name, {}))
+            for name, report in sorted(self._reports.items())
+        )
+        return CatchupReport(
+            table_uri=plan.table_uri,
+            outcome=_planned_outcome(plan) if dry_run else _outcome(reports, reason),
+            version_before=plan.version,
+            version_after=after.version,
+            indexes=reports,
+            plan=plan,
+            seconds=self._context.clock.monotonic() - self._began,
+            reason=reason,
+        )
+
+
+def _untouched(index: IndexPlan) -> IndexReport:
+    return IndexReport(
+        name=index.name,
+        kind=index.kind,
+        verdict=index.verdict,
+        result=IndexResult.NONE,
+        rows_indexed=0,
+        caught_up_through={},
+        regions_behind=index.regions_behind,
+        segments=index.segments,
+        attempts=0,
+        seconds=0.0,
+    )
+
+
+def _finished(report: IndexReport, now: IndexPlan | None, recorded: Mapping[RegionId, int]) -> IndexReport:
+    return replace(
+        report,
+        caught_up_through={str(region_id): generation for region_id, generation in sorted(recorded.items())},
+        regions_behind=now.regions_behind if now is not None else report.regions_behind,
+        segments=now.segments if now is not None else 0,
+    )
+
+
+def _planned_outcome(plan: CatchupPlan) -> JobOutcome:
+    if any(index.verdict.needs_human for index in plan.indexes):
+        return JobOutcome.BLOCKED
+    return JobOutcome.PLANNED if plan.is_due else JobOutcome.NOTHING_TO_DO
+
+
+def _outcome(reports: Collection[IndexReport], reason: str) -> JobOutcome:
+    results = {report.result for report in reports}
+    if IndexResult.FAILED in results or any(report.verdict.needs_human for report in reports):
+        return JobOutcome.BLOCKED
+    if reason or IndexResult.CONFLICT in results:
+        return JobOutcome.CONFLICT
+    return JobOutcome.DONE if results & {IndexResult.EXTENDED, IndexResult.RECORDED} else JobOutcome.NOTHING_TO_DO

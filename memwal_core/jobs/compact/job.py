@@ -1,0 +1,28 @@
+"""The compaction as a job."""
+
+from __future__ import annotations
+
+from memwal_core.jobs.catchup.job import catchup_parts
+from memwal_core.jobs.compact.report import CompactReport
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.compact.run import CompactContext, compact
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.job import gc_surveyor
+from memwal_core.jobs.gc.needed import versions_needed
+from memwal_core.jobs.job import Division, Job, Piece
+
+
+class CompactJob(Job[CompactRequest, CompactReport]):
+    """Small and half deleted fragments become large ones, with the indexes caught up before and after."""
+
+    def run(self, context: JobContext, request: CompactRequest) -> CompactReport:
+        """Rewrite what is worth it, and remove old versions if that is asked for."""
+        surveyor = gc_surveyor(context)
+        parts = CompactContext(catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor))
+        return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
+
+    def divide(self, context: JobContext, request: CompactRequest) -> Division:
+        """Make one piece if fragments are to be rewritten or versions removed."""
+        report = self.run(context, request.planned_only())
+        due = bool(report.plan.take) or request.remove_versions
+        return Division(report, (Piece(context.opened.uri, request),) if due else ())

@@ -1,0 +1,243 @@
+"""Run a compaction: catch up, rewrite fragments, check that nothing was lost, catch up again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from memwal_core.base_table import CompactionOptions, CompactionResult, compact_fragments, list_fragments
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError
+from memwal_core.failpoints import Failpoint
+from memwal_core.jobs.catchup.extend import CatchupContext
+from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
+from memwal_core.jobs.catchup.run import catch_up
+from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
+from memwal_core.jobs.compact.plan import CompactPlan, plan_compaction
+from memwal_core.jobs.compact.report import CompactReport, RewriteReport
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.metrics import (
+    COMPACT_BYTES,
+    COMPACT_FRAGMENTS,
+    COMPACT_VERSIONS,
+    COMPACT_WRITTEN,
+    TABLE_LABEL,
+    Instruments,
+)
+from memwal_core.settings import CompactSettings
+
+_log = logging.getLogger(__name__)
+
+COMPACT_OPTIMISED = Failpoint("compact.optimised")
+COMPACT_REWRITTEN = Failpoint("compact.rewritten")
+COMPACT_CHECKED = Failpoint("compact.checked")
+
+_UNFINISHED = {IndexResult.CONFLICT, IndexResult.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class CompactContext:
+    """What a compaction works with.
+
+    Attributes:
+        catchup: The parts of the catch-up before and after; table, clock, lease and
+            failpoints are shared.
+        settings: Thresholds, bounds and retention.
+        versions_needed: Reads which old versions another job still derives a decision from.
+    """
+
+    catchup: CatchupContext
+    settings: CompactSettings
+    versions_needed: Callable[[], Collection[int]]
+
+
+def compact(
+    context: CompactContext, *, force: bool = False, dry_run: bool = False, remove_versions: bool = False
+) -> CompactReport:
+    """Rewrite small and half-deleted fragments, with the indexes caught up before and after.
+
+    Before, because Lance rewrites fragments together only if the same index segments cover them. After, because
+    Lance forgets how far an index had caught up when it moves the index to new row addresses; until that is
+    recorded again, garbage collection keeps what those indexes might need.
+
+    A ``CorruptionError`` means that a rewrite lost rows or merge progress: stop all jobs of the table. After
+    any other error, what was rewritten stands and a later run continues.
+    """
+    run = _Run(context, force=force)
+    if dry_run:
+        return run.report(run.planned(), cleanup=run.clean_up(dry_run=True) if remove_versions else None)
+    instruments, uri = context.catchup.metrics, context.catchup.table.uri
+    report = instruments.observe("compact", uri, lambda: run.executed(remove_versions=remove_versions))
+    _count(instruments, report)
+    return report
+
+
+def _count(instruments: Instruments, report: CompactReport) -> None:
+    table = {TABLE_LABEL: report.table_uri}
+    instruments.count(COMPACT_FRAGMENTS, sum(each.fragments_removed for each in report.rewrites), table)
+    instruments.count(COMPACT_WRITTEN, sum(each.fragments_added for each in report.rewrites), table)
+    removed = report.cleanup.result if report.cleanup is not None else None
+    instruments.count(COMPACT_VERSIONS, removed.versions if removed is not None else 0, table)
+    instruments.count(COMPACT_BYTES, removed.size_bytes if removed is not None else 0, table)
+
+
+class _Run:
+    def __init__(self, context: CompactContext, *, force: bool) -> None:
+        self._context = context
+        self._force = force
+        self._table = context.catchup.table
+        self._clock = context.catchup.clock
+        self._began = self._clock.monotonic()
+        self._rewrites: list[RewriteReport] = []
+        self._before: CatchupReport | None = None
+        self._after: CatchupReport | None = None
+        self._reason = ""
+        self._first = self._plan()
+        self._last = self._first
+
+    def planned(self) -> JobOutcome:
+        return JobOutcome.PLANNED if self._first.take else JobOutcome.NOTHING_TO_DO
+
+    def executed(self, *, remove_versions: bool) -> CompactReport:
+        outcome = self.to_the_end()
+        finished = outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
+        cleanup = self.clean_up(dry_run=False) if remove_versions and finished else None
+        if outcome is JobOutcome.NOTHING_TO_DO and cleanup is not None:
+            outcome = cleanup.outcome
+        return self.report(outcome, cleanup=cleanup)
+
+    def to_the_end(self) -> JobOutcome:
+        if not self._first.take:
+            return JobOutcome.NOTHING_TO_DO
+        outcome = self._in_order()
+        self._last = self._plan()
+        return outcome
+
+    def _in_order(self) -> JobOutcome:
+        self._before = catch_up(self._context.catchup, merge_segments=True)
+        self._context.catchup.failpoints.hit(COMPACT_OPTIMISED)
+        if self._gave_up(self._before):
+            return self._before.outcome
+        outcome = self._rewrite()
+        if self._rewrites:
+            self._after = catch_up(self._context.catchup)
+            if self._gave_up(self._after):
+                return self._after.outcome
+        return outcome
+
+    def clean_up(self, *, dry_run: bool) -> CleanupReport:
+        context = self._context
+        return clean_up(
+            self._table,
+            context.settings,
+            self._clock,
+            needed=context.versions_needed(),
+            dry_run=dry_run,
+            check_lease=context.catchup.check_lease,
+        )
+
+    def _gave_up(self, report: CatchupReport) -> bool:
+        """Note which indexes stayed behind; a maintained index that is missing does not count."""
+        names = [index.name for index in report.indexes if index.result in _UNFINISHED]
+        if names or report.reason:
+            self._reason = report.reason or f"indexes stayed behind: {', '.join(names)}"
+        return bool(names or report.reason)
+
+    def _plan(self) -> CompactPlan:
+        state = self._table.state()
+        self._table.require_mem_wal(state)
+        fragments = list_fragments(self._table, state.version)
+        return plan_compaction(self._table.uri, state.version, fragments, self._context.settings, force=self._force)
+
+    def _rewrite(self) -> JobOutcome:
+        for _ in range(self._context.settings.max_passes):
+            try:
+                progressed = self._pass()
+            except (ConflictError, CommitUnknownError) as error:
+                self._reason = str(error)
+                return JobOutcome.CONFLICT
+            if not progressed:
+                break
+        caught_up = self._before is not None and self._before.outcome is JobOutcome.DONE
+        return JobOutcome.DONE if self._rewrites or caught_up else JobOutcome.NOTHING_TO_DO
+
+    def _pass(self) -> bool:
+        """Rewrite the fragments of one plan; return whether another pass may find more."""
+        began = self._clock.monotonic()
+        attempt = 0
+        while True:
+            plan = self._plan()
+            if not plan.take:
+                return False
+            attempt += 1
+            self._context.catchup.check_lease()
+            try:
+                result = self._compact(plan)
+            except (ConflictError, CommitUnknownError) as error:
+                _log.info("fragments not rewritten, retrying [table=%s, error=%s]", plan.table_uri, error)
+                if attempt >= self._context.settings.max_attempts:
+                    raise
+                self._context.catchup.back_off(attempt)
+                continue
+            break
+        if not result.fragments_removed:
+            return False
+        self._context.catchup.failpoints.hit(COMPACT_REWRITTEN)
+        rows = self._require_nothing_lost(result)
+        self._context.catchup.failpoints.hit(COMPACT_CHECKED)
+        seconds = self._clock.monotonic() - began
+        self._rewrites.append(
+            RewriteReport(result.version, result.fragments_removed, result.fragments_added, rows, attempt, seconds)
+        )
+        return result.fragments_added < result.fragments_removed
+
+    def _compact(self, plan: CompactPlan) -> CompactionResult:
+        settings = self._context.settings
+        taken = set(plan.take)
+        fragments = list_fragments(self._table, plan.version)
+        return compact_fragments(
+            self._table,
+            read_version=plan.version,
+            keep=[each.fragment_id for each in fragments if each.fragment_id not in taken],
+            options=CompactionOptions(
+                target_rows=settings.target_rows,
+                max_file_bytes=settings.max_file_bytes,
+                deletion_threshold=settings.deletion_threshold,
+                batch_rows=settings.batch_rows,
+                threads=settings.threads,
+            ),
+        )
+
+    def _require_nothing_lost(self, result: CompactionResult) -> int:
+        """Return the number of live rows, which a rewrite must not change, nor may it change merge progress."""
+        before, after = self._table.state(result.version - 1), self._table.state(result.version)
+        progress = before.require_details().merged_generations
+        if after.num_rows == before.num_rows and after.require_details().merged_generations == progress:
+            _log.info("fragments rewritten [table=%s, version=%d]", self._table.uri, result.version)
+            return after.num_rows
+        raise CorruptionError(
+            "rewriting fragments changed the rows or the merge progress of the table",
+            remedy="stop all jobs of this table, tag the version before, and follow docs/runbooks/progress-lost.md",
+            table=self._table.uri,
+            version=result.version,
+            rows_before=before.num_rows,
+            rows_after=after.num_rows,
+            progress_kept=after.require_details().merged_generations == progress,
+        )
+
+    def report(self, outcome: JobOutcome, *, cleanup: CleanupReport | None) -> CompactReport:
+        return CompactReport(
+            table_uri=self._first.table_uri,
+            outcome=outcome,
+            version_before=self._first.version,
+            version_after=self._last.version,
+            fragments_before=self._first.fragments,
+            fragments_after=self._last.fragments,
+            rewrites=tuple(self._rewrites),
+            catchup_before=self._before,
+            catchup_after=self._after,
+            cleanup=cleanup,
+            plan=self._first,
+            seconds=self._clock.monotonic() - self._began,
+            reason=self._reason,
+        )

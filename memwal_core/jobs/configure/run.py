@@ -1,0 +1,205 @@
+"""Change a table's configuration, each change in one strict commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import lance
+
+from memwal_core.base_table import BaseTable, IndexFacts, TableState, read_coverage, translated
+from memwal_core.base_table.indexes.inventory import check_maintained
+from memwal_core.base_table.indexes.recipes import has_values
+from memwal_core.base_table.indexes.removal import remove_index
+from memwal_core.errors import ConflictError
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.configure import with_maintained_index, with_region_spec, without_maintained_index
+from memwal_core.format.paths import generation_path
+from memwal_core.ids import RegionId
+from memwal_core.jobs.configure.replacement import ReplacementCase, replacement_obstacles
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.region.spec import RegionSpec, validate_new_spec
+from memwal_core.storage.concurrent import map_concurrently
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureReport:
+    """One change.
+
+    Attributes:
+        table_uri: The base table.
+        outcome: ``done``; ``nothing_to_do`` if the table was already so; ``planned`` if a dry run found no obstacle;
+            ``blocked`` if something still needs what would go.
+        change: What changes, one sentence.
+        version: The version that has the change, or that was examined.
+        obstacles: What prevents the change.
+    """
+
+    table_uri: str
+    outcome: JobOutcome
+    change: str
+    version: int
+    obstacles: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "configure",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "change": self.change,
+            "version": self.version,
+            "obstacles": list(self.obstacles),
+        }
+
+
+class TableConfiguration:
+    """Changes to one table's configuration. Each keeps merge progress, catch-up and snapshots.
+
+    Args:
+        table: The base table.
+        manifests: Its region manifests.
+        concurrency: Requests under way at once.
+    """
+
+    def __init__(self, table: BaseTable, manifests: ManifestStore, concurrency: int) -> None:
+        self._table = table
+        self._manifests = manifests
+        self._concurrency = concurrency
+
+    def add_region_spec(self, spec: RegionSpec) -> ConfigureReport:
+        """Add a region spec; writers use it from their next claim on.
+
+        Raises:
+            InvalidRequestError: Its id is taken, or it does not fit the table. Correct the spec.
+            ConflictError: Other processes kept changing the table. Try again.
+        """
+
+        def change(state: TableState, details: MemWalIndexDetails) -> MemWalIndexDetails:
+            fields = {field_id: state.schema.field(name) for name, field_id in state.field_ids.items()}
+            validate_new_spec(spec, details.region_specs, fields, state.require_primary_key().field_ids)
+            return with_region_spec(details, spec)
+
+        return self._update(change, f"region spec {spec.spec_id} added")
+
+    def maintain_index(self, name: str) -> ConfigureReport:
+        """Let MemTables maintain an index of the base table, from their next flush on.
+
+        Raises:
+            InvalidRequestError: The index does not exist, or is the primary key's own. Correct the name.
+            ConflictError: Other processes kept changing the table. Try again.
+        """
+
+        def change(state: TableState, details: MemWalIndexDetails) -> MemWalIndexDetails:
+            changed = with_maintained_index(details, name)
+            check_maintained(changed.maintained_indexes, self._table.indexes(state.version), state.primary_key)
+            return changed
+
+        return self._update(change, f"MemTables maintain index {name}")
+
+    def release_index(self, name: str) -> ConfigureReport:
+        """Stop MemTables from maintaining an index; the index of the base table stays.
+
+        Raises:
+            InvalidRequestError: They do not maintain it. Correct the name.
+            ConflictError: Other processes kept changing the table. Try again.
+        """
+        return self._update(
+            lambda _, details: without_maintained_index(details, name), f"MemTables no longer maintain index {name}"
+        )
+
+    def replace_index(
+        self, old: str, new: str, *, readers_moved: bool = False, dry_run: bool = False
+    ) -> ConfigureReport:
+        """Remove an index once its successor is everywhere: the last step of a codebook migration.
+
+        Before it, create the new index under another name, ``maintain_index`` it, and run merges and catch-ups
+        until every flushed MemTable without it is merged.
+
+        Args:
+            old: The index that goes.
+            new: Its successor, over the same columns.
+            readers_moved: Confirm that all readers use the new index; nothing in the table can tell.
+            dry_run: Only look for obstacles.
+
+        Raises:
+            ConflictError: The table changed meanwhile. Try again.
+            UnavailableError: Storage failed. Try again.
+        """
+        state = self._table.state()
+        details = self._table.require_mem_wal(state)
+        obstacles = replacement_obstacles(self._case(state, details, (old, new), readers_moved=readers_moved))
+        what = f"index {old} gives way to {new}"
+        if obstacles or dry_run:
+            outcome = JobOutcome.BLOCKED if obstacles else JobOutcome.PLANNED
+            return ConfigureReport(self._table.uri, outcome, what, state.version, obstacles)
+
+        def without(found: MemWalIndexDetails) -> MemWalIndexDetails:
+            if old in found.maintained_indexes:
+                return without_maintained_index(found, old)
+            entries = {name: entry for name, entry in found.index_catchup.items() if name != old}
+            return replace(found, index_catchup=entries)
+
+        version = remove_index(self._table, old, read=state, change=without)
+        return ConfigureReport(self._table.uri, JobOutcome.DONE, what, version)
+
+    def _case(
+        self, state: TableState, details: MemWalIndexDetails, names: tuple[str, str], *, readers_moved: bool
+    ) -> ReplacementCase:
+        coverage = read_coverage(self._table, state.version)
+        facts = {index.name: index for index in self._table.indexes(state.version)}
+        old, new = (facts.get(name) for name in names)
+        return ReplacementCase(
+            old=coverage.named(names[0]),
+            new=coverage.named(names[1]),
+            same_columns=old is not None and new is not None and old.field_ids == new.field_ids,
+            details=details,
+            lacking=self._lacking(details, new) if new is not None else {},
+            readers_moved=readers_moved,
+        )
+
+    def _lacking(self, details: MemWalIndexDetails, index: IndexFacts) -> Mapping[RegionId, tuple[int, ...]]:
+        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        found = map_concurrently(lambda each: self._lacking_in(each, details, index), manifests, self._concurrency)
+        return {manifest.region_id: lacking for manifest, lacking in zip(manifests, found, strict=True) if lacking}
+
+    def _lacking_in(self, manifest: RegionManifest, details: MemWalIndexDetails, index: IndexFacts) -> tuple[int, ...]:
+        merged = details.merged_generation(manifest.region_id)
+        return tuple(
+            each.generation
+            for each in manifest.flushed_generations
+            if each.generation > merged and self._lacks(generation_path(manifest.region_id, each.path), index)
+        )
+
+    def _lacks(self, path: str, index: IndexFacts) -> bool:
+        """Return whether a flushed MemTable has values in an index's columns but lacks the index."""
+        uri = self._table.store.uri_of(path)
+        with translated("read the indexes of a flushed MemTable", uri):
+            dataset = lance.dataset(uri, storage_options=dict(self._table.storage_options) or None)
+            if index.name in {each.name for each in dataset.describe_indices()}:
+                return False
+            names = {field.id(): field.name() for field in dataset.lance_schema.fields()}
+            columns = [names[field_id] for field_id in index.field_ids if field_id in names]
+            # A MemTable of tombstones has nothing to index.
+            return any(has_values(dataset, column) for column in columns)
+
+    def _update(
+        self, change: Callable[[TableState, MemWalIndexDetails], MemWalIndexDetails], what: str
+    ) -> ConfigureReport:
+        state = self._table.state()
+        before = state.version
+
+        def once(details: MemWalIndexDetails) -> MemWalIndexDetails:
+            if details is not state.details:
+                raise ConflictError(
+                    "the table changed while its configuration was checked",
+                    remedy="try again",
+                    table=self._table.uri,
+                    version=state.version,
+                )
+            return change(state, details)
+
+        after = self._table.update_details(once, read=state, message=what)
+        outcome = JobOutcome.DONE if after.version != before else JobOutcome.NOTHING_TO_DO
+        return ConfigureReport(self._table.uri, outcome, what, after.version)

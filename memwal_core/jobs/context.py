@@ -1,0 +1,127 @@
+"""What jobs work with: one opened table, and what the runner gives to one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from memwal_core.base_table import BaseTable, Sources
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import LeaseStore
+from memwal_core.coordination.ledger import Ledger, RunRecord
+from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.region import ManifestStore
+from memwal_core.rng import Rng, system_rng
+from memwal_core.settings import Settings
+
+Progress = Callable[[str, int, int | None], None]
+"""Is told a stage, how much of it is done, and of how much in all (None = unknown); must return quickly."""
+
+
+def unwatched(_stage: str, _done: int, _total: int | None) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """One opened table with the registers beside it.
+
+    Attributes:
+        base: The base table.
+        manifests: Its region manifests.
+        ledger: What jobs did.
+        leases: Who works.
+        settings: All settings.
+        clock: Time.
+    """
+
+    base: BaseTable
+    manifests: ManifestStore
+    ledger: Ledger
+    leases: LeaseStore
+    settings: Settings
+    clock: Clock
+
+    @classmethod
+    def at(
+        cls,
+        uri: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> Self:
+        """Open a table that exists; arguments and errors as for ``memwal_core.open``."""
+        settings = settings if settings is not None else Settings()
+        sources = Sources(clock if clock is not None else SystemClock(), rng if rng is not None else system_rng())
+        return cls.of(BaseTable.open(uri, storage_options=storage_options, settings=settings, sources=sources))
+
+    @classmethod
+    def of(cls, base: BaseTable, *, settings: Settings | None = None, clock: Clock | None = None) -> Self:
+        """Open the registers beside a table; nothing is read. Settings and clock are the table's own if None."""
+        store, ids, rng = base.store, base.ids, base.rng
+        settings = settings if settings is not None else base.settings
+        clock = clock if clock is not None else base.clock
+        return cls(
+            base=base,
+            manifests=ManifestStore(store, ids, settings=settings.storage, clock=clock, rng=rng),
+            ledger=Ledger(store, ids, settings=settings.ledger, clock=clock),
+            leases=LeaseStore(store, ids, settings=settings.lease, clock=clock, rng=rng),
+            settings=settings,
+            clock=clock,
+        )
+
+    @property
+    def uri(self) -> str:
+        """Path or address of the table."""
+        return self.base.uri
+
+    def new_run(self, key: JobKey, holder: str, fencing_token: int = 0) -> RunRecord:
+        """Return the record of a run that begins now; a token of 0 means that it holds no lease."""
+        return RunRecord(key, self.base.ids.commit_id().hex(), holder, self.clock.now(), fencing_token)
+
+    def new_holder(self) -> str:
+        """Return a name for a run that was not given one; no other run has it."""
+        return self.base.ids.commit_id().hex()
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """What one run of a job works with.
+
+    Attributes:
+        opened: The table.
+        guard: Called before each write; raises ``FencedError`` when another run has the lease.
+        holder: Who runs it.
+        executors: What does heavy work outside of this process, in the form that the job knows; None = nothing does.
+        progress: Is told how far the job is.
+    """
+
+    opened: OpenTable
+    guard: CheckLease = no_lease
+    holder: str = ""
+    executors: object | None = None
+    progress: Progress = unwatched
+
+    @property
+    def base(self) -> BaseTable:
+        """The base table."""
+        return self.opened.base
+
+    @property
+    def manifests(self) -> ManifestStore:
+        """Its region manifests."""
+        return self.opened.manifests
+
+    @property
+    def settings(self) -> Settings:
+        """All settings."""
+        return self.opened.settings
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self.opened.clock

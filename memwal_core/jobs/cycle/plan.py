@@ -1,0 +1,175 @@
+"""Plan a maintenance cycle: its steps in their order, and what decides between two of them. Pure.
+
+A cycle that runs in one process (``run``) and a cycle whose steps are tasks of a scheduler walk the same plan:
+only this module decides the order, what a step may change, and why it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memwal_core.coordination.ledger import RunVerdict
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidRequestError,
+    MemwalError,
+)
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+
+
+class StepName(StrEnum):
+    """A step of the cycle; a job may have several."""
+
+    MERGE = "merge"
+    CATCH_UP = "catch_up"
+    COMPACT = "compact"
+    CATCH_UP_AGAIN = "catch_up_again"
+    SNAPSHOT = "snapshot"
+    COLLECT_GARBAGE = "collect_garbage"
+
+
+class StepEnd(StrEnum):
+    """Whether a step of the cycle ran."""
+
+    RAN = "ran"
+    SKIPPED = "skipped"
+    PAUSED = "paused"
+    NOT_REACHED = "not_reached"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleStep:
+    """One step.
+
+    Attributes:
+        name: Which.
+        request: What its job is asked for.
+        follows: A step without whose work this one has nothing to do; None = it stands alone.
+    """
+
+    name: StepName
+    request: JobRequest
+    follows: StepName | None = None
+
+    @property
+    def job(self) -> str:
+        """Name of its job."""
+        return self.request.info.name
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why a step does not run: the kind of reason, what it means to the cycle, and one sentence."""
+
+    end: StepEnd
+    outcome: JobOutcome
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    """What a cycle runs.
+
+    Attributes:
+        steps: In their order.
+        ignore_pauses: Whether jobs run that pause because they kept failing.
+    """
+
+    steps: tuple[CycleStep, ...]
+    ignore_pauses: bool
+
+    def step(self, name: str) -> CycleStep:
+        """Return a step; an unknown name is the caller's mistake (``InvalidRequestError``)."""
+        found = next((step for step in self.steps if step.name == name), None)
+        if found is None:
+            known = [step.name.value for step in self.steps]
+            raise InvalidRequestError("the cycle has no such step", remedy="name a known step", step=name, known=known)
+        return found
+
+    def left_out(
+        self, step: CycleStep, before: Mapping[StepName, JobOutcome], pause: RunVerdict, stopped: str = ""
+    ) -> LeftOut | None:
+        """Return why a step does not run, None if it does.
+
+        ``before`` has the outcomes of the steps that ran; ``pause`` says whether the job's past allows a run;
+        ``stopped`` says why the cycle has ended, and is empty while it has not.
+        """
+        if stopped:
+            return LeftOut(StepEnd.NOT_REACHED, JobOutcome.NOTHING_TO_DO, stopped)
+        if step.follows is not None and before.get(step.follows) in _CHANGED_NOTHING:
+            why = f"{step.follows.value.replace('_', ' ')} changed nothing, so what ran before it still stands"
+            return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
+        if not (pause.allowed or step.request.dry_run or self.ignore_pauses):
+            return LeftOut(StepEnd.PAUSED, JobOutcome.CONFLICT, pause.reason)
+        return None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "ignore_pauses": self.ignore_pauses,
+            "steps": [
+                {
+                    "step": step.name.value,
+                    "job": step.job,
+                    "follows": None if step.follows is None else step.follows.value,
+                    "request": step.request.to_json(),
+                }
+                for step in self.steps
+            ],
+        }
+
+
+_CHANGED_NOTHING = {None, JobOutcome.NOTHING_TO_DO, JobOutcome.PLANNED}
+"""Outcomes that leave the table as it was; None is a step that did not run."""
+
+_PASSING = (ConflictError, CommitUnknownError)
+"""Errors after which the other jobs are still worth running: none depends on what another one did."""
+
+
+def plan_cycle(request: MaintainRequest) -> CyclePlan:
+    """Return the steps of a cycle in the one order in which every job helps the next.
+
+    Indexes follow the merge. Compaction needs indexes that cover all fragments alike, and makes Lance forget
+    how far they are, so they catch up again if it changed anything. The snapshot shows readers the result. Only
+    then is it clear what nothing needs any more.
+    """
+    dry_run = request.dry_run
+    catch_up = CatchupRequest(dry_run=dry_run)
+    steps = (
+        CycleStep(StepName.MERGE, MergeRequest(dry_run=dry_run)),
+        CycleStep(StepName.CATCH_UP, catch_up),
+        CycleStep(StepName.COMPACT, CompactRequest(dry_run=dry_run, remove_versions=request.remove_versions)),
+        CycleStep(StepName.CATCH_UP_AGAIN, catch_up, follows=StepName.COMPACT),
+        CycleStep(StepName.SNAPSHOT, SnapshotRequest(dry_run=dry_run)),
+        # Nothing is deleted unless that was asked for.
+        CycleStep(StepName.COLLECT_GARBAGE, GcRequest(dry_run=dry_run or not request.delete)),
+    )
+    return CyclePlan(steps, request.ignore_pauses)
+
+
+def end_of_cycle(step: CycleStep, ended: JobOutcome | MemwalError) -> str:
+    """Return why no later step may run; empty if the next one may.
+
+    The next job might destroy the evidence of what a person must examine, and would also fail on storage that
+    does not answer. A conflict, or a job that another process runs, ends nothing.
+    """
+    if isinstance(ended, MemwalError):
+        return "" if isinstance(ended, _PASSING) else f"{step.job} ended with {type(ended).__name__}"
+    return f"{step.job} needs a person first" if ended is JobOutcome.BLOCKED else ""
+
+
+def outcome_of_error(error: MemwalError) -> JobOutcome:
+    """Return what an error means to the cycle."""
+    return JobOutcome.BLOCKED if isinstance(error, FencedError | CorruptionError) else JobOutcome.CONFLICT

@@ -1,0 +1,120 @@
+"""What a maintenance cycle did: the reports of its jobs, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memwal_core.jobs.cycle.plan import StepEnd, StepName
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import Grid, ReportView, show_words
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step.
+
+    Attributes:
+        step: Which.
+        job: What it runs.
+        end: Whether it ran.
+        outcome: How the job ended; ``nothing_to_do`` if it was skipped or not reached, ``conflict``
+            if it pauses.
+        why: One sentence.
+        report: The job's own report; None if there is none.
+        error: What ended the job early: class, text and facts; None if nothing did.
+        seconds: The step.
+    """
+
+    step: StepName
+    job: str
+    end: StepEnd
+    outcome: JobOutcome
+    why: str
+    report: Mapping[str, object] | None = None
+    error: Mapping[str, object] | None = None
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "step": self.step.value,
+            "job": self.job,
+            "end": self.end.value,
+            "outcome": self.outcome.value,
+            "why": self.why,
+            "error": None if self.error is None else dict(self.error),
+            "report": None if self.report is None else dict(self.report),
+            "seconds": round(self.seconds, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainReport:
+    """The whole cycle.
+
+    Attributes:
+        table_uri: The base table.
+        outcome: The worst of the steps: ``blocked``, then ``conflict``, then ``done``, ``planned``
+            and ``nothing_to_do``.
+        dry_run: Whether nothing was changed. Each plan is then made on the present state, not on
+            the state that the steps before it would leave.
+        steps: In their order; the cycle ends at the first one that needs a human.
+        seconds: The whole cycle.
+    """
+
+    table_uri: str
+    outcome: JobOutcome
+    dry_run: bool
+    steps: tuple[StepReport, ...]
+    seconds: float
+
+    def why(self) -> str:
+        """Say what the last step that decided anything said."""
+        telling = [step for step in self.steps if step.outcome is self.outcome]
+        return "; ".join(f"{show_words(step.step.value)}: {step.why}" for step in telling)
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        return {"steps": {step.step.value: step.outcome.value for step in self.steps}}
+
+    def view(self) -> ReportView:
+        """Return one line per step."""
+        plan = "plan of " if self.dry_run else ""
+        headline = f"{plan}{self.table_uri}: {show_words(self.outcome.value)}, {self.seconds:.2f} s"
+        rows = tuple((step.job, _end(step), f"{step.seconds:.2f}", step.why) for step in self.steps)
+        failed = [step for step in self.steps if step.error is not None]
+        notes = [f"{step.job}: {step.error['what']}; next: {step.error['next']}" for step in failed if step.error]
+        collected = self.steps[-1]
+        if collected.outcome is JobOutcome.PLANNED and not self.dry_run:
+            notes.append("nothing was deleted; --delete lets garbage collection act")
+        return ReportView(headline, (Grid(("job", "outcome", "seconds", "why"), rows),), tuple(notes))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "maintain",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "dry_run": self.dry_run,
+            "steps": [step.to_dict() for step in self.steps],
+            "seconds": round(self.seconds, 6),
+        }
+
+
+def _end(step: StepReport) -> str:
+    return show_words(step.outcome.value if step.end is StepEnd.RAN else step.end.value)
+
+
+def worst_outcome(steps: tuple[StepReport, ...], *, dry_run: bool) -> JobOutcome:
+    """Return what the caller of a whole cycle must know.
+
+    Args:
+        steps: All of them.
+        dry_run: A plan is what was asked for; otherwise a step that only planned did nothing.
+    """
+    outcomes = {step.outcome for step in steps}
+    for outcome in (JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.DONE):
+        if outcome in outcomes:
+            return outcome
+    return JobOutcome.PLANNED if dry_run and JobOutcome.PLANNED in outcomes else JobOutcome.NOTHING_TO_DO

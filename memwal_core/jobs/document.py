@@ -1,0 +1,104 @@
+"""A job as one JSON document: how it is handed to another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.catalog import parse_request
+from memwal_core.jobs.request import JobRequest
+
+DOCUMENT_VARIABLE = "MAINTENANCE_JOB"
+"""Environment variable that holds a document."""
+
+
+class JobDocument(BaseModel):
+    """One job on one table, for one process.
+
+    Attributes:
+        job: Its name.
+        uri: Path or address of the table.
+        request: Values of the job's request that differ from their defaults.
+        storage_options: Of the object store under pylance's names. No secrets: those come from the environment.
+        holder: Who runs it; made up if empty.
+        ticket: The lease to work under; the job takes its own if empty.
+        ok_when_nothing: Exit with 0, not 3, if there is nothing to do.
+        ok_when_blocked: Exit with 0, not 5, if the report says that a person is needed: its reader acts on it.
+        report: File for the report as JSON, ``-`` for standard output; empty: none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job: str = ""
+    uri: str = Field(min_length=1)
+    request: dict[str, Any] = Field(default_factory=dict)
+    storage_options: dict[str, str] = Field(default_factory=dict)
+    holder: str = ""
+    ticket: str = ""
+    ok_when_nothing: bool = False
+    ok_when_blocked: bool = False
+    report: str = ""
+
+    def parsed(self) -> JobRequest:
+        """Return the request.
+
+        Raises:
+            InvalidRequestError: There is no such job, or a value does not fit.
+        """
+        return parse_request(self.job, self.request)
+
+    def to_text(self) -> str:
+        """Return the document."""
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True))
+
+
+def parse_document(text: str) -> JobDocument:
+    """Read a document.
+
+    Raises:
+        InvalidRequestError: It is not JSON, or not a job.
+    """
+    try:
+        return JobDocument.model_validate_json(text)
+    except ValidationError as error:
+        problems = {".".join(map(str, each["loc"])) or "document": each["msg"] for each in error.errors()}
+        raise InvalidRequestError(
+            "the job document is not valid",
+            remedy='give one JSON object, for example {"uri": "s3://bucket/table", "request": {"dry_run": true}}',
+            problems=problems,
+        ) from error
+
+
+def load_document(argument: str) -> JobDocument:
+    """Read the document that a process was given.
+
+    Args:
+        argument: The JSON itself, ``@FILE``, ``-`` for standard input, or empty for ``MAINTENANCE_JOB``.
+
+    Raises:
+        InvalidRequestError: There is none, or it is not valid.
+    """
+    if argument == "-":
+        return parse_document(sys.stdin.read())
+    if argument.startswith("@"):
+        try:
+            return parse_document(Path(argument[1:]).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidRequestError(
+                "the file of the job document cannot be read",
+                remedy="correct the path",
+                path=argument[1:],
+                problem=str(error),
+            ) from error
+    text = argument or os.environ.get(DOCUMENT_VARIABLE, "")
+    if not text:
+        raise InvalidRequestError(
+            "no job document was given", remedy=f"give it as argument, as @FILE, or in {DOCUMENT_VARIABLE}"
+        )
+    return parse_document(text)

@@ -1,0 +1,55 @@
+"""The garbage collection as a job."""
+
+from __future__ import annotations
+
+from memwal_core.errors import CorruptionError
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.gc.policy import check_retention
+from memwal_core.jobs.gc.report import GcReport
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.settings import Settings
+
+
+def gc_surveyor(context: JobContext) -> GcSurveyor:
+    """Return what reads the table for a collection."""
+    settings = context.settings
+    return GcSurveyor(
+        context.base, context.manifests, settings.storage.concurrency, with_references=settings.gc.collect_wal
+    )
+
+
+class GcJob(Job[GcRequest, GcReport]):
+    """Deletes after proof, and nothing on doubt."""
+
+    def check(self, settings: Settings, request: GcRequest) -> None:
+        """Refuse to delete with unsafe retention.
+
+        Raises:
+            InvalidRequestError: The retention could delete what a reader or writer still needs.
+        """
+        if not request.dry_run:
+            check_retention(settings.gc)
+
+    def run(self, context: JobContext, request: GcRequest) -> GcReport:
+        """Drain, wait if that is asked for, delete."""
+        parts = GcContext(gc_surveyor(context), context.settings, context.clock, context.guard)
+        return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
+
+    def divide(self, context: JobContext, request: GcRequest) -> Division:
+        """Make one piece if anything is free, or waits for its grace period and shall be waited for."""
+        report = self.run(context, request.planned_only())
+        due = bool(report.plan.free) or (request.wait and report.due_at is not None)
+        pieces = (Piece(context.opened.uri, request),) if due else ()
+        if report.outcome is not JobOutcome.BLOCKED:
+            return Division(report, pieces)
+        blocked = CorruptionError(
+            "nothing is deleted before a person has looked at this table",
+            remedy=f"follow {request.info.runbook}",
+            table=report.table_uri,
+            reason=report.why(),
+        )
+        return Division(report, pieces, blocked)

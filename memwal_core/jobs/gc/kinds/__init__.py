@@ -1,0 +1,1 @@
+"""One module per kind of garbage: plan purely, then collect."""

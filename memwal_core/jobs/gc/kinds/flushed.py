@@ -1,0 +1,127 @@
+"""Flushed MemTables that a region manifest records: when their records may be removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.rules import caught_up_generation
+from memwal_core.format.paths import generation_path
+from memwal_core.ids import RegionId
+from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.items import Action, FreeingRule, Gate, Item, Kind
+from memwal_core.jobs.gc.policy import Policy
+from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState
+from memwal_core.region import FlushedGeneration, RegionManifest, drain
+
+_SHOWN = 5
+
+
+class FlushedMemTables:
+    """Removes the records of flushed MemTables that nothing needs any more."""
+
+    def plan(self, state: GcState, policy: Policy) -> list[Item]:  # noqa: ARG002 - no age counts here
+        """Return every recorded flushed MemTable."""
+        return [item for region in state.regions for item in _plan_region(region, state.base)]
+
+    def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
+        """Drain region by region, according to the present state of the base table."""
+        by_region: dict[RegionId, list[Item]] = {}
+        for item in items:
+            if item.region_id is not None:
+                by_region.setdefault(item.region_id, []).append(item)
+        if deleter.attempt(items, deleter.sync_base_table):
+            deleter.each(list(by_region.items()), lambda pair: self._drain(*pair, deleter))
+
+    def _drain(self, region_id: RegionId, items: Sequence[Item], deleter: Deleter) -> None:
+        planned = {item.path: item for item in items}
+        drained: list[Item] = []
+
+        def change(stored: RegionManifest) -> RegionManifest | None:
+            # Called once per attempt, so that each attempt decides on the state of that moment.
+            deleter.guard()
+            base = deleter.fresh_base()
+            drained[:] = [
+                planned[path]
+                for each in stored.flushed_generations
+                if (path := generation_path(region_id, each.path)) in planned
+                and gate_of(base, region_id, each.generation) is None
+            ]
+            return drain(stored, {item.number for item in drained})
+
+        def update() -> None:
+            deleter.manifests.update(region_id, change)
+
+        if deleter.attempt(items, update):
+            deleter.count(drained)
+
+
+def gate_of(base: BaseState, region_id: RegionId, generation: int) -> tuple[Gate, str] | None:
+    """Return what in the base table still needs a generation's flushed MemTable; None if nothing does.
+
+    ``base`` must have been read after the region's manifest.
+    """
+    merged = base.merged(region_id)
+    if generation > merged:
+        return Gate.UNMERGED, f"merge progress is {merged}"
+    if base.num_rows == 0:
+        return Gate.EMPTY_BASE, f"version {base.version} has no rows"
+    details = base.details if base.details is not None else MemWalIndexDetails()
+    behind = [
+        f"{name} covers up to {covered}" if covered else f"{name} has no entry"
+        for name in index_names(base)
+        if (covered := caught_up_generation(details, [name], region_id)) < generation
+    ]
+    if behind:
+        return Gate.INDEX_BEHIND, _listed(behind)
+    needing = [
+        f"{version.label} had merged {progress}"
+        for version in base.retained
+        if version.enabled and (progress := version.merged.get(region_id, 0)) < generation
+    ]
+    return (Gate.RETAINED_VERSION, _listed(needing)) if needing else None
+
+
+def index_names(base: BaseState) -> list[str]:
+    """Return every index that must have caught up: maintained ones, recorded ones, and others that a query may use.
+
+    An index without a recorded entry has covered nothing. An untrained index needs no flushed MemTable: queries
+    scan the base table instead, and its training will read all rows.
+    """
+    names = set(base.index_names)
+    if base.details is not None:
+        names.update(base.details.maintained_indexes, base.details.index_catchup)
+    return sorted(names - base.untrained)
+
+
+def _plan_region(region: GcRegionState, base: BaseState) -> list[Item]:
+    if region.manifest is None:
+        return []
+    present = {each.name: each for each in region.directories}
+    return [_plan(region, each, present.get(each.path), base) for each in region.manifest.flushed_generations]
+
+
+def _plan(
+    region: GcRegionState, recorded: FlushedGeneration, directory: DirectoryState | None, base: BaseState
+) -> Item:
+    item = Item(
+        kind=Kind.FLUSHED_MEMTABLE,
+        path=generation_path(region.region_id, recorded.path),
+        number=recorded.generation,
+        region_id=region.region_id,
+        objects=0 if directory is None else directory.objects,
+        size_bytes=0 if directory is None else directory.size_bytes,
+        action=None,
+        reason=Gate.UNMERGED,
+    )
+    gate = gate_of(base, region.region_id, recorded.generation)
+    if gate is not None:
+        return item.kept(*gate)
+    if directory is not None and directory.generation != recorded.generation:
+        return item.kept(Gate.UNEXPECTED_NAME, f"generation {recorded.generation} is recorded as {recorded.path}")
+    return item.freed(FreeingRule.COVERED, f"merge progress is {base.merged(region.region_id)}", action=Action.DRAIN)
+
+
+def _listed(facts: list[str]) -> str:
+    more = f" and {len(facts) - _SHOWN} more" if len(facts) > _SHOWN else ""
+    return ", ".join(facts[:_SHOWN]) + more

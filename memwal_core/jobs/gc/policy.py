@@ -1,0 +1,73 @@
+"""How long a garbage collection keeps what nothing refers to, checked against unsafe settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.settings import DAY_S, GcSettings, LedgerSettings, Settings
+
+MIN_ORPHAN_AGE_S = DAY_S
+MIN_WAL_AGE_S = DAY_S
+MIN_EPOCH_CHECKS = 2.0
+"""A writer acknowledges up to one interval after it verified its epoch; the second is a margin."""
+MIN_MANIFEST_AGE_S = 3600.0
+
+_FLAG = "allow_unsafe_retention"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings of one run at one moment.
+
+    Attributes:
+        now: Wall time in UTC.
+        wal_age_s: Minimum age of a WAL entry: the larger of the configured age and the multiple of the interval at
+            which writers verify their epoch.
+        ledger_age_s: Minimum time since a version of a ledger was superseded.
+    """
+
+    now: datetime
+    gc: GcSettings
+    wal_age_s: float
+    ledger_age_s: float = field(default_factory=lambda: LedgerSettings().keep_versions_s)
+
+    @classmethod
+    def of(cls, settings: Settings, now: datetime) -> Policy:
+        """Return the policy of all settings (the writer's interval counts, too); unsafe ones are refused."""
+        check_retention(settings.gc)
+        by_epoch = settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
+        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch), settings.ledger.keep_versions_s)
+
+    def age_s(self, modified: datetime) -> float:
+        """Return how long ago something was written; negative if the store's clock is ahead."""
+        return (self.now - modified).total_seconds()
+
+
+def check_retention(settings: GcSettings) -> None:
+    """Refuse retention times that contradict each other, or that can lose acknowledged rows without the unsafe flag."""
+    floors = {
+        "orphan_age_s": MIN_ORPHAN_AGE_S,
+        "wal_min_age_s": MIN_WAL_AGE_S,
+        "wal_epoch_checks": MIN_EPOCH_CHECKS,
+        "manifest_min_age_s": MIN_MANIFEST_AGE_S,
+    }
+    for name, floor in floors.items():
+        value = getattr(settings, name)
+        if value < floor and not settings.allow_unsafe_retention:
+            raise InvalidRequestError(
+                "this retention is unsafe for a table with live writers",
+                remedy=f"raise gc.{name}, or set gc.{_FLAG} if the table has no live writer",
+                setting=f"gc.{name}",
+                found=value,
+                minimum=floor,
+                flag=f"gc.{_FLAG}",
+            )
+    if settings.manifest_min_age_s < settings.grace_s:
+        raise InvalidRequestError(
+            "manifest versions would be deleted while a grace period still depends on them",
+            remedy="raise gc.manifest_min_age_s to at least gc.grace_s",
+            manifest_min_age_s=settings.manifest_min_age_s,
+            grace_s=settings.grace_s,
+        )

@@ -1,0 +1,173 @@
+"""Run a garbage collection: drain, wait, delete directories, then WAL entries, then the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from memwal_core.clock import Clock
+from memwal_core.ids import RegionId
+from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.items import Gate, Kind, Tally
+from memwal_core.jobs.gc.plan import KINDS, GcPlan, plan_gc
+from memwal_core.jobs.gc.policy import Policy
+from memwal_core.jobs.gc.report import GcReport
+from memwal_core.jobs.gc.state import GcState
+from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.outcome import CheckLease, JobOutcome
+from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, INSTRUMENTS, KIND_LABEL, TABLE_LABEL, Instruments
+from memwal_core.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GcContext:
+    """What a garbage collection works with; ``check_lease`` is called before every commit and deletion."""
+
+    surveyor: GcSurveyor
+    settings: Settings
+    clock: Clock
+    check_lease: CheckLease
+    metrics: Instruments = INSTRUMENTS
+
+
+def collect_garbage(
+    context: GcContext, *, regions: Collection[RegionId] | None = None, dry_run: bool = False, wait: bool = False
+) -> GcReport:
+    """Delete what nothing needs any more; repeating it, or running several at once, does no harm.
+
+    Records of flushed MemTables go first, by compare-and-swap. Their directories follow after the grace period:
+    in this run if it waits, otherwise in a later one, which learns from the manifest versions when they were
+    unrecorded. WAL entries go last, after another read of what refers to them.
+
+    Args:
+        context: What to work with.
+        regions: Only these regions; leftovers and leases of the table are examined anyway.
+        dry_run: Only plan.
+        wait: Wait for the grace period of what this run drained.
+
+    Returns:
+        What was done, and for every object the rule that freed it or the gate that keeps it.
+
+    Raises:
+        InvalidRequestError: The settings are unsafe, or a region does not exist. Nothing was touched.
+        FencedError: The lease is lost. What was done so far stands.
+        UnavailableError: Storage failed before anything could be planned. Run again.
+    """
+    run = _Run(context, regions)
+    run.plan()
+    if dry_run:
+        return run.report(dry_run=True)
+
+    def work() -> GcReport:
+        run.execute(wait=wait)
+        return run.report(dry_run=False)
+
+    report = context.metrics.observe("gc", run.table_uri, work)
+    _record(context.metrics, report)
+    return report
+
+
+def _record(instruments: Instruments, report: GcReport) -> None:
+    table = {TABLE_LABEL: report.table_uri}
+    for kind, tally in report.done.items():
+        instruments.count(GC_OBJECTS, tally.items, {**table, KIND_LABEL: kind.value})
+        instruments.count(GC_BYTES, tally.size_bytes, {**table, KIND_LABEL: kind.value})
+    instruments.count(GC_FAILURES, len(report.failures), table)
+
+
+class _Run:
+    def __init__(self, context: GcContext, regions: Collection[RegionId] | None) -> None:
+        self._context = context
+        self._regions = regions
+        self._began = context.clock.monotonic()
+        self._done: dict[Kind, Tally] = {}
+        self._deleters: list[Deleter] = []
+        self._drained = False
+
+    @property
+    def table_uri(self) -> str:
+        return self._plan.table_uri
+
+    def plan(self) -> None:
+        """Survey and plan; a frozen state is surveyed twice, because it may have changed between two reads."""
+        self._policy = Policy.of(self._context.settings, self._context.clock.now())
+        self._state: GcState = self._context.surveyor.survey(self._regions)
+        self._plan: GcPlan = plan_gc(self._state, self._policy)
+        if self._plan.freezes:
+            self._state = self._context.surveyor.survey(self._regions)
+            self._plan = plan_gc(self._state, self._policy)
+
+    def execute(self, *, wait: bool) -> None:
+        drained = self._collect([Kind.FLUSHED_MEMTABLE])
+        grace_s = self._context.settings.gc.grace_s
+        if drained and (wait or not grace_s):
+            self._context.clock.sleep(grace_s)
+            self.plan()
+        else:
+            self._drained = drained
+        self._collect([kind for kind in KINDS if kind is not Kind.FLUSHED_MEMTABLE])
+
+    def _collect(self, kinds: Collection[Kind]) -> bool:
+        """Collect some kinds in their order; return whether anything was done."""
+        deleter = Deleter(self._context.surveyor, self._policy, self._state.base, self._context.check_lease)
+        self._deleters.append(deleter)
+        for kind in kinds:
+            items = self._plan.of_kind(kind)
+            if items:
+                KINDS[kind].collect(items, deleter)
+                tally = deleter.done.get(kind, Tally())
+                _log.info(
+                    "garbage collected [table=%s, kind=%s, items=%d, bytes=%d]",
+                    self._plan.table_uri,
+                    kind.value,
+                    tally.items,
+                    tally.size_bytes,
+                )
+        return bool(deleter.done)
+
+    def report(self, *, dry_run: bool) -> GcReport:
+        done: dict[Kind, Tally] = {}
+        for deleter in self._deleters:
+            done.update(deleter.done)
+        failures = tuple(failure for deleter in self._deleters for failure in deleter.failures)
+        return GcReport(
+            table_uri=self._plan.table_uri,
+            outcome=self._outcome(done=bool(done), failed=bool(failures), dry_run=dry_run),
+            done=done,
+            failures=failures,
+            plan=self._plan,
+            notes=tuple(self._notes(drained=Kind.FLUSHED_MEMTABLE in done)),
+            due_at=self._due_at(),
+            seconds=self._context.clock.monotonic() - self._began,
+        )
+
+    def _due_at(self) -> datetime | None:
+        kept = any(item.reason is Gate.GRACE for item in self._plan.items)
+        grace = timedelta(seconds=self._context.settings.gc.grace_s)
+        return self._context.clock.now() + grace if kept or self._drained else None
+
+    def _outcome(self, *, done: bool, failed: bool, dry_run: bool) -> JobOutcome:
+        if failed:
+            return JobOutcome.CONFLICT
+        if self._plan.freezes:
+            return JobOutcome.BLOCKED
+        if dry_run and self._plan.free:
+            return JobOutcome.PLANNED
+        return JobOutcome.DONE if done else JobOutcome.NOTHING_TO_DO
+
+    def _notes(self, *, drained: bool) -> list[str]:
+        gates = self._plan.kept_by_gate()
+        notes = []
+        if Gate.SWITCHED_OFF.value in gates.get(Kind.WAL_ENTRY, {}):
+            tally = gates[Kind.WAL_ENTRY][Gate.SWITCHED_OFF.value]
+            notes.append(
+                f"WAL collection is switched off (gc.collect_wal): {tally.items} entries with {tally.size_bytes} bytes "
+                "may be free"
+            )
+        if drained and Gate.GRACE.value not in gates.get(Kind.DIRECTORY, {}) and self._context.settings.gc.grace_s:
+            notes.append(f"drained directories go after {self._context.settings.gc.grace_s:.0f} s, in a later run")
+        return notes

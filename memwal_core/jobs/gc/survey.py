@@ -1,0 +1,229 @@
+"""Read what a garbage collection plans on: region manifests, then the base table, then the objects.
+
+In this order nothing looks more finished than it is: a replay pointer that was read early is low, and a merge
+that lands afterwards does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+
+from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, retained_versions
+from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.format.paths import (
+    LEASES_DIRECTORY,
+    LEDGER_DIRECTORY,
+    MERGE_STAGING_DIRECTORY,
+    ROWS_STAGING_DIRECTORY,
+    TABLE_VERSIONS_DIRECTORY,
+    UNNAMED_STREAM,
+    WAL_SUFFIXES,
+    batch_stream_directory,
+    generation_path,
+    parse_staged_manifest_name,
+    region_directory,
+)
+from memwal_core.ids import RegionId
+from memwal_core.jobs.gc.contents import RegionContents, number_of, region_contents
+from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
+from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore
+
+_INTERNAL_INDEX_PREFIX = "__"
+_NOT_READ = "references to WAL entries were not read"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GcSurveyor:
+    """Reads one table.
+
+    Attributes:
+        concurrency: Requests under way at once.
+        with_references: Whether to open every flushed MemTable to find out which WAL entries it consists of.
+    """
+
+    table: BaseTable
+    manifests: ManifestStore
+    concurrency: int
+    with_references: bool
+
+    @property
+    def store(self) -> ObjectStore:
+        """Objects below the table's root."""
+        return self.table.store
+
+    def survey(self, regions: Collection[RegionId] | None = None) -> GcState:
+        """Read the table and its regions, or only some of them."""
+        region_ids = self._chosen(regions)
+        manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
+        base = self.base()
+        pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
+        found = map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
+        return GcState(
+            table_uri=self.table.uri,
+            base=base,
+            regions=tuple(found),
+            staged=self.staged(),
+            leases=self._registers(LEASES_DIRECTORY),
+            ledgers=self._registers(LEDGER_DIRECTORY),
+            merge_staging=self._below(MERGE_STAGING_DIRECTORY),
+            row_staging=self._below(ROWS_STAGING_DIRECTORY),
+            unnamed_batches=self._below(batch_stream_directory(UNNAMED_STREAM)),
+        )
+
+    def _below(self, directory: str) -> tuple[ObjectInfo, ...]:
+        return tuple(sorted(self.store.list_objects(directory), key=lambda each: each.path))
+
+    def regions(self, regions: Collection[RegionId], base: BaseState) -> GcState:
+        """Read some regions again, with a base table that was read before."""
+        region_ids = sorted(regions)
+        manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
+        pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
+        return GcState(
+            self.table.uri, base, tuple(map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency))
+        )
+
+    def base(self, known: BaseState | None = None) -> BaseState:
+        """Read the base table, with the retained versions of ``known`` if it is given.
+
+        Reusing them is safe: since then versions were only removed, or made from one of these.
+        """
+        try:
+            state = self.table.state()
+            indexes = [
+                index
+                for index in self.table.indexes(state.version)
+                if not index.name.startswith(_INTERNAL_INDEX_PREFIX)
+            ]
+            retained: tuple[RetainedVersion, ...] = (
+                known.retained if known is not None else retained_versions(self.table, self.concurrency)
+            )
+        except CorruptionError as error:
+            return BaseState(0, 0, None, problem=str(error))
+        problem = f"version {state.version} has a MemWAL index of an early release" if state.is_legacy else ""
+        names = tuple(index.name for index in indexes)
+        untrained = frozenset(index.name for index in indexes if not index.is_trained)
+        return BaseState(state.version, state.num_rows, state.details, names, retained, problem, untrained)
+
+    def _chosen(self, regions: Collection[RegionId] | None) -> list[RegionId]:
+        existing = self.manifests.region_ids()
+        if regions is None:
+            return existing
+        unknown = sorted(str(region) for region in regions if region not in existing)
+        if unknown:
+            raise InvalidRequestError(
+                "the table has no such region", remedy="choose from `memwal status`", unknown=unknown
+            )
+        return sorted(regions)
+
+    def _manifest(self, region_id: RegionId) -> RegionManifest | CorruptionError | None:
+        try:
+            return self.manifests.load(region_id)
+        except CorruptionError as error:
+            return error
+        except ObjectNotFoundError:
+            return None  # The region is being created, or its creation ended early: not ours to judge.
+
+    def _region(self, region_id: RegionId, manifest: RegionManifest | CorruptionError) -> GcRegionState:
+        problem = str(manifest) if isinstance(manifest, CorruptionError) else ""
+        known = None if isinstance(manifest, CorruptionError) else manifest
+        recorded = frozenset() if known is None else frozenset(each.path for each in known.flushed_generations)
+        contents = region_contents(region_id, self.store.list_objects(region_directory(region_id)), recorded)
+        state = GcRegionState(
+            region_id=region_id,
+            manifest=known,
+            versions=tuple(contents.versions),
+            directories=tuple(self._referring(region_id, known, contents)),
+            wal=tuple(contents.wal),
+            wal_suffixes=frozenset(contents.wal_suffixes),
+            temporaries=tuple(contents.temporaries),
+            unknown=tuple(contents.unknown),
+            problem=problem,
+        )
+        return state if known is None else self._with_history(state, known)
+
+    def _with_history(self, state: GcRegionState, manifest: RegionManifest) -> GcRegionState:
+        """Find out since when directories are unrecorded; reads old manifest versions only if it has to."""
+        unrecorded = {each.name for each in state.directories} - state.recorded
+        if not unrecorded:
+            return state
+        past = [version for version in state.versions if version.number <= manifest.version]
+        try:
+            read = map_concurrently(lambda each: self._version(state.region_id, each), past, self.concurrency)
+        except CorruptionError as error:
+            return replace(state, problem=str(error))
+        history = [each for each in read if each is not None]
+        drained = {}
+        for (_, older), (modified, _newer) in pairwise(history):
+            # A later version that still records a directory overrides an earlier one.
+            drained.update({each.path: modified for each in older.flushed_generations if each.path in unrecorded})
+        return replace(
+            state, drained=drained, epochs=tuple((modified, older.writer_epoch) for modified, older in history)
+        )
+
+    def _version(self, region_id: RegionId, version: NumberedObject) -> tuple[datetime, RegionManifest] | None:
+        try:
+            return version.info.modified, self.manifests.load_version(region_id, version.number)
+        except ObjectNotFoundError:
+            return None  # Deleted after the listing.
+
+    def _referring(
+        self, region_id: RegionId, manifest: RegionManifest | None, contents: RegionContents
+    ) -> list[DirectoryState]:
+        directories = sorted(contents.directories.values(), key=lambda each: (each.generation, each.name))
+        flushed = 0 if manifest is None else manifest.replay_after_wal_id
+        # The newest entry stays anyway; without another flushed one, references decide nothing.
+        if not any(entry.number <= flushed for entry in contents.wal[:-1]):
+            return directories
+        if not self.with_references:
+            return [replace(each, wal_ids=None, problem=_NOT_READ) for each in directories]
+        recorded = set() if manifest is None else {each.path for each in manifest.flushed_generations}
+        return map_concurrently(
+            lambda each: self._with_references(region_id, each, recorded=each.name in recorded),
+            directories,
+            self.concurrency,
+        )
+
+    def _with_references(self, region_id: RegionId, directory: DirectoryState, *, recorded: bool) -> DirectoryState:
+        uri = self.store.uri_of(generation_path(region_id, directory.name))
+        try:
+            names = files_of_other_bases(uri, self.store.storage_options)
+        except MemwalError as error:
+            if isinstance(error, ObjectNotFoundError) and not recorded:
+                return directory  # The remains of a table that cannot be opened refer to nothing.
+            _log.warning("flushed MemTable cannot be read [uri=%s]: %s", uri, error)
+            return replace(directory, wal_ids=None, problem=str(error))
+        # The name alone is enough to keep the entry, whatever base the file has.
+        numbers = (number_of(name.rpartition("/")[2], suffix) for name in names for suffix in WAL_SUFFIXES)
+        return replace(directory, wal_ids=frozenset(number for number in numbers if number is not None))
+
+    def staged(self) -> tuple[NumberedObject, ...]:
+        """Return the staged manifests of the base table, numbered by the version they were meant for."""
+        found = []
+        for info in self.store.list_objects(TABLE_VERSIONS_DIRECTORY):
+            try:
+                version = parse_staged_manifest_name(info.path.removeprefix(f"{TABLE_VERSIONS_DIRECTORY}/"))
+            except InvalidRequestError:
+                continue
+            found.append(NumberedObject(version, info))
+        return tuple(sorted(found, key=lambda each: each.info.path))
+
+    def _registers(self, root: str) -> tuple[Register, ...]:
+        registers: dict[tuple[str, str], list[NumberedObject]] = {}
+        for info in self.store.list_objects(root):
+            directory, _, name = info.path.rpartition("/")
+            stem, dot, suffix = name.partition(".")
+            number = number_of(f"{stem}{dot}{suffix}", dot + suffix) if dot else None
+            if number is not None:
+                registers.setdefault((directory, dot + suffix), []).append(NumberedObject(number, info))
+        return tuple(
+            Register(directory, suffix, tuple(sorted(versions, key=lambda each: each.number)))
+            for (directory, suffix), versions in sorted(registers.items())
+        )

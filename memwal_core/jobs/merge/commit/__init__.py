@@ -1,0 +1,1 @@
+"""How a pass of a merge becomes one commit of the base table."""

@@ -1,0 +1,203 @@
+"""The merge as a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.jobs.context import JobContext, Progress
+from memwal_core.jobs.job import Division, Job, Piece, Proof
+from memwal_core.jobs.merge.commit.commit import NativeCommit
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit, SingleCommitContext
+from memwal_core.jobs.merge.decide.batches import MergeBatch, batch_regions
+from memwal_core.jobs.merge.decide.due import judge_regions
+from memwal_core.jobs.merge.decide.stuck import explain_stuck
+from memwal_core.jobs.merge.plan import MergePlan
+from memwal_core.jobs.merge.read.opened import OpenedGenerations
+from memwal_core.jobs.merge.read.winners import InProcessReader, WinnerReader
+from memwal_core.jobs.merge.report import CommitReport, MergeReport
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.run import MergeContext, NearbyContext, merge
+from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY, verify_merge
+from memwal_core.jobs.merge.work.share import MergeShare
+from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.recording import recorded_proof
+from memwal_core.settings import MergeSettings
+from memwal_core.text import show_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MergeExecutors:
+    """What does the work of large passes.
+
+    Attributes:
+        reader: Reads the winning rows of native passes; this process if None.
+        workers: Write winners and find what they supersede; this process if None.
+    """
+
+    reader: WinnerReader | None = None
+    workers: MergeWorkers | None = None
+
+
+class MergeJob(Job[MergeRequest, MergeReport]):
+    """Rows and progress in one commit, region after region without holes."""
+
+    def run(self, context: JobContext, request: MergeRequest) -> MergeReport:
+        """Merge until nothing that can be merged is left."""
+        if request.due_only:
+            return self._run_due(context, request)
+        report = _merge(context, request)
+        return _with_triggers(context, report) if request.dry_run else report
+
+    def _run_due(self, context: JobContext, request: MergeRequest) -> MergeReport:
+        everything = request.model_copy(update={"due_only": False})
+        planned = self.run(context, everything.planned_only())
+        due = tuple(sorted(region_id for region_id, verdict in planned.triggers.items() if verdict.due))
+        if due:
+            report = self.run(context, everything.model_copy(update={"regions": due}))
+            return replace(report, triggers=planned.triggers)
+        blocked = planned.outcome is JobOutcome.BLOCKED
+        outcome = JobOutcome.BLOCKED if blocked else JobOutcome.NOTHING_TO_DO
+        return replace(planned, outcome=outcome, reason="no region is due")
+
+    def divide(self, context: JobContext, request: MergeRequest) -> Division:
+        """Pack regions into Spark jobs; each promises how far its regions will be merged."""
+        report = self.run(context, request.planned_only())
+        batches = batch_regions(report.plan, request.max_bytes or context.settings.merge.max_bytes)
+        pieces = tuple(_piece(number, len(batches), request, batch) for number, batch in enumerate(batches, start=1))
+        return Division(report, pieces, explain_stuck(report.table_uri, report.plan))
+
+    def verify(
+        self,
+        context: JobContext,
+        pieces: Sequence[Piece],
+        results: Sequence[Mapping[str, object]],  # noqa: ARG002 - the table itself says how far it is
+    ) -> Proof:
+        """Check progress and that keys are unique, and record the proof in the ledger.
+
+        Raises:
+            CorruptionError: Progress or keys are wrong; merge nothing and delete nothing.
+        """
+        through = _promised(pieces)
+
+        def prove() -> Proof:
+            proof = verify_merge(context.base, through)
+            return Proof(
+                f"verified on version {proof.version}: {len(through)} regions are merged as planned, "
+                f"{proof.rows:,} rows, every key once",
+                {
+                    "version": proof.version,
+                    "rows": proof.rows,
+                    "generations": {str(region): generation for region, generation in proof.progress.items()},
+                    DUPLICATES_FACT: 0,
+                },
+            )
+
+        return recorded_proof(context, VERIFY, prove, _duplicates)
+
+    def failure(self, request: MergeRequest, report: MergeReport) -> MemwalError | None:
+        """Name the regions that need a person, and the runbook of the most urgent one."""
+        blocked = report.outcome is JobOutcome.BLOCKED
+        return explain_stuck(report.table_uri, report.plan) if blocked else super().failure(request, report)
+
+
+def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
+    table, settings, guard = context.base, context.settings, context.guard
+    bounds = settings.merge
+    if request.max_bytes is not None:
+        bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
+    executors = context.executors if isinstance(context.executors, MergeExecutors) else MergeExecutors()
+    concurrency, options = settings.storage.concurrency, table.store.storage_options
+    opened = OpenedGenerations(options)
+    reader, workers = InProcessReader(options, concurrency, opened), InProcessWorkers(table, opened)
+    parts = MergeContext(
+        table=table,
+        surveyor=MergeSurveyor(table, table.store, context.manifests, concurrency, opened),
+        reader=executors.reader or reader,
+        strategy=NativeCommit(context.clock, table.rng, bounds.max_attempts, guard=guard),
+        settings=bounds,
+        clock=context.clock,
+        progress=_Watcher(context.progress),
+        guard=guard,
+        single_commit=_single_commit(context, executors.workers or workers, bounds),
+        nearby=NearbyContext(reader, _single_commit(context, workers, bounds)),
+    )
+    return merge(parts, regions=request.regions or None, dry_run=request.dry_run)
+
+
+def _single_commit(context: JobContext, workers: MergeWorkers, bounds: MergeSettings) -> SingleCommit:
+    return SingleCommit(
+        SingleCommitContext(
+            table=context.base,
+            workers=workers,
+            settings=bounds,
+            clock=context.clock,
+            rng=context.base.rng,
+            guard=context.guard,
+        )
+    )
+
+
+def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:
+    settings = context.settings
+    triggers = judge_regions(
+        context.base, context.manifests, report.plan, settings.merge_triggers, settings.storage.concurrency
+    )
+    return replace(report, triggers=triggers)
+
+
+def _piece(number: int, count: int, request: MergeRequest, batch: MergeBatch) -> Piece:
+    label = (
+        f"job {number} of {count}: {len(batch.through)} regions, {batch.generations} generations, "
+        f"{show_bytes(batch.size_bytes)}"
+    )
+    regions = tuple(sorted(batch.through))
+    promise = {"through": {str(region): generation for region, generation in batch.through.items()}}
+    return Piece(label, request.model_copy(update={"regions": regions, "due_only": False}), promise)
+
+
+def _promised(pieces: Sequence[Piece]) -> dict[RegionId, int]:
+    through: dict[RegionId, int] = {}
+    for piece in pieces:
+        promised = piece.promise["through"]
+        assert isinstance(promised, Mapping)  # noqa: S101 - made by ``_piece``
+        through |= {parse_region_id(region): generation for region, generation in promised.items()}
+    return through
+
+
+def _duplicates(error: CorruptionError) -> dict[str, object]:
+    rows, keys = error.facts.get("rows"), error.facts.get("keys")
+    return {DUPLICATES_FACT: rows - keys} if isinstance(rows, int) and isinstance(keys, int) else {}
+
+
+class _Watcher:
+    """Counts a merge's progress in generations."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._tell = progress
+        self._merged: dict[RegionId, int] = {}
+        self._done = self._read = self._total = 0
+
+    def planned(self, plan: MergePlan) -> None:
+        """Take on the plan's generations; what was read for a commit that was overtaken counts no more."""
+        waiting = plan.generations + sum(region.waiting for region in plan.regions)
+        self._merged.update({region.region_id: region.merged for region in plan.regions})
+        self._read, self._total = self._done, self._done + waiting
+        self._tell("read", self._read, self._total)
+        self._tell("committed", self._done, self._total)
+
+    def read(self, share: MergeShare) -> None:
+        """Advance by what was read."""
+        self._read += share.through - share.merged
+        self._tell("read", self._read, self._total)
+
+    def committed(self, commit: CommitReport) -> None:
+        """Advance by what was committed."""
+        for region, through in commit.marks.items():
+            self._done += through - self._merged[region]
+            self._merged[region] = through
+        self._tell("committed", self._done, self._total)

@@ -1,0 +1,1 @@
+"""What a merge reads: flushed MemTables, examined, opened once, and their winning rows."""

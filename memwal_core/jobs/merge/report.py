@@ -1,0 +1,229 @@
+"""What a merge did, for people and for machines: one JSON schema for every way to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from memwal_core.coordination.ledger import progress_fact
+from memwal_core.ids import RegionId
+from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
+from memwal_core.jobs.merge.plan import MergePlan, Verdict
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_bytes
+
+MERGED_BYTES_FACT = "bytes"
+"""Fact of a merge run: Arrow bytes of the generations that it took on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """One commit of this run.
+
+    Attributes:
+        version: Table version it made.
+        strategy: How it was made.
+        marks: Region -> progress it recorded.
+        rows_read: Rows of the generations, older duplicates included.
+        upserts: Rows written.
+        tombstones: Keys deleted, whether or not the base table had them.
+        attempts: Tries, the successful one included.
+        settled: The reply was lost and the commit was found by reading back.
+        seconds: Time to read and commit.
+    """
+
+    version: int
+    strategy: str
+    marks: dict[RegionId, int]
+    rows_read: int
+    upserts: int
+    tombstones: int
+    attempts: int
+    settled: bool
+    seconds: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "version": self.version,
+            "strategy": self.strategy,
+            "marks": {str(region): generation for region, generation in self.marks.items()},
+            "rows_read": self.rows_read,
+            "upserts": self.upserts,
+            "tombstones": self.tombstones,
+            "attempts": self.attempts,
+            "settled": self.settled,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RegionReport:
+    """What became of one region.
+
+    Attributes:
+        region_id: The region.
+        merged_before: Progress when the run began.
+        merged_after: Progress when it ended, whoever moved it.
+        merged_here: Generations that this run merged.
+        waiting: Mergeable generations left.
+        verdict: Why the run stopped there.
+        evidence: The facts behind the verdict.
+    """
+
+    region_id: RegionId
+    merged_before: int
+    merged_after: int
+    merged_here: int
+    waiting: int
+    verdict: Verdict
+    evidence: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "region_id": str(self.region_id),
+            "merged_before": self.merged_before,
+            "merged_after": self.merged_after,
+            "merged_here": self.merged_here,
+            "waiting": self.waiting,
+            "verdict": self.verdict.value,
+            "evidence": self.evidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """The whole run.
+
+    Attributes:
+        table_uri: The base table.
+        outcome: How it ended.
+        strategy: Commit strategy of the last pass that was carried out, else of the plan.
+        strategy_reason: Why this one.
+        version_before: Base version of the first plan.
+        version_after: Newest base version seen.
+        passes: Plans that were carried out.
+        bytes_planned: Arrow bytes of the generations read, over all passes.
+        overtaken: Commits given up because another merger was first.
+        commits: In order.
+        regions: One per region, ordered by id.
+        plan: The last plan; of a dry run, the one that a run would execute first.
+        seconds: The whole run.
+        reason: Why a conflict ended the run; empty otherwise.
+        leftovers: Files, relative to the table, that this run wrote and could not remove. No version
+            needs them, unless ``reason`` says that it is not known whether a commit landed.
+        triggers: Region -> whether it is due, and how far each trigger is from firing; of dry runs, and
+            of runs that take only what is due.
+    """
+
+    table_uri: str
+    outcome: JobOutcome
+    strategy: str
+    strategy_reason: str
+    version_before: int
+    version_after: int
+    passes: int
+    bytes_planned: int
+    overtaken: int
+    commits: tuple[CommitReport, ...]
+    regions: tuple[RegionReport, ...]
+    plan: MergePlan
+    seconds: float
+    reason: str = ""
+    leftovers: tuple[str, ...] = ()
+    triggers: Mapping[RegionId, TriggerVerdict] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def generations(self) -> int:
+        """Generations that this run merged."""
+        return sum(region.merged_here for region in self.regions)
+
+    def why(self) -> str:
+        """Say how many generations were merged, or why some cannot be."""
+        if self.reason:
+            return self.reason
+        if self.outcome is JobOutcome.PLANNED:
+            return f"{self.plan.generations} generations of {len(self.regions)} regions can be merged"
+        if self.outcome is JobOutcome.NOTHING_TO_DO:
+            return "every flushed MemTable is merged"
+        merged = f"{self.generations} generations merged in {len(self.commits)} commits"
+        if not self.plan.stuck:
+            return merged
+        first = self.plan.stuck[0]
+        return f"{merged}; {len(self.plan.stuck)} regions are stuck, first {first.region_id}: {first.verdict.value}"
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers; doctor compares its progress with the table's, and never claims more."""
+        return {
+            "version": self.version_after,
+            "generations": self.generations,
+            "commits": len(self.commits),
+            MERGED_BYTES_FACT: self.bytes_planned,
+            "rows": sum(commit.upserts for commit in self.commits),
+            "strategy": self.strategy,
+            "strategy_reason": self.strategy_reason,
+            **progress_fact({region.region_id: region.merged_after for region in self.regions}),
+        }
+
+    def view(self) -> ReportView:
+        """Return a line about the run, and one per region."""
+        planned = self.outcome is JobOutcome.PLANNED
+        columns: tuple[str, ...] = ("region", "merged", "takes" if planned else "here", "waiting", "why")
+        rows = tuple(self._row(region, planned=planned) for region in self.regions)
+        if self.triggers:
+            columns += ("due",)
+            due = (self.triggers.get(region.region_id) for region in self.regions)
+            rows = tuple((*row, each.reason if each is not None else "") for row, each in zip(rows, due, strict=True))
+        return ReportView(self._headline(), (Grid(columns, rows),), (self.reason,) if self.reason else ())
+
+    def _row(self, region: RegionReport, *, planned: bool) -> tuple[str, ...]:
+        taken = {each.region_id: len(each.take) for each in self.plan.regions}
+        before, after = region.merged_before, region.merged_after
+        return (
+            str(region.region_id),
+            str(after) if before == after else f"{before} -> {after}",
+            str(taken[region.region_id] if planned else region.merged_here),
+            str(region.waiting),
+            f"{region.verdict.value}: {region.evidence}" if region.evidence else region.verdict.value,
+        )
+
+    def _headline(self) -> str:
+        if self.outcome is JobOutcome.PLANNED:
+            size = show_bytes(self.plan.size_bytes)
+            return f"would merge {self.plan.generations} generations, {size}, on version {self.plan.version}"
+        upserts = sum(commit.upserts for commit in self.commits)
+        tombstones = sum(commit.tombstones for commit in self.commits)
+        return (
+            f"{show_words(self.outcome.value)}: {self.generations} generations in {len(self.commits)} commits, "
+            f"{upserts:,} rows written, {tombstones:,} keys deleted, {show_bytes(self.bytes_planned)} read, "
+            f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s ({self.strategy})"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "merge",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "strategy": self.strategy,
+            "strategy_reason": self.strategy_reason,
+            "version_before": self.version_before,
+            "version_after": self.version_after,
+            "passes": self.passes,
+            "overtaken": self.overtaken,
+            "leftovers": list(self.leftovers),
+            "generations": self.generations,
+            "bytes_planned": self.bytes_planned,
+            "rows_read": sum(commit.rows_read for commit in self.commits),
+            "upserts": sum(commit.upserts for commit in self.commits),
+            "tombstones": sum(commit.tombstones for commit in self.commits),
+            "commits": [commit.to_dict() for commit in self.commits],
+            "regions": [region.to_dict() for region in self.regions],
+            "triggers": {str(region): verdict.to_dict() for region, verdict in self.triggers.items()},
+            "plan": self.plan.to_dict(),
+            "seconds": round(self.seconds, 6),
+        }

@@ -1,0 +1,80 @@
+"""What a merge is asked for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
+
+_GUIDE = """
+### Merge the flushed MemTables of one table into its base table
+
+Writers leave flushed MemTables behind. This job brings them into the base table, in the order in which they were
+written, and records how far it came in the same commit as the rows.
+
+| Task | What it does |
+|---|---|
+| `plan` | reads the table and logs a verdict for every region; divides the work. Changes nothing |
+| `hold` | takes the lease of the table's merge for this run; waits while another run has it |
+| `work` | one Spark job per entry of the plan, one at a time; executors read, the driver commits |
+| `verify` | reads the table anew: the planned progress is recorded, every primary key occurs once |
+| `release` | gives the lease back, whatever happened |
+
+A merge that changed the table starts the index catch-up.
+
+**When is it safe?** Always. Writers go on writing. Running it twice is a no-op that says so: `work` and `verify` are
+then *skipped*. Stopping it in the middle loses nothing, what is committed stays, and the next run goes on from there.
+
+**What do failures mean?**
+
+| Exit code of the job | Meaning | What happens |
+|---|---|---|
+| 2 | wrong input | fails at once; correct the parameters |
+| 4 | conflict with another writer of the base table, or storage did not answer | tried again, with growing waits |
+| 5 | a region needs a person (a generation is missing), or the lease is lost | fails at once; see `docs/runbooks` |
+
+**Never** delete anything below `_mem_wal/` by hand, and start no second writer to get a region going.
+
+**It needs** the Spark connection `spark_default`, and `memwal_core` where tasks, drivers and executors run.
+"""
+
+
+class MergeRequest(JobRequest):
+    """Merge flushed MemTables into the base table until none is left.
+
+    Attributes:
+        regions: Only these; empty = all.
+        max_bytes: Arrow bytes per commit instead of ``settings.merge.max_bytes``; the first generation is always taken.
+        due_only: Only regions of which a trigger fires: generations, bytes or age (``settings.merge_triggers``).
+    """
+
+    info: ClassVar[JobInfo] = JobInfo(
+        name="merge",
+        summary="Merge a table's flushed MemTables into its base table, in order and exactly once.",
+        implementation="memwal_core.jobs.merge.job:MergeJob",
+        runbook="docs/runbooks/pending-generations.md",
+        guide=_GUIDE,
+        exit_codes="3 nothing to do, 4 another merge runs, conflict or storage failure (try again), "
+        "5 a region needs a person",
+        on_spark=True,
+        changes=BASE_TABLE_ASSET,
+    )
+
+    regions: Regions = ()
+    max_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        title="Bytes per commit",
+        description="Arrow bytes of flushed MemTables that one commit, and one Spark job, takes on; the first is "
+        "always taken. Less needs less memory. Empty: MEMWAL_MERGE__MAX_BYTES, by default 1 GiB.",
+        # Forms refuse what is a slip of units; nothing else depends on these bounds.
+        json_schema_extra={"section": "Bounds", "minimum": 1 << 20, "maximum": 1 << 40},
+    )
+    due_only: bool = Field(
+        default=False,
+        title="Due regions only",
+        description="Only regions of which a trigger fires: generations, bytes or age.",
+        json_schema_extra={"section": "Bounds"},
+    )

@@ -1,0 +1,112 @@
+"""Read what a merge plan needs: region manifests first, then the base table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table.history.fields import Renamings
+from memwal_core.flushed.read import MergeTarget
+from memwal_core.format.paths import generation_path
+from memwal_core.ids import RegionId
+from memwal_core.jobs.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
+from memwal_core.jobs.merge.read.inspection import inspect_generation
+from memwal_core.jobs.merge.read.opened import OpenedGenerations
+from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectStore
+
+
+class MergeSurveyor:
+    """Reads the state of one table, pass after pass.
+
+    What it learnt about a flushed MemTable is kept while the base schema stays the same, because flushed
+    MemTables do not change; everything else is read again each time. ``opened`` is shared with the reader of
+    rows in this process.
+    """
+
+    def __init__(
+        self,
+        table: BaseTable,
+        store: ObjectStore,
+        manifests: ManifestStore,
+        concurrency: int,
+        opened: OpenedGenerations | None = None,
+    ) -> None:
+        self._opened = opened if opened is not None else OpenedGenerations(store.storage_options, most=0)
+        self._table = table
+        self._store = store
+        self._manifests = manifests
+        self._concurrency = concurrency
+        self._known: dict[tuple[int, str], SurveyedGeneration] = {}
+        self._known_for: MergeTarget | None = None
+
+    def survey(self, regions: Collection[RegionId] | None = None) -> tuple[MergeSurvey, TableState]:
+        """Read manifests, the base version, and then the metadata of unmerged generations of some or all regions.
+
+        In the other order, a merge and a trim between the reads would make a merged generation look lost.
+        """
+        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        state = self._table.state()
+        progress = self._table.require_writable(state)
+        target = merge_target(state)
+        if target != self._known_for:
+            self._known, self._known_for = {}, target
+        unmerged = [
+            (manifest.region_id, flushed)
+            for manifest in manifests
+            if regions is None or manifest.region_id in regions
+            for flushed in manifest.flushed_generations
+            if flushed.generation > progress.merged_generation(manifest.region_id)
+        ]
+        renamings = Renamings(self._table, state.version)
+        inspected = map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency)
+        by_region: dict[RegionId, list[SurveyedGeneration]] = {}
+        for (region_id, _), generation in zip(unmerged, inspected, strict=True):
+            by_region.setdefault(region_id, []).append(generation)
+        quarantined = QuarantineStore(self._store).by_region()
+        found = tuple(
+            _surveyed(
+                manifest,
+                progress.merged_generation(manifest.region_id),
+                by_region.get(manifest.region_id, []),
+                quarantined.get(manifest.region_id, {}),
+            )
+            for manifest in manifests
+        )
+        return MergeSurvey(self._table.uri, state.version, found), state
+
+    def forget(self) -> None:
+        """Inspect every flushed MemTable again in the next survey."""
+        self._known = {}
+        self._opened.forget()
+
+    def _inspect(
+        self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamings: Renamings
+    ) -> SurveyedGeneration:
+        uri = self._store.uri_of(generation_path(region_id, flushed.path))
+        known = self._known.get((flushed.generation, uri))
+        if known is None:
+            known = inspect_generation(flushed, uri, target, self._opened.look, renamings)
+            if known.defect is None:
+                self._known[flushed.generation, uri] = known
+        return known
+
+
+def merge_target(state: TableState) -> MergeTarget:
+    """Return what rows must look like to be merged into a version."""
+    return MergeTarget(state.schema, state.field_ids, state.require_primary_key().columns)
+
+
+def _surveyed(
+    manifest: RegionManifest, merged: int, generations: list[SurveyedGeneration], quarantined: Mapping[int, Quarantined]
+) -> SurveyedRegion:
+    return SurveyedRegion(
+        region_id=manifest.region_id,
+        manifest_version=manifest.version,
+        current_generation=manifest.current_generation,
+        merged=merged,
+        generations=tuple(generations),
+        quarantined={number: "; ".join(entry.reasons) for number, entry in quarantined.items()},
+    )

@@ -1,0 +1,65 @@
+"""Prove a merge from the table alone: progress is where it should be, and every key occurs once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memwal_core.base_table import TableReader
+from memwal_core.base_table.keys.counts import count_keys
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.errors import CorruptionError
+from memwal_core.ids import RegionId
+
+DUPLICATES_FACT = "duplicate_keys"
+"""Fact of a verification: rows whose primary key occurs in another row, too."""
+
+VERIFY = JobKey("verify")
+"""The proof after a merge, as the ledger knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProof:
+    """What was checked and found right.
+
+    Attributes:
+        rows: Live rows, each with a key of its own.
+        progress: Region -> recorded progress, for the regions that were asked for.
+    """
+
+    version: int
+    rows: int
+    progress: Mapping[RegionId, int]
+
+
+def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergeProof:
+    """Read the table again and check that regions are merged at least ``through`` these generations, every key once.
+
+    A ``CorruptionError`` means that progress is missing or went back, or that a key occurs more than once:
+    merge nothing and delete nothing; follow the runbook.
+    """
+    state = table.state()
+    details = table.require_mem_wal(state)
+    progress = {region: details.merged_generation(region) for region in through}
+    behind = {str(region): progress[region] for region, generation in through.items() if progress[region] < generation}
+    if behind:
+        raise CorruptionError(
+            "generations that were merged are not recorded as merged",
+            remedy="start no merge and no garbage collection; follow docs/runbooks/progress-lost.md",
+            table=table.uri,
+            version=state.version,
+            recorded=behind,
+            expected={str(region): generation for region, generation in through.items() if str(region) in behind},
+        )
+    counts = count_keys(table.dataset(state.version), state.require_primary_key().columns)
+    if counts.rows != counts.keys:
+        raise CorruptionError(
+            "primary keys occur more than once in the base table",
+            remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
+            table=table.uri,
+            version=state.version,
+            rows=counts.rows,
+            keys=counts.keys,
+            sample=[dict(key) for key in counts.repeated],
+        )
+    return MergeProof(state.version, counts.rows, progress)

@@ -1,0 +1,78 @@
+"""Find the base rows that winners supersede, fragment by fragment.
+
+Memory: as many keys as the unit allows at once, one fragment's flags, and a part of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader
+from memwal_core.base_table.commit.row_changes import DeletionTarget, FragmentChange, supersede
+from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.deduplicate import last_row_per_key
+from memwal_core.errors import CorruptionError, InternalError
+from memwal_core.jobs.merge.work.units import KeyPart, SearchUnit
+
+LoadKeys = Callable[[KeyPart], pa.Table]
+"""Returns the keys of a part."""
+
+
+def keys_in_memory(part: KeyPart) -> pa.Table:
+    """Return keys that were never staged."""
+    if part.table is None:
+        raise InternalError("the keys of a unit are not in memory", remedy="report this", path=part.path)
+    return part.table
+
+
+def search_unit(unit: SearchUnit, table: TableReader, load: LoadKeys) -> Iterator[FragmentChange]:
+    """Find superseded rows and write the deletion vectors that remove them; yield one change per fragment.
+
+    A ``CorruptionError`` means that one key was written to two regions, or that a fragment contradicts the
+    table.
+    """
+    rounds = list(_rounds(unit))
+    if unit.checks_keys:
+        _check_exclusive(unit, load)
+    found = [_search(unit, rounds[0], load)] if len(rounds) == 1 else None
+    dataset = table.dataset(unit.version)
+    target = DeletionTarget(table.store, unit.attempt)
+    for fragment in unit.fragments:
+        searches = found if found is not None else (_search(unit, parts, load) for parts in rounds)
+        yield supersede(dataset, fragment, searches, unit.key, target)
+
+
+def _rounds(unit: SearchUnit) -> Iterator[list[KeyPart]]:
+    """Pack the parts into rounds of bounded size, at least one part each."""
+    parts: list[KeyPart] = []
+    size = 0
+    for part in unit.keys:
+        if parts and size + part.size_bytes > unit.key_bytes:
+            yield parts
+            parts, size = [], 0
+        parts.append(part)
+        size += part.size_bytes
+    yield parts
+
+
+def _search(unit: SearchUnit, parts: list[KeyPart], load: LoadKeys) -> KeySearch:
+    return KeySearch(pa.concat_tables([load(part) for part in parts]), unit.key)
+
+
+def _check_exclusive(unit: SearchUnit, load: LoadKeys) -> None:
+    """Check that no two regions wrote the same key, because both rows would become visible."""
+    rounds = list(_rounds(unit))
+    for number, parts in enumerate(rounds):
+        keys = pa.concat_tables([load(part) for part in parts])
+        repeated = keys.num_rows - len(last_row_per_key(keys, unit.key))
+        search = KeySearch(keys, unit.key)
+        repeated += sum(int(search.found(load(part)).sum()) for later in rounds[number + 1 :] for part in later)
+        if repeated:
+            raise CorruptionError(
+                "keys were written to more than one region, so it is unknown which row is the newest",
+                remedy="merge the regions one after the other, and find out which writer ignores the region spec",
+                repeated=repeated,
+                key=list(unit.key),
+            )

@@ -1,0 +1,240 @@
+"""Units of work of the single-commit merge, as values that can travel to another process.
+
+A write unit is a group of regions whose winners one process writes as new fragments. A search unit is a group
+of base fragments in which one process finds the rows that the winners supersede.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from memwal_core.base_table.commit.row_changes import BaseFragment, balanced, rows_in
+from memwal_core.ids import parse_region_id
+from memwal_core.jobs.merge.plan import MergePlan
+from memwal_core.jobs.merge.read.winners import RegionTask
+from memwal_core.jobs.merge.work.share import MergeShare
+
+_UNITS_PER_EXECUTOR = 2
+"""More than one, so that an executor that finishes early takes another."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteUnit:
+    """Regions whose winners are written together.
+
+    Attributes:
+        number: Number of the unit in the pass.
+        version: Base version that gives the schema and, for columns that the generations lack, the values.
+        tasks: The regions; either all or none of them lack columns.
+        batch_bytes: Arrow bytes of rows held at once.
+    """
+
+    number: int
+    version: int
+    tasks: tuple[RegionTask, ...]
+    batch_bytes: int
+
+    @property
+    def inherits(self) -> bool:
+        """Whether base values are backfilled, so that the result holds for one version only."""
+        return any(task.missing for task in self.tasks)
+
+    def to_json(self) -> str:
+        """Return the unit as JSON."""
+        tasks = [task.to_json() for task in self.tasks]
+        values = {"number": self.number, "version": self.version, "tasks": tasks, "batch_bytes": self.batch_bytes}
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> WriteUnit:
+        """Rebuild from ``to_json``."""
+        values = json.loads(text)
+        tasks = tuple(RegionTask.from_json(task) for task in values["tasks"])
+        return cls(values["number"], values["version"], tasks, values["batch_bytes"])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """The distinct keys of one unit, written and deleted ones alike.
+
+    Attributes:
+        path: Where they are staged, relative to the table; None if they are in memory.
+        table: The key columns; None if they are staged.
+        size_bytes: Their Arrow size.
+    """
+
+    path: str | None
+    table: pa.Table | None = field(repr=False, compare=False)
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenUnit:
+    """A write unit that was carried out; none of it is visible yet.
+
+    Attributes:
+        shares: Its regions.
+        documents: Descriptions of the fragments that hold the winners.
+        keys: All keys that the regions' generations touched.
+    """
+
+    number: int
+    version: int
+    shares: tuple[MergeShare, ...]
+    documents: tuple[str, ...]
+    keys: KeyPart
+
+    @property
+    def upserts(self) -> int:
+        """Rows written."""
+        return sum(share.upserts for share in self.shares)
+
+    @property
+    def touched(self) -> int:
+        """Keys written or deleted."""
+        return self.upserts + sum(share.tombstones for share in self.shares)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the files hold as many rows as there are winners."""
+        return sum(rows_in(document) for document in self.documents) == self.upserts
+
+    def to_json(self) -> str:
+        """Return the outcome as JSON; its keys must be staged."""
+        shares = [
+            [str(each.region_id), each.merged, each.through, each.rows_read, each.upserts, each.tombstones]
+            for each in self.shares
+        ]
+        values = {
+            "number": self.number,
+            "version": self.version,
+            "shares": shares,
+            "documents": list(self.documents),
+            "keys": [self.keys.path, self.keys.size_bytes],
+        }
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> WrittenUnit:
+        """Rebuild from ``to_json``."""
+        values = json.loads(text)
+        shares = tuple(MergeShare(parse_region_id(region), *numbers) for region, *numbers in values["shares"])
+        path, size_bytes = values["keys"]
+        documents = tuple(values["documents"])
+        return cls(values["number"], values["version"], shares, documents, KeyPart(path, None, size_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchUnit:
+    """Base fragments to look keys up in.
+
+    Attributes:
+        version: A base version that lists the fragments.
+        fragments: The fragments; may be empty.
+        keys: All keys of the commit.
+        key: Primary key columns.
+        key_bytes: Arrow bytes of keys held at once.
+        attempt: Names this attempt; the same when the platform repeats it.
+        checks_keys: Whether this unit also makes sure that no key occurs in two parts.
+    """
+
+    version: int
+    fragments: tuple[BaseFragment, ...]
+    keys: tuple[KeyPart, ...]
+    key: tuple[str, ...]
+    key_bytes: int
+    attempt: str
+    checks_keys: bool = False
+
+    def to_json(self) -> str:
+        """Return the unit as JSON; its keys must be staged."""
+        values = {
+            "version": self.version,
+            "fragments": [
+                [each.fragment_id, each.document, each.physical_rows, each.live_rows] for each in self.fragments
+            ],
+            "keys": [[part.path, part.size_bytes] for part in self.keys],
+            "key": list(self.key),
+            "key_bytes": self.key_bytes,
+            "attempt": self.attempt,
+            "checks_keys": self.checks_keys,
+        }
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> SearchUnit:
+        """Rebuild from ``to_json``."""
+        values = json.loads(text)
+        return cls(
+            version=values["version"],
+            fragments=tuple(BaseFragment(*each) for each in values["fragments"]),
+            keys=tuple(KeyPart(path, None, size_bytes) for path, size_bytes in values["keys"]),
+            key=tuple(values["key"]),
+            key_bytes=values["key_bytes"],
+            attempt=values["attempt"],
+            checks_keys=values["checks_keys"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBounds:
+    """How work is divided.
+
+    Attributes:
+        unit_bytes: Arrow bytes of regions per write unit; at least one region.
+        batch_bytes: Arrow bytes of rows held at once.
+        executors: Number of processes that work at once.
+    """
+
+    unit_bytes: int
+    batch_bytes: int
+    executors: int
+
+
+def write_units(plan: MergePlan, tasks: Sequence[RegionTask], bounds: UnitBounds) -> list[WriteUnit]:
+    """Divide the regions of a plan into units of about equal size; a region is never divided."""
+    sizes = {region.region_id: region.size_bytes for region in plan.regions}
+    limit = bounds.unit_bytes
+    if bounds.executors > 1:
+        limit = min(limit, math.ceil(plan.size_bytes / (bounds.executors * _UNITS_PER_EXECUTOR)))
+    groups: list[list[RegionTask]] = []
+    for inherits in (False, True):
+        room = 0
+        for task in tasks:
+            if bool(task.missing) is not inherits:
+                continue
+            if not groups or sizes[task.region_id] > room:
+                groups.append([])
+                room = limit
+            groups[-1].append(task)
+            room -= sizes[task.region_id]
+        if groups and not inherits:
+            groups.append([])
+    made = [tuple(group) for group in groups if group]
+    return [WriteUnit(number, plan.version, group, bounds.batch_bytes) for number, group in enumerate(made)]
+
+
+def search_units(
+    fragments: Sequence[BaseFragment], common: SearchUnit, executors: int, *, checks_keys: bool
+) -> list[SearchUnit]:
+    """Divide base fragments into units of about equal size; one of them checks the keys if asked to."""
+    groups = list(balanced(fragments, executors * _UNITS_PER_EXECUTOR if executors > 1 else 1))
+    if not groups and checks_keys:
+        groups = [()]
+    return [
+        SearchUnit(
+            version=common.version,
+            fragments=group,
+            keys=common.keys,
+            key=common.key,
+            key_bytes=common.key_bytes,
+            attempt=common.attempt,
+            checks_keys=checks_keys and number == 0,
+        )
+        for number, group in enumerate(groups)
+    ]

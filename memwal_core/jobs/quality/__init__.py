@@ -1,0 +1,1 @@
+"""The request of the data-quality checks; Spark does the work (``memwal_core.spark``)."""

@@ -1,0 +1,95 @@
+"""What the data-quality checks are asked for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.jobs.request import BASE_TABLE_ASSET, Flag, JobInfo, JobRequest
+
+_GUIDE = """
+### Check the data of a table before and after merges
+
+| Task | What it does |
+|---|---|
+| `plan` | reads the table and logs what there is to check. Changes nothing |
+| `work` | one Spark job per table and stage; Great Expectations judges what executors read |
+| `verify` | logs every check; fails if one failed, with the address of the runbook |
+
+**Before a merge** the flushed MemTables are audited: schema, complete keys, rows that belong to another region, and
+your own suites. One that fails is *held*: merges leave it and what follows it in its region, and go on everywhere else,
+until it is repaired or released with `memwal checks --release`. **After a merge** the base table is checked:
+every key once, the number of rows, deleted keys gone, indexes that answer like a scan. This stage starts by itself
+after each merge that changed a table.
+
+**When is it safe?** Always: rows are never changed. Checks after a merge that run *during* the next one may report row
+counts that are about to become right; run them again before you act.
+
+**What do failures mean?** Wrong input fails at once. Storage failures are tried again. A failed `verify` needs a
+person: see `docs/runbooks/quarantined-generations.md` and `docs/runbooks/check-failed.md`.
+"""
+
+
+class Stages(StrEnum):
+    """Which checks: of flushed MemTables before a merge, of the base table after it, or both."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    BOTH = "both"
+
+
+class QualityRequest(JobRequest):
+    """Check flushed MemTables before a merge, or the base table after it.
+
+    Attributes:
+        stage: Which checks.
+        suites: Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver runs.
+        since: After: recount everything merged after this version, not only the last merge.
+        docs: Directory or s3://bucket/prefix for the pages of the results; empty: none are written.
+    """
+
+    info: ClassVar[JobInfo] = JobInfo(
+        name="quality",
+        summary="Check flushed MemTables before a merge and the base table after it.",
+        implementation="memwal_core.spark.quality_job:QualityJob",
+        runbook="docs/runbooks/check-failed.md",
+        guide=_GUIDE,
+        exit_codes="3 nothing to check, 4 storage failure (try again), 5 a check failed and a person must look",
+        takes_lease=False,
+        on_spark=True,
+        started_by=(BASE_TABLE_ASSET,),
+    )
+
+    stage: Stages = Field(
+        default=Stages.AFTER,
+        title="Stage",
+        description="Before: audit the flushed MemTables that wait. After: check the base table.",
+    )
+    suites: Annotated[tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE")] = Field(
+        default=(),
+        title="Suites",
+        description="Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver "
+        "runs. Python files are executed.",
+        json_schema_extra={"section": "Checks", "uniqueItems": True},
+    )
+    since: int | None = Field(
+        default=None,
+        ge=1,
+        title="Since version",
+        description="After: recount everything merged after this version, not only the last merge.",
+        json_schema_extra={"section": "Checks"},
+    )
+    docs: str = Field(
+        default="",
+        title="Data Docs",
+        description="Directory or s3://bucket/prefix for the pages of the results. Empty: none are written.",
+        json_schema_extra={"section": "Checks"},
+    )
+
+    @property
+    def key(self) -> JobKey:
+        """Each stage has a history: one that passes says nothing about failures of the other."""
+        return JobKey(self.info.name, self.stage.value)

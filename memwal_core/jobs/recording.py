@@ -1,0 +1,57 @@
+"""Every run of a job in the table's ledger, whoever started it: library, command, Spark application, task or cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunOutcome, RunRecord
+from memwal_core.errors import CorruptionError
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.job import JobReport, Proof, ReportT
+from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT, memory_limit_bytes, peak_memory_bytes
+from memwal_core.jobs.outcome import JobOutcome
+
+
+def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> ReportT:
+    """Run a job and record it. A ledger that cannot be written is logged and keeps no job from working.
+
+    Raises:
+        MemwalError: What the job raised, after it was recorded.
+    """
+    with opened.ledger.run(run) as progress:
+        try:
+            report = work()
+        finally:
+            progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})
+        progress.outcome, progress.verdict = _outcome(report), report.why()
+        progress.facts.update(report.facts())
+    return report
+
+
+def recorded_proof(
+    context: JobContext,
+    key: JobKey,
+    prove: Callable[[], Proof],
+    facts_of: Callable[[CorruptionError], Mapping[str, object]],
+) -> Proof:
+    """Prove what a job promised, and record what was found, right or wrong.
+
+    Raises:
+        MemwalError: What the proof raised, after it was recorded.
+    """
+    with context.opened.ledger.run(context.opened.new_run(key, context.holder)) as progress:
+        try:
+            proof = prove()
+        except CorruptionError as error:
+            progress.facts.update(facts_of(error))
+            raise
+        progress.verdict = proof.summary
+        progress.facts.update(proof.facts)
+    return proof
+
+
+def _outcome(report: JobReport) -> RunOutcome:
+    # A plan changed nothing, so for the past of the job there was nothing to do.
+    planned = report.outcome is JobOutcome.PLANNED
+    return RunOutcome.NOTHING_TO_DO if planned else RunOutcome(report.outcome.value)

@@ -1,0 +1,112 @@
+"""Running a job: lease, ledger and exit code, the same for everyone who starts one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, cast
+
+from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
+from memwal_core.errors import FencedError
+from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
+from memwal_core.jobs.job import Job, JobReport
+from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.jobs.recording import recorded
+from memwal_core.jobs.request import JobRequest
+
+_log = logging.getLogger(__name__)
+
+
+def load_job(request: JobRequest) -> Job[Any, JobReport]:
+    """Import the job of a request; only now is its engine needed."""
+    module, _, name = request.info.implementation.partition(":")
+    return cast("Job[Any, JobReport]", getattr(import_module(module), name)())
+
+
+def execute(  # noqa: PLR0913 - what may differ between those who start a job
+    opened: OpenTable,
+    request: JobRequest,
+    *,
+    holder: str | None = None,
+    ticket: LeaseTicket | None = None,
+    guard: CheckLease | None = None,
+    executors: object | None = None,
+    progress: Progress = unwatched,
+) -> JobReport:
+    """Run a job on a table, and record it. A dry run takes no lease and is not recorded.
+
+    A request that is refused before it starts, and a lease that another run holds, leave no failed run behind.
+
+    Args:
+        opened: The table.
+        request: What is asked for.
+        holder: Who runs it; unique per run. One is made up if None.
+        ticket: Work under a lease that was taken before, and leave it to whoever took it to give it back.
+        guard: Take no lease, and call this before each write; it raises if the right to write is gone.
+        executors: What does heavy work outside of this process, in the form that the job knows.
+        progress: Is told how far the job is.
+
+    Raises:
+        InvalidRequestError: The request does not fit the table or the settings.
+        LeaseHeldError: Another run of the job is under way; the facts say whose, and until when it holds the lease.
+        ConflictError: Others changed the table or the lease each time. Run again.
+        CommitUnknownError: A commit may or may not have landed. Run again.
+        UnavailableError: Storage failed. Run again; what was done stands.
+        CorruptionError: Stored state contradicts itself. Follow the runbook.
+        FencedError: The lease is lost. What was done stands.
+    """
+    job = load_job(request)
+    job.check(opened.settings, request)
+    name = holder or (ticket.holder if ticket is not None else opened.new_holder())
+    if request.dry_run:
+        return job.run(JobContext(opened, no_lease, name, executors, progress), request)
+    needs_lease = request.info.takes_lease and guard is None
+    with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, token):
+        context = JobContext(opened, check, name, executors, progress)
+        if request.info.is_recorded:
+            report = recorded(opened, opened.new_run(request.key, name, token), lambda: job.run(context, request))
+        else:
+            report = job.run(context, request)
+    _log.info(
+        "%s ended [table=%s, outcome=%s, seconds=%.1f] %s",
+        request.info.name,
+        opened.uri,
+        report.outcome.value,
+        report.seconds,
+        report.why(),
+    )
+    return report
+
+
+@contextmanager
+def _held(
+    opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket | None
+) -> Iterator[tuple[CheckLease, int]]:
+    if ticket is None:
+        with opened.leases.acquire(request.key, holder) as lease:
+            yield _claim(lease)
+        return
+    lease = _resumed(opened, request, holder, ticket)
+    # Steps between two checks may take longer than a lease lives.
+    with LeaseKeeper(lease, opened.settings.lease.renew_after_s / 2):
+        yield _claim(lease)
+
+
+def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket) -> Lease:
+    try:
+        return opened.leases.resume(ticket)
+    except FencedError:
+        # The carrier of a ticket has begun before, so the loss is the end of a run, and its history says so.
+        with opened.ledger.run(opened.new_run(request.key, holder, ticket.fencing_token)):
+            raise
+
+
+@contextmanager
+def _unheld(guard: CheckLease | None) -> Iterator[tuple[CheckLease, int]]:
+    yield guard if guard is not None else no_lease, 0
+
+
+def _claim(lease: Lease) -> tuple[CheckLease, int]:
+    return lease.check, lease.ticket.fencing_token

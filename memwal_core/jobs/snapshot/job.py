@@ -1,0 +1,25 @@
+"""The snapshot build as a job."""
+
+from __future__ import annotations
+
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.snapshot.report import SnapshotReport
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
+
+
+class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
+    """All regions as readers see them without listing the store."""
+
+    def run(self, context: JobContext, request: SnapshotRequest) -> SnapshotReport:
+        """Publish the snapshot if it would say anything new."""
+        parts = SnapshotContext(
+            context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
+        )
+        return build_region_snapshot(parts, force=request.force, dry_run=request.dry_run)
+
+    def divide(self, context: JobContext, request: SnapshotRequest) -> Division:
+        """Make one piece if a snapshot is due."""
+        report = self.run(context, request.planned_only())
+        return Division(report, (Piece(context.opened.uri, request),) if report.plan.is_due else ())

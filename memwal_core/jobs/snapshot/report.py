@@ -1,0 +1,84 @@
+"""What a snapshot build did, for people and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memwal_core.ids import RegionId
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.snapshot.plan import SnapshotPlan
+from memwal_core.jobs.view import ReportView, show_words
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """One build.
+
+    Attributes:
+        table_uri: The base table.
+        outcome: How it ended.
+        version_before: Table version of the first plan.
+        version_after: Version that has the snapshot, or the newest one seen.
+        hints_raised: Region -> WAL entry that its manifest now names.
+        hints_failed: Regions whose hint could not be raised, which does no harm.
+        overtaken: Times another builder published first.
+        plan: The last plan; of a dry run, the one that a run would execute.
+        seconds: The whole build.
+        reason: Why a conflict ended it; empty otherwise.
+    """
+
+    table_uri: str
+    outcome: JobOutcome
+    version_before: int
+    version_after: int
+    hints_raised: dict[RegionId, int]
+    hints_failed: tuple[RegionId, ...]
+    overtaken: int
+    plan: SnapshotPlan
+    seconds: float
+    reason: str = ""
+
+    def why(self) -> str:
+        """Say whether there was anything new to publish."""
+        return self.reason or f"{self.plan.regions} regions: {self.plan.reason.value}"
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        return {"version": self.version_after, "regions": self.plan.regions}
+
+    def view(self) -> ReportView:
+        """Return a line about the build, and why it was due or not."""
+        plan = self.plan
+        form = "inside the table manifest" if plan.is_inline else "in a file of its own"
+        if self.outcome is JobOutcome.PLANNED:
+            headline = (
+                f"would publish {plan.regions} regions {form}, {len(plan.changed)} of them changed, "
+                f"and raise {len(plan.hints)} WAL hints, on version {plan.version}"
+            )
+        else:
+            headline = (
+                f"{show_words(self.outcome.value)}: {plan.regions} regions {form}, {len(plan.changed)} changed, "
+                f"{len(self.hints_raised)} WAL hints raised, version {self.version_before} -> "
+                f"{self.version_after}, {self.seconds:.2f} s"
+            )
+        notes = [f"why: {self.reason or plan.reason.value}"]
+        if self.hints_failed:
+            notes.append(f"{len(self.hints_failed)} WAL hints could not be raised, which does no harm")
+        return ReportView(headline, notes=tuple(notes))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "snapshot",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "version_before": self.version_before,
+            "version_after": self.version_after,
+            "regions": self.plan.regions,
+            "hints_raised": {str(region_id): wal_id for region_id, wal_id in self.hints_raised.items()},
+            "hints_failed": [str(region_id) for region_id in self.hints_failed],
+            "overtaken": self.overtaken,
+            "plan": self.plan.to_dict(),
+            "seconds": round(self.seconds, 6),
+        }

@@ -1,0 +1,33 @@
+"""Indexes of the base table, as far as MemWAL depends on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from memwal_core.jobs.findings import Finding, Severity
+from memwal_core.observe.doctor.examination import Examination
+
+
+def partitions_are_balanced(seen: Examination) -> Iterator[Finding]:
+    """The partitions of a vector index are of similar size.
+
+    The finding only proposes a migration, because centroids never change in place: MemTables use the same ones.
+    """
+    for index in seen.partitions:
+        if index.imbalance > seen.retrain_imbalance:
+            yield Finding(
+                "index-imbalanced",
+                Severity.INFO,
+                "the partitions of a vector index differ widely in size",
+                {
+                    "subject": index.name,
+                    "index": index.name,
+                    "imbalance": None if math.isinf(index.imbalance) else round(index.imbalance, 2),
+                    "largest": max(index.sizes),
+                    "smallest": min(index.sizes),
+                    "threshold": seen.retrain_imbalance,
+                },
+                "no rows are at risk; searches read more than they need, or find less",
+                "retrain by a migration: build the index on a new table, and enable MemWAL there afterwards",
+            )

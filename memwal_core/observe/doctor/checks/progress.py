@@ -1,0 +1,125 @@
+"""Merge progress and index catch-up: recorded, possible, and never going back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memwal_core.ids import RegionId
+from memwal_core.jobs.findings import Finding, Severity
+from memwal_core.observe.doctor.examination import Examination
+
+_LOST = "stop merging and garbage collection and follow docs/runbooks/progress-lost.md"
+
+
+def table_is_readable(seen: Examination) -> Iterator[Finding]:
+    """The newest version of the table and its MemWAL index can be read."""
+    if seen.state_problem is not None:
+        yield Finding(
+            "table-unreadable",
+            Severity.CRITICAL,
+            "the table or its MemWAL index cannot be read",
+            {"problem": seen.state_problem},
+            "no job can tell what is merged",
+            "stop all jobs of this table; compare with an older version of it",
+        )
+
+
+def index_is_there(seen: Examination) -> Iterator[Finding]:
+    """A table with regions has a MemWAL index."""
+    if seen.state is not None and seen.state.entry is None and seen.regions:
+        yield Finding(
+            "index-gone",
+            Severity.CRITICAL,
+            "the table has regions but no MemWAL index",
+            {
+                "version": seen.state.version,
+                "regions": len(seen.regions),
+                "versions_with_index": [each.version for each in seen.retained if each.enabled][-5:],
+            },
+            "merging now could bring deleted rows back; all jobs refuse the table",
+            _LOST,
+        )
+
+
+def progress_is_possible(seen: Examination) -> Iterator[Finding]:
+    """No generation is merged that was never flushed."""
+    for region, manifest in seen.readable():
+        merged = seen.merged(region.region_id)
+        if merged >= manifest.current_generation:
+            yield Finding(
+                "progress-ahead",
+                Severity.CRITICAL,
+                "the table records a generation as merged that its region has not flushed",
+                {
+                    "merged": merged,
+                    "current_generation": manifest.current_generation,
+                    "manifest_version": manifest.version,
+                },
+                "the next generations would be taken for merged, and their rows never reach the base table",
+                "stop the region's writer, and find out whether the region or the table was restored from a copy",
+                region.region_id,
+            )
+
+
+def progress_has_its_region(seen: Examination) -> Iterator[Finding]:
+    """Merge progress belongs to regions that exist."""
+    if seen.state is None or seen.state.details is None:
+        return
+    known = {region.region_id for region in seen.regions}
+    for region_id, merged in seen.state.details.merged_generations.items():
+        if region_id not in known:
+            yield Finding(
+                "progress-of-unknown-region",
+                Severity.WARNING,
+                "merge progress is recorded for a region that does not exist",
+                {"merged": merged},
+                "either a merge did not check its input, or the region's directory was removed with its rows",
+                "find out which job recorded it, and whether the region was dropped on purpose",
+                region_id,
+            )
+
+
+def progress_never_goes_back(seen: Examination) -> Iterator[Finding]:
+    """No region's merge progress is below what an earlier version or a finished merge recorded."""
+    if seen.state is None or seen.state.details is None:
+        return
+    for region_id, (highest, source) in _highest_progress(seen).items():
+        merged = seen.merged(region_id)
+        if merged < highest:
+            yield Finding(
+                "progress-went-back",
+                Severity.CRITICAL,
+                "merge progress went back, because the table was restored or overwritten",
+                {"merged": merged, "was": highest, "according_to": source, "version": seen.state.version},
+                "the table no longer has the generations in between; if they were collected, their rows are lost",
+                _LOST,
+                region_id,
+            )
+
+
+def catchup_follows_progress(seen: Examination) -> Iterator[Finding]:
+    """No index is recorded as covering generations that are not merged."""
+    if seen.state is None or seen.state.details is None:
+        return
+    for name, progress in sorted(seen.state.details.index_catchup.items()):
+        for region_id, covered in progress.items():
+            if covered > seen.merged(region_id):
+                yield Finding(
+                    "catchup-ahead",
+                    Severity.CRITICAL,
+                    "an index is recorded as covering generations that are not merged",
+                    {"subject": name, "index": name, "covered": covered, "merged": seen.merged(region_id)},
+                    "flushed MemTables may be deleted before the index covers their rows, and queries miss them",
+                    "stop garbage collection and run `memwal catchup`",
+                    region_id,
+                )
+
+
+def _highest_progress(seen: Examination) -> dict[RegionId, tuple[int, str]]:
+    highest: dict[RegionId, tuple[int, str]] = {}
+    told = [(each.label, each.merged) for each in seen.retained if each.branch is None]
+    for source, progress in [*told, ("the ledger", seen.recorded_progress)]:
+        for region_id, merged in progress.items():
+            if merged > highest.get(region_id, (0, ""))[0]:
+                highest[region_id] = (merged, source)
+    return highest

@@ -1,0 +1,154 @@
+"""Examine a table: manifests first, then the base table, then everything else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.base_table import RetainedVersion, TableState, retained_versions
+from memwal_core.base_table.indexes.partitions import PartitionSizes, partition_sizes
+from memwal_core.coordination.ledger import recorded_progress
+from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.memwal_index.codec import is_legacy_payload
+from memwal_core.format.memwal_index.legacy import LegacyIndex
+from memwal_core.format.memwal_index.legacy_codec import decode_legacy
+from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import OpenTable
+from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.observe.doctor.region_examiner import RegionExaminer
+from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
+from memwal_core.observe.status import TableStatus, derive_status
+from memwal_core.region import RegionManifest
+from memwal_core.region.quarantine import QuarantineStore
+from memwal_core.region.spec import RegionSpec
+from memwal_core.storage.concurrent import map_concurrently
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The readable part of the base table."""
+
+    state: TableState | None
+    problem: str | None
+    retained: tuple[RetainedVersion, ...]
+    legacy: tuple[LegacyIndex, ...]
+    partitions: tuple[PartitionSizes, ...]
+
+
+class Examiner:
+    """Examines one table. Reads only, and goes on where something cannot be read.
+
+    Args:
+        opened: The table.
+        deep: Whether to list every object, open every flushed MemTable, compare keys and read every retained version;
+            otherwise a few requests per region do.
+    """
+
+    def __init__(self, opened: OpenTable, *, deep: bool) -> None:
+        """Keep the parts; nothing is read."""
+        self._table = opened.base
+        self._ledger = opened.ledger
+        self._settings = opened.settings
+        self._manifests = opened.manifests
+        self._deep = deep
+        self._regions = RegionExaminer(opened.base.store, opened.manifests, opened.settings.doctor.history, deep=deep)
+
+    def examine(self) -> Examination:
+        """Look at the table; ``UnavailableError`` if storage failed."""
+        limit = self._settings.storage.concurrency
+        region_ids = self._manifests.region_ids()
+        found = map_concurrently(self._regions.manifest, region_ids, limit)
+        base = self._base()
+        sampler = self._sampler(base.state) if self._deep else None
+        specs = self._specs(base.state)
+
+        def examine_region(number: int) -> ExaminedRegion:
+            manifest = found[number]
+            spec = specs.get(manifest.region_spec_id) if isinstance(manifest, RegionManifest) else None
+            return self._regions.examine(region_ids[number], manifest, spec, sampler)
+
+        regions = map_concurrently(examine_region, range(len(region_ids)), limit)
+        return Examination(
+            table_uri=self._table.uri,
+            now=self._table.clock.now(),
+            state=base.state,
+            state_problem=base.problem,
+            retained=base.retained,
+            regions=tuple(regions),
+            strangers=self._strangers(region_ids),
+            legacy=base.legacy,
+            recorded_progress=self._recorded_progress(),
+            partitions=base.partitions,
+            retrain_imbalance=self._settings.doctor.retrain_imbalance_threshold,
+            orphan_age_s=self._settings.gc.orphan_age_s,
+            orphan_share=self._settings.doctor.orphan_share,
+            deep=self._deep,
+            status=self._status(base.state, regions),
+        )
+
+    def _base(self) -> _Base:
+        try:
+            state = self._table.state()
+            retained = retained_versions(self._table, self._settings.storage.concurrency) if self._deep else ()
+            legacy = self._legacy(retained, state) if state.is_legacy else ()
+        except CorruptionError as error:
+            return _Base(None, str(error), (), (), ())
+        return _Base(state, None, retained, legacy, self._partitions(state) if self._deep else ())
+
+    def _partitions(self, state: TableState) -> tuple[PartitionSizes, ...]:
+        try:
+            return partition_sizes(self._table, state.version)
+        except (ObjectNotFoundError, InvalidRequestError, InternalError) as error:
+            _log.info("partition sizes not read [table=%s]: %s", self._table.uri, error)
+            return ()
+
+    def _status(self, state: TableState | None, regions: Sequence[ExaminedRegion]) -> TableStatus | None:
+        if state is None or state.details is None:
+            return None
+        readable = [(each.manifest, each.tail) for each in regions if each.manifest is not None]
+        manifests, tails = [manifest for manifest, _ in readable], [tail for _, tail in readable if tail is not None]
+        return derive_status(self._table.uri, state, manifests, tails, QuarantineStore(self._table.store).by_region())
+
+    def _legacy(self, retained: tuple[RetainedVersion, ...], state: TableState) -> tuple[LegacyIndex, ...]:
+        versions = [each.version for each in retained if each.legacy and each.branch is None]
+        found = []
+        for version in sorted({*versions[-self._settings.doctor.history :], state.version}):
+            try:
+                entry = self._table.manifests.read(version).mem_wal
+            except ObjectNotFoundError:
+                continue  # It was removed after it was listed.
+            if entry is not None and is_legacy_payload(entry.payload):
+                found.append(decode_legacy(entry.payload, version))
+        return tuple(found)
+
+    def _sampler(self, state: TableState | None) -> KeySampler | None:
+        bounds = SampleBounds(self._settings.doctor.sample_keys, self._settings.doctor.sample_rows)
+        if state is None or not bounds.keys:
+            return None
+        try:
+            key = state.require_primary_key()
+        except InvalidRequestError:
+            return None
+        schema = pa.schema([state.schema.field(name) for name in key.columns])
+        return KeySampler(schema, state.field_ids, self._table.storage_options, bounds)
+
+    def _specs(self, state: TableState | None) -> dict[int, RegionSpec]:
+        if state is None or state.details is None:
+            return {}
+        return {spec.spec_id: spec for spec in state.details.region_specs}
+
+    def _recorded_progress(self) -> dict[RegionId, int]:
+        try:
+            return recorded_progress(self._ledger.runs())
+        except CorruptionError:
+            return {}  # The job's own next run reports it; the table does not depend on it.
+
+    def _strangers(self, region_ids: list[RegionId]) -> tuple[str, ...]:
+        known = {str(region_id) for region_id in region_ids} | RESERVED_NAMES
+        return tuple(name for name in self._table.store.list_directories(MEM_WAL_DIRECTORY) if name not in known)

@@ -1,0 +1,197 @@
+"""Examine one region: its manifests, its listing, its generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+
+from memwal_core.base_table import translated
+from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.flushed.read import open_generation
+from memwal_core.format.paths import (
+    MANIFEST_SUFFIX,
+    WAL_SUFFIXES,
+    generation_path,
+    manifest_directory,
+    parse_numbered_name,
+    region_directory,
+)
+from memwal_core.ids import RegionId
+from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedDirectory, ObservedGeneration
+from memwal_core.observe.doctor.sampling import KeySampler, SampledKeys, shown_value
+from memwal_core.observe.status import WalTail, find_wal_tail
+from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
+from memwal_core.region.spec import RegionSpec, decode_region_value
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore
+
+_MANIFEST, _WAL = "manifest", "wal"
+_SHALLOW_HISTORY = 2
+_SHALLOW_ENTRIES = 1000
+"""WAL entries listed of a region without a manifest: one page tells whether it holds rows."""
+
+
+@dataclass
+class _Listing:
+    """What lies below a region's directory."""
+
+    manifests: dict[int, datetime] = field(default_factory=dict)
+    wal: dict[str, set[int]] = field(default_factory=dict)
+    directories: dict[str, ObservedDirectory] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    size_bytes: int = 0
+
+    def add(self, relative: str, info: ObjectInfo) -> None:
+        self.names.add(relative)
+        self.size_bytes += info.size_bytes
+        place, _, rest = relative.partition("/")
+        if place == _MANIFEST:
+            self.manifests |= dict.fromkeys(_number(rest, MANIFEST_SUFFIX), info.modified)
+        elif place == _WAL:
+            for suffix in WAL_SUFFIXES:
+                for wal_id in _number(rest, suffix):
+                    self.wal.setdefault(suffix, set()).add(wal_id)
+        elif rest:
+            known = self.directories.get(place)
+            newest = max(known.newest or info.modified, info.modified) if known is not None else info.modified
+            size = info.size_bytes + (known.size_bytes if known is not None else 0)
+            self.directories[place] = ObservedDirectory(place, size, newest)
+
+
+class RegionExaminer:
+    """Examines regions of one table. Reads only.
+
+    Args:
+        store: The table's store.
+        manifests: Its region manifests.
+        history: Number of manifest versions to compare.
+        deep: Whether to list every object and open every flushed MemTable; otherwise a few requests per region do.
+    """
+
+    def __init__(self, store: ObjectStore, manifests: ManifestStore, history: int, *, deep: bool) -> None:
+        """Keep the parts; nothing is read."""
+        self._store = store
+        self._manifests = manifests
+        self._history = history if deep else _SHALLOW_HISTORY
+        self._deep = deep
+
+    def manifest(self, region_id: RegionId) -> RegionManifest | MemwalError | None:
+        """Return a region's newest manifest, the error if it cannot be read, or None if there is none.
+
+        It is read before anything else of the table, so that whatever it records exists by the time it is
+        looked up.
+        """
+        try:
+            return self._manifests.load(region_id)
+        except ObjectNotFoundError:
+            return None
+        except CorruptionError as error:
+            return error
+
+    def examine(
+        self,
+        region_id: RegionId,
+        found: RegionManifest | MemwalError | None,
+        spec: RegionSpec | None,
+        sampler: KeySampler | None,
+    ) -> ExaminedRegion:
+        """Examine a region whose manifest was read before.
+
+        ``found`` is what ``manifest`` returned, ``spec`` the one that the manifest names if the table has it;
+        without a sampler no keys are drawn.
+        """
+        manifest = found if isinstance(found, RegionManifest) else None
+        tail = find_wal_tail(self._store, manifest) if manifest is not None else None
+        listing = self._list(region_id, tail)
+        recorded = manifest.flushed_generations if manifest is not None else ()
+        generations = tuple(self._generation(region_id, each, listing) for each in recorded)
+        own_value = _own_value(manifest, spec)
+        sample = self._sample(region_id, generations, spec if own_value is not None else None, sampler)
+        return ExaminedRegion(
+            region_id=region_id,
+            manifest=manifest,
+            problem=str(found) if isinstance(found, MemwalError) else None,
+            manifests=listing.manifests,
+            history=tuple(self._readable(region_id, sorted(listing.manifests)[-self._history :])),
+            wal=listing.wal,
+            directories=tuple(sorted(listing.directories.values(), key=lambda each: each.name)),
+            size_bytes=listing.size_bytes,
+            generations=generations,
+            keys=sample.keys if sample is not None else None,
+            region_values=sample.region_values if sample is not None else None,
+            own_value=own_value,
+            tail=tail,
+        )
+
+    def _list(self, region_id: RegionId, tail: WalTail | None) -> _Listing:
+        prefix = region_directory(region_id)
+        listing = _Listing()
+        for info in self._store.list_objects(prefix if self._deep else manifest_directory(region_id)):
+            listing.add(info.path.removeprefix(f"{prefix}/"), info)
+        if not self._deep:
+            names = set(self._store.list_directories(prefix)) - {_MANIFEST, _WAL}
+            listing.directories = {name: ObservedDirectory(name) for name in names}
+            if tail is None:
+                for info in islice(self._store.list_objects(f"{prefix}/{_WAL}"), _SHALLOW_ENTRIES):
+                    listing.add(info.path.removeprefix(f"{prefix}/"), info)
+            elif tail.suffix is not None:
+                listing.wal = {tail.suffix: {tail.wal_id}}
+        return listing
+
+    def _readable(self, region_id: RegionId, versions: Iterable[int]) -> Iterable[RegionManifest]:
+        for version in versions:
+            try:
+                yield self._manifests.load_version(region_id, version)
+            except (CorruptionError, ObjectNotFoundError):
+                continue  # An unreadable old version does no harm; the newest has its own check.
+
+    def _generation(self, region_id: RegionId, recorded: FlushedGeneration, listing: _Listing) -> ObservedGeneration:
+        if recorded.path not in listing.directories:
+            return ObservedGeneration(recorded.generation, recorded.path, exists=False)
+        if not self._deep:
+            return ObservedGeneration(recorded.generation, recorded.path, exists=True)
+        uri = self._store.uri_of(generation_path(region_id, recorded.path))
+        try:
+            dataset = open_generation(uri, self._store.storage_options)
+            with translated("read a flushed MemTable", uri):
+                files = [each for fragment in dataset.get_fragments() for each in fragment.metadata.files]
+        except MemwalError as error:
+            return ObservedGeneration(recorded.generation, recorded.path, exists=True, problem=str(error))
+        # A file with a base lies in the WAL: the generation was flushed without copying rows.
+        expected = [
+            f"{recorded.path}/data/{each.path}" if each.base_id is None else f"{_WAL}/{each.path}" for each in files
+        ]
+        missing = tuple(name for name in expected if name not in listing.names)
+        return ObservedGeneration(recorded.generation, recorded.path, exists=True, missing_files=missing)
+
+    def _sample(
+        self,
+        region_id: RegionId,
+        generations: Iterable[ObservedGeneration],
+        spec: RegionSpec | None,
+        sampler: KeySampler | None,
+    ) -> SampledKeys | None:
+        if sampler is None:
+            return None
+        sound = [each for each in generations if each.exists and each.problem is None and not each.missing_files]
+        newest_first = sorted(sound, key=lambda each: each.generation, reverse=True)
+        uris = [self._store.uri_of(generation_path(region_id, each.path)) for each in newest_first]
+        return sampler.draw(uris, spec)
+
+
+def _own_value(manifest: RegionManifest | None, spec: RegionSpec | None) -> str | None:
+    """Return a region's value as text; None if it has none, like regions that Lance's writer makes."""
+    if manifest is None or spec is None or not manifest.region_field_values:
+        return None
+    try:
+        return shown_value(decode_region_value(spec, manifest.region_field_values))
+    except (CorruptionError, InvalidRequestError):
+        return None  # The check of specs reports it.
+
+
+def _number(name: str, suffix: str) -> list[int]:
+    try:
+        return [parse_numbered_name(name, suffix)]
+    except InvalidRequestError:
+        return []

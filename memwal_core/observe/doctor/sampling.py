@@ -1,0 +1,135 @@
+"""Draw keys of flushed MemTables such that regions which share keys draw the same ones.
+
+Each region keeps the keys with the smallest hashes. Two independent random samples of large regions would
+hardly ever meet; these meet wherever the regions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.flushed.read import open_generation
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue
+
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKeys:
+    """A region's sample.
+
+    Attributes:
+        keys: The key columns, one row per key.
+        region_values: Region values that a spec computes for the sampled rows, as text; None without a spec, or if the
+            rows cannot be routed.
+    """
+
+    keys: pa.Table
+    region_values: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBounds:
+    """The size of a sample: how many keys per region, drawn from how many rows per region."""
+
+    keys: int
+    rows: int
+
+
+class KeySampler:
+    """Draws keys from the generations of one table.
+
+    Args:
+        key: The key columns with their types in the base table.
+        field_ids: Top-level column of the base table -> field id.
+        storage_options: For pylance.
+        bounds: The size of a sample.
+    """
+
+    def __init__(
+        self,
+        key: pa.Schema,
+        field_ids: Mapping[str, int],
+        storage_options: Mapping[str, str],
+        bounds: SampleBounds,
+    ) -> None:
+        self._key = list(key.names)
+        self._key_schema = key.remove_metadata()
+        self._field_ids = field_ids
+        self._storage_options = storage_options
+        self._bounds = bounds
+
+    def draw(self, uris: Sequence[str], spec: RegionSpec | None) -> SampledKeys | None:
+        """Draw from a region's generations, the first ones preferred; None if no generation could be read.
+
+        ``spec`` routes the sample; it is None for regions made by hand.
+        """
+        columns = self._columns(spec)
+        kept: pa.Table | None = None
+        rows_left = self._bounds.rows
+        for uri in uris:
+            if rows_left <= 0:
+                break
+            found = self._read(uri, columns, rows_left)
+            if found is None:
+                continue
+            rows_left -= found.num_rows
+            kept = self._smallest(found if kept is None else pa.concat_tables([kept, found]))
+        if kept is None:
+            return None
+        return SampledKeys(kept.select(self._key), self._routed(kept, spec))
+
+    def _columns(self, spec: RegionSpec | None) -> list[str]:
+        sources = {source for field in spec.fields for source in field.source_ids} if spec is not None else set()
+        return [*self._key, *(name for name, number in self._field_ids.items() if number in sources - self._key_ids())]
+
+    def _key_ids(self) -> set[int]:
+        return {self._field_ids[name] for name in self._key}
+
+    def _read(self, uri: str, columns: Sequence[str], limit: int) -> pa.Table | None:
+        """Return the rows of a generation; tombstones only if the key alone decides the region."""
+        try:
+            dataset = open_generation(uri, self._storage_options)
+            names = set(dataset.schema.names)
+            if not names.issuperset(columns):
+                return None  # Columns were renamed or added since then; the merge reports that.
+            needs_values = len(columns) > len(self._key) and TOMBSTONE_COLUMN in names
+            with translated("sample a flushed MemTable", uri):
+                found = dataset.to_table(
+                    columns=list(columns),
+                    filter=f"{TOMBSTONE_COLUMN} IS NULL OR NOT {TOMBSTONE_COLUMN}" if needs_values else None,
+                    limit=limit,
+                    batch_size=_BATCH_ROWS,
+                )
+            key = found.select(self._key).cast(pa.schema([f.remove_metadata() for f in self._key_schema]))
+        except (MemwalError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None  # The check of generations reports it, or the merge parks it.
+        others = [name for name in columns if name not in self._key]
+        return pa.table({**dict(zip(key.column_names, key.columns, strict=True)), **{n: found[n] for n in others}})
+
+    def _smallest(self, rows: pa.Table) -> pa.Table:
+        hashes = pd.util.hash_pandas_object(rows.select(self._key).to_pandas(), index=False).to_numpy()
+        _, first = np.unique(hashes, return_index=True)
+        return rows.take(pa.array(first[: self._bounds.keys]))
+
+    def _routed(self, rows: pa.Table, spec: RegionSpec | None) -> tuple[str, ...] | None:
+        if spec is None:
+            return None
+        try:
+            values = RegionRouter(spec, self._field_ids).values(rows)
+        except InvalidRequestError:
+            return None
+        return tuple(shown_value(value) for value in values)
+
+
+def shown_value(value: RegionValue) -> str:
+    """Return a region value as text, equal for equal values."""
+    return str(tuple(value))

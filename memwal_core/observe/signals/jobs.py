@@ -1,0 +1,106 @@
+"""Signals from what jobs left behind: the ledger, leases, and the report of the checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import LeaseStore
+from memwal_core.coordination.ledger import Ledger, RunOutcome, RunRecord
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.paths import quality_result_path
+from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
+from memwal_core.jobs.merge.report import MERGED_BYTES_FACT
+from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY
+from memwal_core.observe.signals.judge import Reading
+from memwal_core.observe.signals.signal import Signal
+from memwal_core.storage.protocol import ObjectStore
+
+_RATE_RUNS = 10
+"""Merges whose rate counts."""
+
+_SHORTEST_S = 0.001
+
+
+def job_readings(ledger: Ledger) -> Iterator[Reading]:
+    """Read failures in a row and peak memory of every job."""
+    yield Reading(Signal.JOB_FAILURES, 0)
+    for key in ledger.known_keys():
+        verdict = ledger.may_run(key)
+        yield Reading(Signal.JOB_FAILURES, verdict.failures, str(key), evidence=verdict.to_dict())
+        ended = [run for run in _runs(ledger, key) if run.has_ended]
+        if ended and (share := _memory_share(ended[-1])) is not None:
+            yield Reading(Signal.PEAK_MEMORY, share, str(key))
+
+
+def drain_readings(ledger: Ledger, waiting_bytes: int) -> Iterator[Reading]:
+    """Compare what waits with what the last merges took on per second; nothing if no remembered merge recorded that."""
+    sized = [
+        (run.facts.get(MERGED_BYTES_FACT), (run.ended - run.started).total_seconds())
+        for run in _runs(ledger, JobKey("merge"))
+        if run.ended is not None
+    ][-_RATE_RUNS:]
+    merged = [(size, seconds) for size, seconds in sized if isinstance(size, int) and size > 0]
+    if not merged:
+        return
+    rate = sum(size for size, _ in merged) / max(sum(seconds for _, seconds in merged), _SHORTEST_S)
+    yield Reading(Signal.DRAIN_TIME, waiting_bytes / rate, f"at the rate of the last {len(merged)} merges")
+
+
+def stuck_readings(leases: LeaseStore, ledger: Ledger, ttl_s: float, now: datetime) -> Iterator[Reading]:
+    """Read how long ago each lease that is held was renewed.
+
+    A job renews its lease only while it completes work, and a dead one never. A lease whose run has reported
+    its end does not count: it was only not released.
+    """
+    yield Reading(Signal.STUCK_JOB, 0)
+    for key in leases.known_keys():
+        try:
+            stored = leases.read(key)
+        except CorruptionError:
+            continue  # `memwal doctor` reports it; it says nothing about time.
+        if stored is None or stored.document.released:
+            continue
+        document = stored.document
+        if any(run.fencing_token == document.fencing_token and run.has_ended for run in _runs(ledger, key)):
+            continue
+        renewed = document.expires_at - timedelta(seconds=ttl_s)
+        yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
+
+
+def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:
+    """Read what the newest checks after a merge, and the newest proof of a merge, found."""
+    try:
+        newest = json.loads(store.get(quality_result_path("after")))
+        yield Reading(Signal.CHECK_FAILED, float(newest["failed"]), f"version {newest['version']}")
+        ended = datetime.fromisoformat(newest["ended_at"])
+        repeated = sum(each["count"] for each in newest["results"] if each["check"] == "key_unique")
+    except ObjectNotFoundError:
+        ended, repeated = None, None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        yield Reading(Signal.CHECK_FAILED, 1, "the newest report cannot be read")
+        ended, repeated = None, None
+    proofs = [run for run in _runs(ledger, VERIFY) if run.ended is not None and DUPLICATES_FACT in run.facts]
+    proof = proofs[-1] if proofs else None
+    if proof is not None and proof.ended is not None and (ended is None or proof.ended > ended):
+        found = proof.facts[DUPLICATES_FACT]
+        if isinstance(found, int):
+            yield Reading(Signal.DUPLICATE_KEYS, found, f"proof of the merge, {proof.holder}")
+    elif repeated is not None:
+        yield Reading(Signal.DUPLICATE_KEYS, repeated, "check key_unique")
+
+
+def _runs(ledger: Ledger, key: JobKey) -> Sequence[RunRecord]:
+    try:
+        return [run for run in ledger.history(key).runs if run.outcome is not RunOutcome.NOTHING_TO_DO]
+    except CorruptionError:
+        return ()  # A broken ledger must not hide the other signals.
+
+
+def _memory_share(run: RunRecord) -> float | None:
+    peak, limit = run.facts.get(PEAK_MEMORY_FACT), run.facts.get(MEMORY_LIMIT_FACT)
+    if not isinstance(peak, int) or not isinstance(limit, int) or limit <= 0:
+        return None
+    return round(peak / limit, 4)

@@ -1,0 +1,136 @@
+"""Compare measurements with the thresholds: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from memwal_core.ids import RegionId
+from memwal_core.jobs.findings import Finding, Level, Severity
+from memwal_core.observe.signals.signal import SIGNALS, Signal
+from memwal_core.settings.status import StatusSettings, Thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measured value.
+
+    Attributes:
+        signal: What was measured.
+        value: In the signal's unit.
+        subject: On what, for example a region or an index; empty for the whole table.
+        region_id: The region, if it was measured on one.
+        evidence: Further facts.
+    """
+
+    signal: Signal
+    value: float
+    subject: str = ""
+    region_id: RegionId | None = None
+    evidence: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSignal:
+    """A signal with its worst value.
+
+    Attributes:
+        signal: Which.
+        reading: The highest value; None if it was not measured.
+        warn: Value from which it warns.
+        page: Value from which it pages.
+    """
+
+    signal: Signal
+    reading: Reading | None
+    warn: float
+    page: float
+
+    @property
+    def value(self) -> float | None:
+        """The highest value; None if it was not measured."""
+        return None if self.reading is None else self.reading.value
+
+    @property
+    def subject(self) -> str:
+        """Where it was found; empty for the whole table."""
+        return "" if self.reading is None else self.reading.subject
+
+    @property
+    def level(self) -> Level:
+        """How urgent it is."""
+        if self.value is None:
+            return Level.UNKNOWN
+        return Level.PAGE if self.value >= self.page else Level.WARN if self.value >= self.warn else Level.OK
+
+    @property
+    def score(self) -> int:
+        """100 at nothing, below 80 from the warning on, below 50 from the page on; 0 if rows may be wrong or lost."""
+        if self.value is None or self.value <= 0:
+            return 100
+        if self.signal in _AT_ONCE:
+            return 0
+        if self.value < self.warn:
+            return max(80, round(100 - 20 * self.value / self.warn))
+        if self.value < self.page:
+            return max(50, round(79 - 29 * (self.value - self.warn) / (self.page - self.warn)))
+        return int(49 * self.page / self.value)
+
+    def finding(self) -> Finding | None:
+        """Return what is to be done; None if it is well, or if the findings that it counts say so themselves."""
+        facts = SIGNALS[self.signal]
+        if self.reading is None or self.level is Level.OK or facts.findings:
+            return None
+        return Finding(
+            facts.name,
+            Severity.CRITICAL if self.level is Level.PAGE else Severity.WARNING,
+            f"{self.value:.6g} {facts.unit}: {facts.meaning}",
+            {
+                "subject": self.subject,
+                "value": self.value,
+                "warn": self.warn,
+                "page": self.page,
+                **self.reading.evidence,
+            },
+            facts.risk,
+            facts.remedy,
+            self.reading.region_id,
+            facts.page,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        facts = SIGNALS[self.signal]
+        return {
+            "signal": self.signal.value,
+            "level": self.level.value,
+            "value": self.value,
+            "unit": facts.unit,
+            "subject": self.subject,
+            "warn": self.warn,
+            "page": self.page,
+            "meaning": facts.meaning,
+            "runbook": facts.page,
+        }
+
+
+_AT_ONCE = frozenset({Signal.CHECK_FAILED, Signal.DUPLICATE_KEYS}) | {
+    signal for signal, facts in SIGNALS.items() if facts.findings
+}
+"""These mean that rows may be wrong or lost, so one is enough, and no setting changes that."""
+
+
+def thresholds_of(signal: Signal, settings: StatusSettings) -> Thresholds:
+    """Return the values from which a measured signal warns and pages."""
+    return Thresholds(1.0, 1.0) if signal in _AT_ONCE else settings.thresholds()[signal.value]
+
+
+def judge_signals(readings: Iterable[Reading], settings: StatusSettings) -> tuple[JudgedSignal, ...]:
+    """Judge each signal by its worst reading, never by an average; return all signals, the worst first."""
+    worst: dict[Signal, Reading] = {}
+    for reading in readings:
+        if reading.signal not in worst or reading.value > worst[reading.signal].value:
+            worst[reading.signal] = reading
+    judged = [JudgedSignal(signal, worst.get(signal), *thresholds_of(signal, settings)) for signal in SIGNALS]
+    return tuple(sorted(judged, key=lambda each: -each.level.severity))

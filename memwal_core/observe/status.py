@@ -1,0 +1,278 @@
+"""The state of a table and its regions, for people and for machines. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memwal_core.base_table import BaseTable, TableState
+from memwal_core.errors import CorruptionError
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, WAL_SUFFIXES, wal_entry_path
+from memwal_core.ids import RegionId
+from memwal_core.observe.lifecycle import GenerationSpan, GenerationState, generation_states
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.region.quarantine import QuarantineStore
+from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec, decode_region_value
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectStore
+
+TAIL_PROBES = 32
+"""How many WAL entries are probed after the last known one; more are reported as "at least"."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalTail:
+    """The last entry found in a region's WAL.
+
+    Attributes:
+        wal_id: 0 if there is none.
+        is_lower_bound: Whether there may be more.
+        suffix: File suffix of the entries; None if none was found.
+    """
+
+    wal_id: int
+    is_lower_bound: bool
+    suffix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStanding:
+    """One region.
+
+    Attributes:
+        region_id: The region.
+        region_spec_id: Spec that created it; 0 if it was made by hand.
+        value: Region value by field id, as text where it could be decoded, else as hex bytes.
+        manifest_version: Version of the manifest that was read.
+        writer_epoch: Fencing token.
+        codec: ``lance`` or ``arrow``; None if nothing was ever written.
+        sealed_for_lance: Whether pylance's own writers are refused.
+        replay_after_wal_id: Last WAL entry that is flushed.
+        wal_tail: Last WAL entry found.
+        wal_tail_is_lower_bound: Whether the WAL may go on.
+        current_generation: Oldest generation that is not flushed.
+        merged_generation: Merge progress.
+        generations: All generations by state.
+        merge_lag_generations: Flushed generations that wait for their merge.
+        merge_lag_bytes: Their size, as far as it is recorded.
+        quarantined_generations: Those among them that are in quarantine because they failed their audit, so that no
+        merge
+            takes them on.
+    """
+
+    region_id: RegionId
+    region_spec_id: int
+    value: Mapping[str, str | None]
+    manifest_version: int
+    writer_epoch: int
+    codec: str | None
+    sealed_for_lance: bool
+    replay_after_wal_id: int
+    wal_tail: int
+    wal_tail_is_lower_bound: bool
+    current_generation: int
+    merged_generation: int
+    generations: tuple[GenerationSpan, ...]
+    merge_lag_generations: int
+    merge_lag_bytes: int
+    quarantined_generations: tuple[int, ...] = ()
+
+    @property
+    def wal_lag(self) -> int:
+        """WAL entries that a restart would replay."""
+        return max(0, self.wal_tail - self.replay_after_wal_id)
+
+    @property
+    def missing_generations(self) -> tuple[GenerationSpan, ...]:
+        """Generations that should be recorded but are not."""
+        return tuple(span for span in self.generations if span.state is None)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "region_id": str(self.region_id),
+            "region_spec_id": self.region_spec_id,
+            "value": dict(self.value),
+            "manifest_version": self.manifest_version,
+            "writer_epoch": self.writer_epoch,
+            "codec": self.codec,
+            "sealed_for_lance": self.sealed_for_lance,
+            "replay_after_wal_id": self.replay_after_wal_id,
+            "wal_tail": self.wal_tail,
+            "wal_tail_is_lower_bound": self.wal_tail_is_lower_bound,
+            "wal_lag": self.wal_lag,
+            "current_generation": self.current_generation,
+            "merged_generation": self.merged_generation,
+            "generations": [span.to_dict() for span in self.generations],
+            "merge_lag_generations": self.merge_lag_generations,
+            "merge_lag_bytes": self.merge_lag_bytes,
+            "quarantined_generations": list(self.quarantined_generations),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """A table with all its regions.
+
+    Attributes:
+        table_uri: The base table.
+        version: Its version.
+        num_rows: Live rows of the base table.
+        primary_key: Key columns.
+        region_specs: Spec ids.
+        maintained_indexes: Indexes that MemTables maintain.
+        regions: Ordered by region id.
+    """
+
+    table_uri: str
+    version: int
+    num_rows: int
+    primary_key: tuple[str, ...]
+    region_specs: tuple[int, ...]
+    maintained_indexes: tuple[str, ...]
+    regions: tuple[RegionStanding, ...]
+
+    @property
+    def merge_lag_generations(self) -> int:
+        """Flushed generations that wait for their merge, over all regions."""
+        return sum(region.merge_lag_generations for region in self.regions)
+
+    @property
+    def merge_lag_bytes(self) -> int:
+        """Their size, as far as it is recorded."""
+        return sum(region.merge_lag_bytes for region in self.regions)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "table_uri": self.table_uri,
+            "version": self.version,
+            "num_rows": self.num_rows,
+            "primary_key": list(self.primary_key),
+            "region_specs": list(self.region_specs),
+            "maintained_indexes": list(self.maintained_indexes),
+            "merge_lag_generations": self.merge_lag_generations,
+            "merge_lag_bytes": self.merge_lag_bytes,
+            "regions": [region.to_dict() for region in self.regions],
+        }
+
+
+def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> TableStatus:
+    """Read the state of a table: manifests, then the base version, then the ends of the WALs."""
+    found = manifests.load_many(manifests.region_ids(), concurrency)
+    state = table.state()
+    tails = map_concurrently(lambda manifest: find_wal_tail(store, manifest), found, concurrency)
+    quarantined = QuarantineStore(store).by_region()
+    return derive_status(table.uri, state, found, tails, quarantined)
+
+
+def find_wal_tail(store: ObjectStore, manifest: RegionManifest, probes: int = TAIL_PROBES) -> WalTail:
+    """Find the end of a region's WAL with at most ``probes`` requests beyond the last entry that its manifest knows."""
+    known = max(manifest.replay_after_wal_id, manifest.wal_id_last_seen)
+    suffix = _seen_suffix(store, manifest.region_id, known)
+    if suffix is None:
+        return WalTail(known, is_lower_bound=False, suffix=None)
+    for wal_id in range(known + 1, known + 1 + probes):
+        if store.head(wal_entry_path(manifest.region_id, wal_id, suffix)) is None:
+            return WalTail(wal_id - 1, is_lower_bound=False, suffix=suffix)
+    return WalTail(known + probes, is_lower_bound=True, suffix=suffix)
+
+
+def _seen_suffix(store: ObjectStore, region_id: RegionId, known: int) -> str | None:
+    for wal_id in (known, known + 1):
+        for suffix in WAL_SUFFIXES:
+            if wal_id and store.head(wal_entry_path(region_id, wal_id, suffix)) is not None:
+                return suffix
+    return None
+
+
+def derive_status(
+    table_uri: str,
+    state: TableState,
+    manifests: Sequence[RegionManifest],
+    tails: Sequence[WalTail],
+    quarantined: Mapping[RegionId, Collection[int]] | None = None,
+) -> TableStatus:
+    """Derive a table's status; ``state`` must have been read after the manifests, and ``tails`` are in their order.
+
+    ``quarantined`` has the quarantined generations of each region.
+    """
+    quarantined = quarantined or {}
+    details = state.require_details()
+    specs = {spec.spec_id: spec for spec in details.region_specs}
+    regions = [
+        replace(
+            _standing(
+                manifest, tail, details.merged_generation(manifest.region_id), specs.get(manifest.region_spec_id)
+            ),
+            quarantined_generations=_still_quarantined(
+                quarantined.get(manifest.region_id, ()), details.merged_generation(manifest.region_id)
+            ),
+        )
+        for manifest, tail in zip(manifests, tails, strict=True)
+    ]
+    return TableStatus(
+        table_uri=table_uri,
+        version=state.version,
+        num_rows=state.num_rows,
+        primary_key=state.primary_key.columns if state.primary_key is not None else (),
+        region_specs=tuple(sorted(specs)),
+        maintained_indexes=details.maintained_indexes,
+        regions=tuple(sorted(regions, key=lambda region: region.region_id)),
+    )
+
+
+def _still_quarantined(quarantined: Collection[int], merged: int) -> tuple[int, ...]:
+    return tuple(sorted(number for number in quarantined if number > merged))
+
+
+def _standing(manifest: RegionManifest, tail: WalTail, merged: int, spec: RegionSpec | None) -> RegionStanding:
+    waiting = [flushed for flushed in manifest.flushed_generations if flushed.generation > merged]
+    recorded = [flushed.generation for flushed in manifest.flushed_generations]
+    return RegionStanding(
+        region_id=manifest.region_id,
+        region_spec_id=manifest.region_spec_id,
+        value=_shown_value(manifest, spec),
+        manifest_version=manifest.version,
+        writer_epoch=manifest.writer_epoch,
+        codec=_codec_name(tail.suffix, manifest.status),
+        sealed_for_lance=manifest.status is RegionStatus.SEALED,
+        replay_after_wal_id=manifest.replay_after_wal_id,
+        wal_tail=tail.wal_id,
+        wal_tail_is_lower_bound=tail.is_lower_bound,
+        current_generation=manifest.current_generation,
+        merged_generation=merged,
+        generations=generation_states(merged, recorded, manifest.current_generation),
+        merge_lag_generations=len(waiting),
+        merge_lag_bytes=sum(flushed.in_memory_bytes or 0 for flushed in waiting),
+    )
+
+
+def _codec_name(suffix: str | None, status: RegionStatus) -> str | None:
+    if suffix is None:
+        # Regions of the lance codec are SEALED from their creation on.
+        return "lance" if status is RegionStatus.SEALED else None
+    return {LANCE_WAL_SUFFIX: "lance", ARROW_WAL_SUFFIX: "arrow"}[suffix]
+
+
+def _shown_value(manifest: RegionManifest, spec: RegionSpec | None) -> dict[str, str | None]:
+    stored = manifest.region_field_values
+    if spec is None or manifest.region_spec_id == MANUAL_SPEC_ID:
+        return {field_id: value.hex() for field_id, value in stored.items()}
+    try:
+        decoded = decode_region_value(spec, stored)
+    except CorruptionError:
+        # The state of a damaged table must still be shown.
+        return {field_id: value.hex() for field_id, value in stored.items()}
+    return {
+        field.field_id: None if value is None else str(value) for field, value in zip(spec.fields, decoded, strict=True)
+    }
+
+
+def count_states(standing: RegionStanding) -> Mapping[GenerationState, int]:
+    """Return how many generations of a region are in each state."""
+    counts = dict.fromkeys(GenerationState, 0)
+    for span in standing.generations:
+        if span.state is not None:
+            counts[span.state] += span.last - span.first + 1
+    return counts

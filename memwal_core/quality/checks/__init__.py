@@ -1,0 +1,1 @@
+"""What the checks compute, one module per question."""

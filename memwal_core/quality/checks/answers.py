@@ -1,0 +1,103 @@
+"""Asking an index and a scan the same questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memwal_core.base_table import translated
+from memwal_core.quality.plan import IndexCheck
+
+_ADDRESS = "_rowaddr"
+_ALL_PARTITIONS = 100_000
+_REFINE = 100
+_RELATIVE = 1e-3
+_ABSOLUTE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One sampled value, with the answers of the index and of a scan."""
+
+    index: str
+    question: str
+    indexed: str
+    scanned: str
+
+
+def compare_answers(dataset: lance.LanceDataset, check: IndexCheck, samples: int) -> list[Answer]:
+    """Query an index for values of rows that are spread evenly over the table.
+
+    Returns one answer per distinct value; none if the column has no values or its type cannot be compared.
+    """
+    with translated("query an index", dataset.uri, version=dataset.version, index=check.name):
+        rows = dataset.count_rows()
+        if not rows:
+            return []
+        numbers = np.unique(np.linspace(0, rows - 1, min(samples, rows)).astype(np.int64))
+        values = dataset.take(numbers.tolist(), columns=[check.column]).column(0).combine_chunks().drop_null()
+        if check.is_vector:
+            return list(_nearest(dataset, check, values))
+        return _equal(dataset, check, pc.unique(values))
+
+
+def _equal(dataset: lance.LanceDataset, check: IndexCheck, values: pa.Array) -> list[Answer]:
+    literals = [_literal(value) for value in values.to_pylist()]
+    if not literals or None in literals:
+        return []
+    column = check.column.replace("`", "``")
+    condition = f"`{column}` IN ({', '.join(literal for literal in literals if literal is not None)})"
+    indexed = _addresses(dataset, check.column, condition, use_index=True)
+    scanned = _addresses(dataset, check.column, condition, use_index=False)
+    return [
+        Answer(check.name, str(value), _digest(indexed, value), _digest(scanned, value)) for value in values.to_pylist()
+    ]
+
+
+def _literal(value: object) -> str | None:
+    """Return a value as SQL; None if its type has no exact SQL form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return None
+
+
+def _addresses(dataset: lance.LanceDataset, column: str, condition: str, *, use_index: bool) -> pa.Table:
+    scanner = dataset.scanner(
+        columns=[column], filter=condition, with_row_address=True, use_scalar_index=use_index, prefilter=True
+    )
+    return scanner.to_table()
+
+
+def _digest(found: pa.Table, value: object) -> str:
+    wanted = pa.scalar(value, found.schema.field(0).type)
+    addresses = found.filter(pc.equal(found.column(0), wanted)).column(_ADDRESS).to_numpy()
+    return f"{len(addresses)} rows {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
+
+
+def _nearest(dataset: lance.LanceDataset, check: IndexCheck, vectors: Sequence[Any]) -> Iterator[Answer]:
+    for number, vector in enumerate(vectors):
+        indexed = _distance(dataset, check.column, vector, use_index=True)
+        scanned = _distance(dataset, check.column, vector, use_index=False)
+        if scanned is None or (indexed is not None and indexed <= scanned * (1 + _RELATIVE) + _ABSOLUTE):
+            indexed = scanned
+        yield Answer(check.name, f"vector {number}", str(indexed), str(scanned))
+
+
+def _distance(dataset: lance.LanceDataset, column: str, vector: Any, *, use_index: bool) -> float | None:  # noqa: ANN401
+    """Return the distance of the nearest row; None if the search finds none."""
+    query = {"column": column, "q": np.asarray(vector.as_py(), dtype=np.float32), "k": 1, "use_index": use_index}
+    if use_index:
+        query |= {"nprobes": _ALL_PARTITIONS, "refine_factor": _REFINE}
+    found = dataset.scanner(columns=["_distance"], nearest=query).to_table().column("_distance")
+    return float(found[0].as_py()) if len(found) else None

@@ -1,0 +1,1 @@
+"""Rows by primary key."""

@@ -1,0 +1,259 @@
+"""Point lookups: newest generation first; a key that was found is not searched in older ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.keys.search import KeySearch, positions
+from memwal_core.deduplicate import last_row_per_key
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.reader.explain import RegionNames, explain_lookup
+from memwal_core.reader.lookup.key_guard import KeyGuard
+from memwal_core.reader.opened import GenerationGoneError, OpenedTable
+from memwal_core.reader.plan.pruning import states_its_value
+from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
+from memwal_core.reader.plan.sources import GenerationSource
+from memwal_core.reader.rows.by_id import rows_of
+from memwal_core.reader.rows.by_key import rows_with_keys
+from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest
+from memwal_core.reader.rows.key_condition import shown_condition
+from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
+
+_ASKED_OFTEN = 4
+"""After this many lookups in one flushed MemTable its keys are cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """What a generation has of some keys: its live rows, and the keys that it writes or deletes."""
+
+    rows: pa.Table
+    keys: pa.Table
+
+
+class Lookup:
+    """Finds rows by primary key, with filters of flushed MemTables."""
+
+    def __init__(self, opened: OpenedTable, guard: KeyGuard) -> None:
+        self._opened = opened
+        self._guard = guard
+        details = opened.survey.state.details
+        self._asked: dict[GenerationSource, int] = {}
+        self._specs = {spec.spec_id: spec for spec in (details.region_specs if details is not None else ())}
+
+    def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the newest row of each key, in the order of the keys; see ``TableView.lookup``."""
+        wanted = self.conform(keys)
+        names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
+        self._check_columns(names)
+        needed = (*names, *(name for name in self._opened.key if name not in names))
+        plan = self._opened.plan()
+        empty = self._opened.remembered(("no rows", *needed), lambda: self._empty(needed))
+        found, pending = [], wanted
+        regions = [region for region in plan.regions if region.generations]
+        # For a single region the filters say as much as the spec, and sooner.
+        routed = self._assigned(plan, wanted) if len(regions) > 1 else [(region, wanted) for region in regions]
+        for region, assigned in routed:
+            candidates = assigned if pending is wanted else _among(assigned, pending, self._opened.key)
+            for source in region.generations:
+                if not candidates.num_rows:
+                    break
+                hits = self._in_generation(source, candidates, empty)
+                if hits is not None:
+                    found.append(hits.rows)
+                    candidates = _without(candidates, hits.keys, self._opened.key)
+                    pending = _without(pending, hits.keys, self._opened.key)
+        if pending.num_rows:
+            found.append(self._in_base(pending, empty))
+        rows = pa.concat_tables(found) if found else empty
+        if rows.num_rows > 1:
+            order = positions(rows, wanted, self._opened.key)
+            rows = rows.take(pa.array(np.argsort(order.to_numpy(), kind="stable")))
+        return rows.select(list(names)).replace_schema_metadata(self._stated(plan))
+
+    def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
+        """Return the plan as text, without regions that cannot hold any of the keys."""
+        wanted = self.conform(keys)
+        plan = self._opened.plan()
+        kept = tuple(region for region, candidates in self._assigned(plan, wanted) if candidates.num_rows)
+        shown = ReadPlan(plan.state, kept, plan.pruned, plan.freshness)
+        return explain_lookup(shown, shown_condition(wanted), names or {})
+
+    def conform(self, keys: pa.Table) -> pa.Table:
+        """Return the distinct keys, in key order and type.
+
+        Raises:
+            InvalidRequestError: They do not fit the table.
+        """
+        key, schema = list(self._opened.key), self._opened.remembered(("keys",), self._key_schema)
+        if sorted(keys.column_names) != sorted(key):
+            raise InvalidRequestError(
+                "the columns are not those of the primary key",
+                remedy="pass exactly the key columns",
+                expected=key,
+                found=keys.column_names,
+            )
+        try:
+            fits = keys.column_names == key and keys.schema.types == schema.types
+            cast = pa.Table.from_arrays(keys.columns, schema=schema) if fits else keys.select(key).cast(schema)
+        except (pa.ArrowInvalid, ValueError) as error:
+            raise InvalidRequestError(
+                "the keys do not fit the primary key's types",
+                remedy="cast the key columns, and remove NULLs",
+                cause=str(error),
+            ) from error
+        if any(column.null_count for column in cast.columns):
+            raise InvalidRequestError("a key is NULL", remedy="remove it; no row has a NULL key", columns=key)
+        return cast.take(pa.array(last_row_per_key(cast, key))) if cast.num_rows > 1 else cast
+
+    def _stated(self, plan: ReadPlan) -> dict[bytes, bytes]:
+        return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
+
+    def _check_columns(self, columns: Sequence[str]) -> None:
+        unknown = [name for name in columns if name not in self._opened.target.schema.names]
+        if unknown or not columns:
+            raise InvalidRequestError(
+                "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
+            )
+
+    def _key_schema(self) -> pa.Schema:
+        return pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in self._opened.key])
+
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        schema = self._opened.target.schema
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
+
+    def _assigned(self, plan: ReadPlan, keys: pa.Table) -> list[tuple[RegionRead, pa.Table]]:
+        """Return each region with unmerged generations, and the keys that it may hold."""
+        regions = [region for region in plan.regions if region.generations]
+        used = {region.manifest.region_spec_id for region in regions} & self._specs.keys()
+        routed = {spec_id: self._routed(self._specs[spec_id], keys) for spec_id in used}
+        assigned = []
+        for region in regions:
+            values = routed.get(region.manifest.region_spec_id)
+            if values is None or not states_its_value(region.manifest):
+                assigned.append((region, keys))  # Created by hand, or routed by other columns than the key.
+                continue
+            value = decode_region_value(
+                self._specs[region.manifest.region_spec_id], region.manifest.region_field_values
+            )
+            assigned.append((region, values.get(value, keys.slice(0, 0))))
+        return assigned
+
+    def _routed(self, spec: RegionSpec, keys: pa.Table) -> dict[RegionValue, pa.Table] | None:
+        field_ids = self._opened.target.field_ids
+        own = {field_ids[name] for name in self._opened.key}
+        sources = {source for field in spec.fields for source in field.source_ids}
+        if not sources & set(field_ids.values()) <= own:
+            return None
+        router = RegionRouter(spec, {name: field_ids[name] for name in self._opened.key})
+        return {part.value: part.rows for part in router.route(keys)}
+
+    def _in_generation(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        """Look keys up in one generation; None if it writes and deletes none of them."""
+        if source.rows is not None:
+            return self._in_rows(self._opened.rows(source), keys, empty)
+        passing = self._guard.may_contain(source, keys)
+        if not passing.any():
+            return None
+        candidates = keys if passing.all() else keys.filter(pa.array(passing))
+        try:
+            if self._is_worth_caching(source):
+                return self._in_rows(self._opened.rows(source), candidates, empty)
+            return self._in_flushed(source, candidates, empty)
+        except GenerationGoneError:
+            raise
+        except ObjectNotFoundError as error:
+            raise GenerationGoneError(source) from error
+
+    def _is_worth_caching(self, source: GenerationSource) -> bool:
+        """Tell whether to cache a flushed MemTable's keys, which pays off after a few lookups."""
+        self._asked[source] = self._asked.get(source, 0) + 1
+        return len(self._opened.key) == 1 and self._asked[source] > _ASKED_OFTEN
+
+    def _in_rows(self, rows: FlushedRows | MemoryRows, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        key = self._opened.key
+        cached = self._opened.sorted_keys(rows)
+        if cached is not None:
+            matching = np.sort(cached.offsets(keys.column(0).to_numpy()))
+        else:
+            matching = np.flatnonzero(KeySearch(keys, key).found(rows.keys))
+        if not len(matching):
+            return None
+        last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), key)]
+        live = last[~rows.deleted[last]]
+        batches = [batch.cast(empty.schema) for batch in rows.read(live, RowRequest(tuple(empty.column_names)))]
+        return _Hits(pa.Table.from_batches(batches, empty.schema), rows.keys.take(pa.array(last)))
+
+    def _in_flushed(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
+        dataset = self._opened.dataset(source)
+        assert dataset is not None  # noqa: S101 - it is flushed
+        mapping, key = self._opened.mapping(source, dataset), list(self._opened.key)
+        own = [mapping.sources[name] for name in key]
+        lacking = [name for name in empty.column_names if name not in mapping.sources]
+        present = [mapping.sources[name] for name in empty.column_names if name in mapping.sources]
+        marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
+        rows = rows_with_keys(dataset, keys, own, [*present, *marks])
+        if not rows.num_rows:
+            return None
+        if rows.num_rows > 1:
+            rows = rows.sort_by(ROW_ADDRESS)
+            rows = rows.take(pa.array(last_row_per_key(rows, own)))
+        hits = rows.select(own).rename_columns(key).cast(keys.schema)
+        live = rows
+        if marks:
+            live = rows.filter(pa.array(~_flags(rows.column(TOMBSTONE_COLUMN))))
+        columns = {name: live.column(mapping.sources[name]) for name in empty.column_names if name not in lacking}
+        if lacking:
+            owners = live.select(own).rename_columns(key).cast(keys.schema)
+            backfilled = self._opened.backfilled(source, owners, lacking)
+            columns |= {name: backfilled.column(name) for name in lacking}
+        return _Hits(_typed(columns, empty.schema), hits)
+
+    def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:
+        base, cached = self._opened.base, self._opened.base_keys(keys.num_rows)
+        if cached is None:
+            rows = rows_with_keys(base, keys, list(self._opened.key), empty.column_names)
+        else:
+            offsets = cached.offsets(keys.column(0).to_numpy())
+            if not len(offsets):
+                return empty
+            if cached.has_row_ids:
+                rows = rows_of(base, offsets.view(np.uint64), tuple(empty.column_names))
+            else:
+                with translated("look up rows", base.uri):
+                    rows = base.take(offsets.tolist(), columns=empty.column_names)
+        return _typed({name: rows.column(name) for name in empty.column_names}, empty.schema)
+
+
+def _flags(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = column.fill_null(False).to_numpy().astype(bool)
+    return flags
+
+
+def _among(candidates: pa.Table, pending: pa.Table, key: Sequence[str]) -> pa.Table:
+    if candidates.num_rows == 0 or pending.num_rows == 0:
+        return candidates.slice(0, 0)
+    return candidates.filter(pa.array(KeySearch(pending, key).found(candidates)))
+
+
+def _without(keys: pa.Table, settled: pa.Table, key: Sequence[str]) -> pa.Table:
+    if not keys.num_rows:
+        return keys
+    return keys.filter(pa.array(~KeySearch(settled, key).found(keys)))
+
+
+def _typed(columns: Mapping[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    arrays = [columns[field.name] for field in schema]
+    cast = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(arrays, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=schema)

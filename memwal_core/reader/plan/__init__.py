@@ -1,0 +1,1 @@
+"""Where the rows of a table are, and which of them a read touches."""

@@ -1,0 +1,240 @@
+"""Finding where the rows of a table are, in an order that misses none.
+
+Rows travel from MemTables to flushed MemTables to the base table. A reader that visits the places in the same order can
+see a row twice but never miss it: first the MemTables of this process, then region manifests and WALs, last one version
+of the base table with the merge progress that belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader, TableState, read_snapshot
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError, UnavailableError
+from memwal_core.format.memwal_index.snapshot import snapshot_manifests
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
+from memwal_core.ids import RegionId
+from memwal_core.reader.freshness import Consistency, at_millis
+from memwal_core.reader.plan.sources import (
+    GenerationSource,
+    ObservedRegion,
+    RegionHolder,
+    SourceKind,
+    WalSpan,
+    observe_in_process,
+)
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.storage import ObjectStore
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, same_columns, tail_positions
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Where the rows of a table are.
+
+    Attributes:
+        state: One version of the base table; its merge progress belongs to exactly these rows.
+        regions: All regions found.
+        asked: The consistency asked for.
+        achieved: The consistency reached.
+        taken: Rows written before this time are contained, as far as ``achieved`` reaches; timezone UTC.
+        is_time_travel: Whether an old version was asked for.
+    """
+
+    state: TableState
+    regions: tuple[ObservedRegion, ...]
+    asked: Consistency
+    achieved: Consistency
+    taken: datetime
+    is_time_travel: bool = False
+
+
+class Surveyor:
+    """Surveys one table.
+
+    Args:
+        table: The base table.
+        manifests: Its region manifests.
+        holders: Gives the region writers of this process, at each survey anew.
+        reads_wal: Whether unflushed rows are read; if not, only where they are is found out.
+    """
+
+    def __init__(
+        self,
+        table: TableReader,
+        manifests: ManifestStore,
+        holders: Callable[[], Sequence[RegionHolder]] = tuple,
+        *,
+        reads_wal: bool = True,
+    ) -> None:
+        self._table = table
+        self._manifests = manifests
+        self._reads_wal = reads_wal
+        self._holders = holders
+        self._concurrency = table.settings.storage.concurrency
+
+    def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
+        """Find the rows of the table.
+
+        Args:
+            consistency: Where to look for rows that are not in the base table yet.
+            version: An old table version; its own region snapshot is used.
+
+        Raises:
+            InvalidRequestError: The table has no usable primary key, or an old version was asked for with another
+                consistency than ``snapshot``.
+            ObjectNotFoundError: The version does not exist.
+            CorruptionError: A manifest, WAL or snapshot is damaged.
+            UnavailableError: Storage failed, or the table changed faster than it could be read.
+        """
+        if version is not None:
+            return self._survey_version(consistency, version)
+        if consistency is Consistency.SNAPSHOT:
+            return self._survey_snapshot()
+        for _ in range(_ATTEMPTS):
+            taken = self._table.clock.now()
+            regions, achieved = self._observe(consistency)
+            state = self._table.state()
+            if regions and state.details is None:
+                self._table.require_mem_wal(state)  # Without progress, merged generations cannot be told apart.
+            if not any(_is_overtaken(region, state) for region in regions):
+                return Survey(state, regions, consistency, achieved, taken)
+        raise UnavailableError(
+            "regions were flushed and merged faster than they could be read",
+            remedy="read again, or use consistency `latest`",
+            table=self._table.uri,
+            attempts=_ATTEMPTS,
+        )
+
+    def _survey_version(self, consistency: Consistency, version: int) -> Survey:
+        if consistency is not Consistency.SNAPSHOT:
+            raise InvalidRequestError(
+                "an old version can only be read with its own region snapshot",
+                remedy="read the version with consistency `snapshot`",
+                consistency=str(consistency),
+                version=version,
+            )
+        state = self._table.state(version)
+        manifests, taken = self._snapshot_of(state)
+        regions = tuple(map(ObservedRegion, manifests or ()))
+        return Survey(state, regions, consistency, consistency, taken, is_time_travel=True)
+
+    def _survey_snapshot(self) -> Survey:
+        state = self._table.state()
+        manifests, taken = self._snapshot_of(state)
+        if manifests is not None:
+            regions = tuple(map(ObservedRegion, manifests))
+            return Survey(state, regions, Consistency.SNAPSHOT, Consistency.SNAPSHOT, taken)
+        # No snapshot is published yet: the manifests are what it would be made of.
+        latest = self.survey(Consistency.LATEST)
+        return Survey(latest.state, latest.regions, Consistency.SNAPSHOT, Consistency.LATEST, latest.taken)
+
+    def _snapshot_of(self, state: TableState) -> tuple[tuple[RegionManifest, ...] | None, datetime]:
+        details = state.details
+        found = None if details is None else read_snapshot(self._table, state)
+        if details is None or found is None:
+            return None, state.timestamp
+        return snapshot_manifests(found), at_millis(details.snapshot_ts_millis)
+
+    def _observe(self, consistency: Consistency) -> tuple[tuple[ObservedRegion, ...], Consistency]:
+        in_process: dict[RegionId, ObservedRegion] = {}
+        if consistency is Consistency.IN_PROCESS:
+            in_process = {holder.region_id: observe_in_process(holder.view()) for holder in self._holders()}
+        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        if consistency is Consistency.LATEST:
+            return tuple(map(ObservedRegion, manifests)), consistency
+        observed = map_concurrently(
+            lambda manifest: self._unflushed(manifest, in_process.get(manifest.region_id)), manifests, self._concurrency
+        )
+        everything = consistency is Consistency.IN_PROCESS and all(region.in_memory for region in observed)
+        return tuple(observed), Consistency.IN_PROCESS if everything else Consistency.DURABLE
+
+    def _unflushed(self, manifest: RegionManifest, in_process: ObservedRegion | None) -> ObservedRegion:
+        # A fenced writer of this process no longer knows the region; its rows are in the WAL.
+        if in_process is not None and in_process.manifest.writer_epoch >= manifest.writer_epoch:
+            return in_process
+        manifest, span, entries = self._tail(manifest)
+        if not self._reads_wal and span.positions:
+            return ObservedRegion(manifest, (_unflushed_source(manifest, span, None),))
+        rows = [entry.rows for entry in entries if entry.rows.num_rows]
+        if not rows:
+            return ObservedRegion(manifest)
+        tail = in_one_table(rows, manifest.region_id)
+        return ObservedRegion(manifest, (_unflushed_source(manifest, span, tail),))
+
+    def _tail(self, manifest: RegionManifest) -> tuple[RegionManifest, WalSpan, list[WalEntry]]:
+        """Find the unflushed rows of a manifest, or of a newer one that is then returned with them.
+
+        Entries that were flushed meanwhile may already be collected: they are missing here and their generation is
+        missing in the old manifest. So the manifest is read again after the entries.
+        """
+        suffix = wal_suffix(self._table.store, manifest)
+        while True:
+            problem: CorruptionError | ObjectNotFoundError | None = None
+            span = WalSpan(suffix, 1, 0)
+            entries: list[WalEntry] = []
+            try:
+                span, entries = self._look_at_tail(manifest, suffix)
+            except (CorruptionError, ObjectNotFoundError) as error:
+                problem = error
+            newer = manifest if self._manifests.is_newest(manifest) else self._manifests.load(manifest.region_id)
+            if newer.replay_after_wal_id == manifest.replay_after_wal_id:
+                if problem is not None:
+                    raise problem
+                return manifest, span, entries
+            manifest = newer
+
+    def _look_at_tail(self, manifest: RegionManifest, suffix: str) -> tuple[WalSpan, list[WalEntry]]:
+        codec = codec_for_suffix(suffix, {})
+        where = (self._table.store, manifest.region_id, codec)
+        span = WalSpan.of(
+            suffix,
+            tail_positions(*where, manifest.replay_after_wal_id, manifest.wal_id_last_seen, self._concurrency),
+        )
+        return span, read_entries(*where, span.positions, self._concurrency) if self._reads_wal else []
+
+
+def _unflushed_source(manifest: RegionManifest, span: WalSpan, rows: pa.Table | None) -> GenerationSource:
+    return GenerationSource(manifest.region_id, manifest.current_generation, SourceKind.WAL, rows=rows, wal=span)
+
+
+def wal_suffix(store: ObjectStore, manifest: RegionManifest) -> str:
+    """Return the suffix of a region's unflushed WAL entries.
+
+    Regions of the lance codec are always SEALED (decision 0002), but Lance may also seal its own.
+    """
+    if manifest.status is not RegionStatus.SEALED:
+        return ARROW_WAL_SUFFIX
+    first = wal_entry_path(manifest.region_id, manifest.replay_after_wal_id + 1, ARROW_WAL_SUFFIX)
+    return LANCE_WAL_SUFFIX if store.head(first) is None else ARROW_WAL_SUFFIX
+
+
+def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:
+    """Tell whether the base table may hold newer rows than the unflushed ones that were read."""
+    if state.details is None or region.in_memory:
+        return False  # A MemTable knows its generation, which tells rows merged meanwhile apart.
+    merged = state.details.merged_generation(region.manifest.region_id)
+    return any(source.generation <= merged for source in region.unflushed)
+
+
+def in_one_table(rows: Sequence[pa.Table], region_id: RegionId) -> pa.Table:
+    """Return the rows of WAL entries together.
+
+    Raises:
+        InvalidRequestError: They have two schemas.
+    """
+    schema = rows[-1].schema.remove_metadata()
+    if any(not same_columns(part.schema, schema) for part in rows):
+        raise InvalidRequestError(
+            "the WAL holds rows of two schemas: the region changed writers while the table changed its schema",
+            remedy="flush the region by opening a writer for it, or read with consistency `latest`",
+            region_id=str(region_id),
+        )
+    return pa.Table.from_arrays(pa.concat_tables(rows).columns, schema=schema)

@@ -1,0 +1,1 @@
+"""Rows by where they are: flushed, unflushed, in the base table; and which of them win."""

@@ -1,0 +1,43 @@
+"""Primary keys as an SQL condition, so that Lance can use an index on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from memwal_core.errors import InternalError
+
+
+def condition_on(keys: pa.Table, columns: Sequence[str]) -> str:
+    """Return the condition that a row has one of the keys; ``columns`` are the dataset's names of the key columns.
+
+    Keys are not NULL and at most a few thousand, because the condition is SQL text.
+    """
+    names = [f"`{column}`" for column in columns]
+    values = [[_literal(value) for value in column.to_pylist()] for column in keys.columns]
+    if len(names) == 1:
+        return f"{names[0]} = {values[0][0]}" if keys.num_rows == 1 else f"{names[0]} IN ({', '.join(values[0])})"
+    rows = zip(*values, strict=True)
+    alternatives = [" AND ".join(f"{name} = {value}" for name, value in zip(names, row, strict=True)) for row in rows]
+    return alternatives[0] if len(alternatives) == 1 else " OR ".join(f"({each})" for each in alternatives)
+
+
+def shown_condition(keys: pa.Table) -> str:
+    """Return the condition for display: a single key by value, several by their number."""
+    if keys.num_rows == 1:
+        return condition_on(keys, keys.column_names).replace("`", "")
+    return f"({', '.join(keys.column_names)}) IN ({keys.num_rows} keys)"
+
+
+def _literal(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"X'{value.hex()}'"
+    raise InternalError("a primary key has an unsupported type", remedy="report this", type=type(value).__name__)

@@ -1,0 +1,118 @@
+"""Unflushed rows as rows of the base table, whatever schema they were written in.
+
+WAL entries name the field ids of their columns. MemTables and older entries do not: then the ids are those of the
+newest version of the base table with such columns, as for a writer that replays the rows. The ids then map as for
+flushed MemTables (decision 0012): columns added since are backfilled, dropped ones left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.base_table import TableReader, TableState
+from memwal_core.base_table.history.fields import MAX_VERSIONS, Renamings
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
+from memwal_core.reader.plan.sources import GenerationSource
+from memwal_core.reader.rows.generation_rows import Inherit, MemoryRows
+from memwal_core.wal import noted_field_ids
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column with the base table's field id, in the form of a field of a Lance schema."""
+
+    called: str
+    field_id: int
+
+    def name(self) -> str:
+        return self.called
+
+    def id(self) -> int:
+        return self.field_id
+
+    def children(self) -> Sequence[_Column]:
+        return ()
+
+
+def unflushed_rows(
+    table: TableReader, state: TableState, source: GenerationSource, target: MergeTarget, backfill: Inherit
+) -> MemoryRows:
+    """Return unflushed rows as rows of the base table; may read older versions of the table.
+
+    Raises:
+        InvalidRequestError: Their schema cannot be mapped to the table's, or no retained version has it.
+    """
+    assert source.rows is not None  # noqa: S101 - unflushed rows are in the source
+    mapping = _mapping(table, state, source, target)
+    deleted = source.rows.column(TOMBSTONE_COLUMN).to_numpy().astype(bool)
+    fields = [target.schema.field(name) for name in mapping.sources]
+    found = [source.rows.column(mapping.sources[field.name]) for field in fields]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(found, fields, strict=True)
+    ]
+    schema = pa.schema([each if each.name in target.key else each.with_nullable(True) for each in fields])
+    rows = pa.Table.from_arrays(columns, schema=schema)
+    return MemoryRows(source, rows, rows.select(list(target.key)), deleted, target, mapping.missing, backfill)
+
+
+def _mapping(table: TableReader, state: TableState, source: GenerationSource, target: MergeTarget) -> ColumnMapping:
+    assert source.rows is not None  # noqa: S101
+    found = source.rows.schema
+    ids = _noted_ids(found)
+    if ids is None and _same(found, memtable_schema(target.schema, target.key)):
+        ids = target.field_ids
+    if ids is None:
+        ids = _ids_in_history(table, state, target.key, found)
+    if ids is None:
+        raise _unreadable(source, target, found, "no retained version of the table has these columns")
+    fields = [_Column(name, number) for name, number in ids.items()]
+    mapping = map_columns(target, fields, found)
+    if isinstance(mapping, SchemaMismatch):
+        raise _unreadable(source, target, found, mapping.reason)
+    unproven = Renamings(table, state.version).unproven(mapping.renamed)
+    if unproven:
+        raise _unreadable(source, target, found, f"no retained version proves that {unproven} were renamed")
+    return mapping
+
+
+def _same(found: pa.Schema, expected: pa.Schema) -> bool:
+    return [(each.name, each.type) for each in found] == [(each.name, each.type) for each in expected]
+
+
+def _noted_ids(schema: pa.Schema) -> Mapping[str, int] | None:
+    """Return the field ids that the rows came with; None if a column came without one."""
+    noted = noted_field_ids(schema)
+    own = [name for name in schema.names if name != TOMBSTONE_COLUMN]
+    return {name: noted[name] for name in own} if noted is not None and noted.keys() >= set(own) else None
+
+
+def _ids_in_history(
+    table: TableReader, state: TableState, key: Sequence[str], found: pa.Schema
+) -> Mapping[str, int] | None:
+    """Return the field ids of the newest base version whose rows would have this schema in a WAL."""
+    for number in range(state.version, max(0, state.version - MAX_VERSIONS), -1):
+        try:
+            dataset = table.dataset(number)
+        except ObjectNotFoundError:
+            return None
+        if _same(found, memtable_schema(dataset.schema, key)):
+            return {field.name(): field.id() for field in dataset.lance_schema.fields()}
+    return None
+
+
+def _unreadable(source: GenerationSource, target: MergeTarget, found: pa.Schema, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "unflushed rows have a schema that cannot be mapped to the table's",
+        remedy="flush the region by opening a writer for it; if that fails, undo the schema change",
+        region_id=str(source.region_id),
+        generation=source.generation,
+        reason=reason,
+        expected=[(field.name, str(field.type)) for field in target.schema],
+        found=[(field.name, str(field.type)) for field in found if field.name != TOMBSTONE_COLUMN],
+    )

@@ -1,0 +1,1 @@
+"""Every row of a view once, in its newest version."""

@@ -1,0 +1,1 @@
+"""Full-text search over the newest versions, ranked as one index."""

@@ -1,0 +1,1 @@
+"""Nearest rows among the newest versions."""

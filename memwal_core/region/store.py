@@ -1,0 +1,270 @@
+"""The versions of region manifests in a table: create, load, commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    InvalidRequestError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+from memwal_core.format.paths import MANIFEST_SUFFIX, MEM_WAL_DIRECTORY, RESERVED_NAMES, manifest_directory
+from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
+from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
+from memwal_core.ids import IdSource, RegionId, parse_region_id
+from memwal_core.region.invariants import Violation, manifest_violations, transition_violations
+from memwal_core.register import FIRST_VERSION, Entry, VersionedRegister
+from memwal_core.rng import Rng, system_rng
+from memwal_core.settings import StorageSettings
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectStore
+
+Change = Callable[[RegionManifest], RegionManifest | None]
+Check = Callable[[RegionManifest], None]
+
+_REGION_ID_VERSION = 4
+_UPDATE_ATTEMPTS = 20
+_SETTLE_ATTEMPTS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class ManifestStore:
+    """All region manifests of one table. Safe to share between threads.
+
+    Every attempt writes a fresh commit id from ``ids``, so that two processes that make the same change
+    differ in bytes and only one of them can believe it won.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        ids: IdSource,
+        *,
+        settings: StorageSettings | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self._store = store
+        self._ids = ids
+        self._settings = settings if settings is not None else StorageSettings()
+        self._clock = clock if clock is not None else SystemClock()
+        self._rng = rng if rng is not None else system_rng()
+
+    def create(
+        self,
+        region_id: RegionId,
+        *,
+        region_spec_id: int = 0,
+        region_field_values: Mapping[str, bytes] = MappingProxyType({}),
+        status: RegionStatus = RegionStatus.ACTIVE,
+    ) -> RegionManifest:
+        """Create a region and return its version 1.
+
+        ``region_id`` is a new UUID version 4. ``status`` is SEALED for regions of the ``lance`` codec
+        (decision 0002).
+
+        Raises:
+            ObjectExistsError: The region exists.
+            CommitUnknownError: It is unknown whether the region was created. Load it.
+        """
+        if region_id.version != _REGION_ID_VERSION:
+            raise InvalidRequestError(
+                "a region id must be a UUID version 4",
+                remedy="make one with IdSource.region_id()",
+                region_id=str(region_id),
+                found_version=region_id.version,
+            )
+        register = self._register(region_id)
+        existing = register.latest()
+        if existing is not None:
+            raise ObjectExistsError(
+                "the region already exists", remedy="load it", region_id=str(region_id), version=existing.version
+            )
+        first = RegionManifest(
+            region_id=region_id,
+            version=FIRST_VERSION,
+            region_spec_id=region_spec_id,
+            region_field_values=MappingProxyType(dict(region_field_values)),
+            status=status,
+            commit_id=self._ids.commit_id(),
+        )
+        return self._write(first)
+
+    def load(self, region_id: RegionId) -> RegionManifest:
+        """Read the newest version of a region's manifest.
+
+        Raises:
+            ObjectNotFoundError: The region does not exist.
+            CorruptionError: The newest version is damaged or breaks a rule. Change nothing.
+        """
+        manifest = self._find(region_id)
+        if manifest is None:
+            raise ObjectNotFoundError(
+                "the region does not exist",
+                remedy="choose one of the regions that `memwal status` lists",
+                region_id=str(region_id),
+            )
+        return manifest
+
+    def load_version(self, region_id: RegionId, version: int) -> RegionManifest:
+        """Read one version of a region's manifest; ``ObjectNotFoundError`` if it never existed or was deleted."""
+        return _checked(region_id, Entry(version, self._register(region_id).read(version)))
+
+    def is_newest(self, manifest: RegionManifest) -> bool:
+        """Return whether a version just loaded still has no successor; one request.
+
+        Only for versions younger than any retention: the successors of an older one may be deleted.
+        """
+        return not self._register(manifest.region_id).exists(manifest.version + 1)
+
+    def load_many(self, region_ids: Iterable[RegionId], concurrency: int | None = None) -> list[RegionManifest]:
+        """Read the newest versions of many regions concurrently, in the order asked for.
+
+        Regions without any manifest are left out: their creation is under way or was interrupted, so no
+        writer can have written to them.
+        """
+        found = map_concurrently(self._find, region_ids, concurrency or self._settings.concurrency)
+        return [manifest for manifest in found if manifest is not None]
+
+    def commit(self, previous: RegionManifest, changed: RegionManifest) -> RegionManifest:
+        """Write the version after ``previous``, the version on which the change is based.
+
+        The version and commit id of ``changed`` are replaced.
+
+        Raises:
+            ConflictError: Another process wrote that version. Load, check again, repeat.
+            CommitUnknownError: It is unknown whether the version was written. Load the newest and look for
+                the change.
+            InvalidRequestError: The change breaks a rule of ``invariants``; nothing was written.
+        """
+        candidate = replace(changed, version=previous.version + 1, commit_id=self._ids.commit_id())
+        _refuse(candidate, [*manifest_violations(candidate), *transition_violations(candidate, previous)])
+        return self._write(candidate)
+
+    def update(self, region_id: RegionId, change: Change, *, check: Check | None = None) -> RegionManifest:
+        """Change a region, repeating on the newest version when other processes were faster.
+
+        ``change`` makes the wanted version from the stored one, or None if there is nothing to do; then the stored
+        version is returned. ``check`` raises if the caller may not change the version given, for example because it
+        was fenced. Both are called on each newer version, ``check`` first.
+
+        Raises:
+            ConflictError: Other processes were faster each time. Try again later.
+            CommitUnknownError: It is unknown whether the version was written. Load it and look for the change.
+        """
+        for attempt in range(_UPDATE_ATTEMPTS):
+            if attempt:
+                self._back_off(attempt)
+            previous = self.load(region_id)
+            if check is not None:
+                check(previous)
+            changed = change(previous)
+            if changed is None:
+                return previous
+            try:
+                return self.commit(previous, changed)
+            except ConflictError:
+                _log.debug("commit lost [region_id=%s, version=%d]", region_id, previous.version + 1)
+        raise ConflictError(
+            "other processes changed the region at each attempt",
+            remedy="try again later; if it persists, find out which process commits so often",
+            region_id=str(region_id),
+            attempts=_UPDATE_ATTEMPTS,
+        )
+
+    def versions(self, region_id: RegionId) -> list[int]:
+        """Return the existing manifest versions, ascending, by listing."""
+        return self._register(region_id).versions()
+
+    def delete_versions_before(
+        self, region_id: RegionId, version: int, *, before_each: Callable[[], None] | None = None
+    ) -> list[int]:
+        """Delete old manifest versions; see ``VersionedRegister.delete_before``."""
+        return self._register(region_id).delete_before(version, before_each=before_each)
+
+    def region_ids(self) -> list[RegionId]:
+        """Return the regions that have a directory, sorted, by listing ``_mem_wal/``."""
+        found = []
+        for name in self._store.list_directories(MEM_WAL_DIRECTORY):
+            if name in RESERVED_NAMES:
+                continue
+            try:
+                region_id = parse_region_id(name)
+            except InvalidRequestError:
+                region_id = None
+            if region_id is None or str(region_id) != name:
+                _log.warning("directory below _mem_wal is not a region and is ignored [name=%s]", name)
+            else:
+                found.append(region_id)
+        return sorted(found)
+
+    def _find(self, region_id: RegionId) -> RegionManifest | None:
+        entry = self._register(region_id).latest()
+        return None if entry is None else _checked(region_id, entry)
+
+    def _register(self, region_id: RegionId) -> VersionedRegister:
+        return VersionedRegister(self._store, manifest_directory(region_id), MANIFEST_SUFFIX)
+
+    def _write(self, candidate: RegionManifest) -> RegionManifest:
+        """Write one attempt and find out what became of it.
+
+        Its bytes are the attempt's own. After a lost reply the same bytes are offered again: that finds our
+        version (success), a rival's (``ConflictError``), or a free place to write to.
+        """
+        register = self._register(candidate.region_id)
+        data = encode_manifest(candidate)
+        for attempt in range(1, _SETTLE_ATTEMPTS + 1):
+            try:
+                register.create(candidate.version, data)
+            except UnavailableError as error:
+                if attempt == _SETTLE_ATTEMPTS:
+                    raise CommitUnknownError(
+                        "the store did not say whether a manifest version was written",
+                        remedy="load the region and look for the change before repeating it; delete nothing",
+                        region_id=str(candidate.region_id),
+                        version=candidate.version,
+                        commit_id=candidate.commit_id.hex(),
+                    ) from error
+                self._back_off(attempt)
+            else:
+                break
+        return candidate
+
+    def _back_off(self, attempt: int) -> None:
+        longest = min(self._settings.retry_wait_s * 2.0 ** (attempt - 1), self._settings.retry_wait_max_s)
+        self._clock.sleep(longest * self._rng.uniform(0.5, 1.0))
+
+
+def _checked(region_id: RegionId, entry: Entry) -> RegionManifest:
+    manifest = decode_manifest(entry.data, region_id=region_id, version=entry.version)
+    violations = manifest_violations(manifest)
+    if violations:
+        raise CorruptionError(
+            "a region manifest breaks a rule",
+            remedy="stop all jobs of this table and follow docs/runbooks/corrupt-region-manifest.md",
+            region_id=str(region_id),
+            version=entry.version,
+            rules=[f"{violation.rule}: {violation.problem}" for violation in violations],
+        )
+    return manifest
+
+
+def _refuse(candidate: RegionManifest, violations: list[Violation]) -> None:
+    if violations:
+        raise InvalidRequestError(
+            "a change of a region manifest breaks a rule",
+            remedy="correct the caller; use the functions of memwal_core.region.changes",
+            region_id=str(candidate.region_id),
+            version=candidate.version,
+            rules=[f"{violation.rule}: {violation.problem}" for violation in violations],
+        )

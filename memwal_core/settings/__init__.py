@@ -1,0 +1,46 @@
+"""Settings: values only, read once by an entry point and passed down, never at import.
+
+Sources, later wins: defaults, environment (``MEMWAL_`` prefix, ``__`` between levels, for
+example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are refused.
+"""
+
+from memwal_core.settings.model import (
+    ENVIRONMENT_PREFIX,
+    CatchupSettings,
+    DoctorSettings,
+    IndexSettings,
+    IngestSettings,
+    LeaseSettings,
+    LedgerSettings,
+    MergeSettings,
+    MergeTriggerSettings,
+    QualitySettings,
+    Settings,
+    StorageSettings,
+    load_settings,
+)
+from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings
+from memwal_core.settings.status import StatusSettings
+from memwal_core.settings.writer import MIB, WriterSettings
+
+__all__ = [
+    "DAY_S",
+    "ENVIRONMENT_PREFIX",
+    "MIB",
+    "CatchupSettings",
+    "CompactSettings",
+    "DoctorSettings",
+    "GcSettings",
+    "IndexSettings",
+    "IngestSettings",
+    "LeaseSettings",
+    "LedgerSettings",
+    "MergeSettings",
+    "MergeTriggerSettings",
+    "QualitySettings",
+    "Settings",
+    "StatusSettings",
+    "StorageSettings",
+    "WriterSettings",
+    "load_settings",
+]

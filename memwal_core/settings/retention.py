@@ -1,0 +1,144 @@
+"""What compaction and garbage collection rewrite, keep and delete; part of ``memwal_core.settings``."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from memwal_core.settings.writer import MIB
+
+DAY_S = 24 * 3600.0
+
+
+class CompactSettings(BaseModel):
+    """When and how small or half-deleted fragments of the base table are rewritten, and how long versions stay."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_fragments: int = Field(
+        default=16,
+        ge=2,
+        description="Number of neighbouring small fragments from which they are rewritten. Smaller means fewer small "
+        "fragments and more rewriting of the same rows.",
+    )
+    target_rows: int = Field(
+        default=1_048_576,
+        ge=1,
+        description="Rows of a rewritten fragment. More means fewer fragments and larger rewrites.",
+    )
+    max_file_bytes: int = Field(
+        default=1024 * MIB,
+        ge=MIB,
+        description="Bytes at which a rewritten file ends before it has `target_rows` rows. Smaller means more files.",
+    )
+    deletion_threshold: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="Share of deleted rows from which a fragment is always rewritten. Smaller means faster scans and "
+        "more rewriting.",
+    )
+    max_source_fragments: int = Field(
+        default=32,
+        ge=2,
+        description="Number of fragments rewritten in one commit. More means fewer commits, and more lost work after a "
+        "conflict.",
+    )
+    batch_rows: int = Field(default=8192, ge=1, description="Rows read at once. More is faster and takes more memory.")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Groups of fragments rewritten at once. More is faster; each takes memory of its own.",
+    )
+    max_passes: int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Largest number of commits in one run. More finishes a backlog sooner and makes a run longer.",
+    )
+    max_attempts: int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="Times a pass plans again after a conflict with another commit. More survives more rivals, and "
+        "fails later.",
+    )
+    retention_s: float = Field(
+        default=14 * 86_400.0,
+        ge=3600,
+        description="Versions younger than this many seconds are kept. Must exceed the longest query and the longest "
+        "job: both lose the files they read when their version is removed. Longer takes more storage.",
+    )
+    keep_versions: int = Field(
+        default=10,
+        ge=1,
+        description="Number of newest versions that are kept whatever their age. More takes more storage.",
+    )
+
+
+class GcSettings(BaseModel):
+    """How long the garbage collector keeps objects that nothing refers to.
+
+    Times are compared with the store's modification times: a clock that runs ahead shortens them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grace_s: float = Field(
+        default=600.0,
+        ge=0,
+        le=7 * DAY_S,
+        description="Seconds between removing a flushed MemTable from the region manifest and deleting its directory. "
+        "Readers that planned before have this long to finish; longer takes more storage.",
+    )
+    orphan_age_s: float = Field(
+        default=3 * DAY_S,
+        ge=0,
+        description="Age in seconds at which leftovers of failed flushes and commits are deleted. Longer takes more "
+        "storage. Below one day it is refused without `allow_unsafe_retention`: a flush or commit may still be under "
+        "way.",
+    )
+    collect_wal: bool = Field(
+        default=False,
+        description="Delete WAL entries that are no longer needed. Off: they are only listed and take storage. Switch "
+        "it on when every writer of the table verifies its epoch before it acknowledges, or is never stalled for "
+        "`wal_min_age_s`.",
+    )
+    wal_min_age_s: float = Field(
+        default=7 * DAY_S,
+        ge=0,
+        description="Age in seconds below which no WAL entry is deleted. It must exceed the longest stall of a writer "
+        "that may resume; longer takes more storage, and below one day it is refused without "
+        "`allow_unsafe_retention`.",
+    )
+    wal_epoch_checks: float = Field(
+        default=6.0,
+        ge=0,
+        description="WAL entries younger than this many times `writer.epoch_check_interval_s` are kept, too, so that a "
+        "stalled writer finds its successor's entry. Larger takes more storage. Below 2 it is refused without "
+        "`allow_unsafe_retention`.",
+    )
+    manifest_retention: int = Field(
+        default=20,
+        ge=2,
+        description="Number of versions of a region manifest, or of a lease, that are kept below the newest. More "
+        "keeps a longer history and more objects.",
+    )
+    manifest_min_age_s: float = Field(
+        default=DAY_S,
+        ge=0,
+        description="Seconds for which a superseded version is kept whatever its number; at least `grace_s`, because "
+        "versions show since when a directory is unrecorded. Longer keeps more objects. Below one hour it is refused "
+        "without `allow_unsafe_retention`.",
+    )
+    concurrency: int = Field(
+        default=8,
+        ge=1,
+        le=64,
+        description="Concurrent deletions. More finishes sooner and may run into the store's request limits.",
+    )
+    allow_unsafe_retention: bool = Field(
+        default=False,
+        description="Accept retention times that can lose acknowledged rows if a writer or job stalls. For tests, and "
+        "for tables without writers.",
+    )

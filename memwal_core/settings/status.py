@@ -1,0 +1,130 @@
+"""The thresholds of ``memwal status --check``; part of ``memwal_core.settings``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Thresholds(NamedTuple):
+    """The values from which a signal warns, and from which it pages: an operator must act now."""
+
+    warn: float
+    page: float
+
+
+class StatusSettings(BaseModel):
+    """When `memwal status --check` warns (exit code 6) and pages (exit code 7). The worst region counts.
+
+    Lower thresholds report trouble earlier and report more false alarms.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pending_generations_warn: int = Field(
+        default=8,
+        ge=1,
+        description="Number of a region's flushed MemTables that wait for their merge: warn.",
+    )
+    pending_generations_page: int = Field(default=20, ge=1, description="The same: page.")
+    oldest_unmerged_warn_s: float = Field(
+        default=1200.0, gt=0, description="Age in seconds of the oldest waiting flushed MemTable: warn."
+    )
+    oldest_unmerged_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
+    wal_lag_warn_s: float = Field(
+        default=1200.0,
+        gt=0,
+        description="Age in seconds of the oldest unflushed WAL entry: warn. Keep it above "
+        "`writer.max_memtable_age_s`.",
+    )
+    wal_lag_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
+    epoch_changes_warn: int = Field(
+        default=2,
+        ge=1,
+        description="Claims in the last hour of a region whose previous writer had not released it: warn.",
+    )
+    epoch_changes_page: int = Field(default=6, ge=1, description="The same: page.")
+    index_lag_warn: int = Field(
+        default=16, ge=1, description="Number of a region's merged generations that an index does not cover: warn."
+    )
+    index_lag_page: int = Field(default=48, ge=1, description="The same: page.")
+    job_failures_warn: int = Field(default=2, ge=1, description="Consecutive failures of a job: warn.")
+    job_failures_page: int = Field(default=3, ge=1, description="The same: page.")
+    quarantined_generations_warn: int = Field(
+        default=1,
+        ge=1,
+        description="Number of a region's flushed MemTables that failed their quality checks and are kept from the "
+        "merge: warn.",
+    )
+    quarantined_generations_page: int = Field(default=8, ge=1, description="The same: page.")
+    base_fragments_warn: int = Field(
+        default=16,
+        ge=1,
+        description="Number of fragments of the base table with fewer rows than `compact.target_rows`: warn.",
+    )
+    base_fragments_page: int = Field(default=200, ge=1, description="The same: page.")
+    base_versions_warn: int = Field(
+        default=500, ge=1, description="Number of retained versions of the base table: warn."
+    )
+    base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
+    snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
+    snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
+    drain_time_warn_s: float = Field(
+        default=3600.0,
+        gt=0,
+        description="Seconds that merging the waiting generations would take at the rate of the last merges: warn.",
+    )
+    drain_time_page_s: float = Field(default=21_600.0, gt=0, description="The same: page.")
+    stuck_job_warn_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="Seconds since a running or crashed job last renewed its lease: warn. Keep it at or above "
+        "`lease.ttl_s`.",
+    )
+    stuck_job_page_s: float = Field(default=600.0, gt=0, description="The same: page.")
+    peak_memory_warn: float = Field(
+        default=0.7,
+        gt=0,
+        description="Peak memory of a job's process in the last run, as a share of its limit: warn.",
+    )
+    peak_memory_page: float = Field(default=0.9, gt=0, description="The same: page.")
+    garbage_warn: float = Field(
+        default=0.1,
+        gt=0,
+        description="Bytes that `memwal gc` would delete now or after the grace period, as a share of the bytes of the "
+        "table: warn.",
+    )
+    garbage_page: float = Field(default=0.4, gt=0, description="The same: page.")
+    measure_garbage: bool = Field(
+        default=True,
+        description="Whether the check measures garbage. It lists every object of the table, which is slow and costs "
+        "requests where there are many; `memwal gc` shows the same numbers.",
+    )
+
+    def thresholds(self) -> Mapping[str, Thresholds]:
+        """Return the thresholds by the name of their signal."""
+        return {
+            "pending_generations": Thresholds(self.pending_generations_warn, self.pending_generations_page),
+            "oldest_unmerged": Thresholds(self.oldest_unmerged_warn_s, self.oldest_unmerged_page_s),
+            "wal_lag": Thresholds(self.wal_lag_warn_s, self.wal_lag_page_s),
+            "epoch_changes": Thresholds(self.epoch_changes_warn, self.epoch_changes_page),
+            "index_lag": Thresholds(self.index_lag_warn, self.index_lag_page),
+            "job_failures": Thresholds(self.job_failures_warn, self.job_failures_page),
+            "quarantined_generations": Thresholds(self.quarantined_generations_warn, self.quarantined_generations_page),
+            "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
+            "base_versions": Thresholds(self.base_versions_warn, self.base_versions_page),
+            "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
+            "drain_time": Thresholds(self.drain_time_warn_s, self.drain_time_page_s),
+            "stuck_job": Thresholds(self.stuck_job_warn_s, self.stuck_job_page_s),
+            "peak_memory": Thresholds(self.peak_memory_warn, self.peak_memory_page),
+            "garbage": Thresholds(self.garbage_warn, self.garbage_page),
+        }
+
+    @model_validator(mode="after")
+    def _warns_first(self) -> Self:
+        late = [name for name, (warn, page) in self.thresholds().items() if warn > page]
+        if late:
+            raise ValueError(f"the warning must not come after the page: {', '.join(late)}")
+        return self

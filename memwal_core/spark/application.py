@@ -1,0 +1,89 @@
+"""The Spark application of every job: one JSON document in, a report and an exit code out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from memwal_core.coordination.lease import parse_ticket
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.jobs.document import JobDocument, load_document
+from memwal_core.jobs.job import JobReport
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.runner import load_job
+from memwal_core.opening import open_here
+from memwal_core.spark.executors import SparkExecutors
+from memwal_core.spark.session import LateSession
+from memwal_core.telemetry import telemetry
+
+
+def main(job: str, arguments: Sequence[str] | None = None) -> int:
+    """Run one job and return its exit code (``docs/errors.md``).
+
+    Args:
+        job: Its name.
+        arguments: The document, ``@FILE`` or ``-``; the process's own if None. Without any, the environment has it.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    with telemetry():
+        try:
+            document = _document(job, given)
+            report = _run(document)
+        except MemwalError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return error.exit_code
+    _deliver(report, document.report)
+    accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
+    accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED
+    if accepted:
+        return 0
+    failure = load_job(document.parsed()).failure(document.parsed(), report)
+    if failure is not None:
+        sys.stderr.write(f"error: {failure}\n")
+    return report.outcome.exit_code
+
+
+def _document(job: str, given: Sequence[str]) -> JobDocument:
+    if len(given) > 1:
+        raise InvalidRequestError(
+            "a job takes one argument: its JSON document",
+            remedy="quote the document for the shell",
+            arguments=len(given),
+        )
+    document = load_document(given[0] if given else "")
+    if document.job not in ("", job):
+        raise InvalidRequestError(
+            "the document is for another job",
+            remedy="submit the application of that job",
+            document=document.job,
+            job=job,
+        )
+    return document.model_copy(update={"job": job})
+
+
+def _run(document: JobDocument) -> JobReport:
+    request = document.parsed()
+    table = open_here(document.uri, document.storage_options)
+    session = LateSession(f"memwal {document.job} {document.uri}")
+    try:
+        report: JobReport = table.run(
+            request,
+            holder=document.holder or None,
+            ticket=parse_ticket(document.ticket) if document.ticket else None,
+            executors=SparkExecutors.of(session, table.base),
+        )
+    finally:
+        session.stop()
+    return report
+
+
+def _deliver(report: JobReport, target: str) -> None:
+    document = json.dumps(report.to_dict(), indent=2) + "\n"
+    if target == "-":
+        sys.stdout.write(document)
+    elif target:
+        Path(target).write_text(document, encoding="utf-8")

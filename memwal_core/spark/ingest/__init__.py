@@ -1,0 +1,1 @@
+"""Writing a DataFrame into the regions of a table, exactly once per batch."""

@@ -1,0 +1,82 @@
+"""Around the tasks of a batch: reporting their progress, and what to do when Spark gives up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from memwal_core.errors import MemwalError, UnavailableError
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.records import BatchRecords
+
+_log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Called with how many regions have their rows, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What tasks are going to do.
+
+    Attributes:
+        done: Regions that have their rows already.
+        total: All regions of the batch.
+        progress: Called after each change.
+    """
+
+    batch: BatchId
+    done: int
+    total: int
+    progress: Progress
+
+
+@contextmanager
+def watched(records: BatchRecords, expected: Expected, interval_s: float) -> Iterator[None]:
+    """Report progress from the records of a batch as long as the context lasts."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        seen = expected.done
+        while not ended.wait(interval_s):
+            try:
+                now = records.count_shares(expected.batch)
+            except MemwalError as error:
+                _log.info("progress of a batch is unknown [batch=%s]: %s", expected.batch, error)
+                continue
+            if now > seen:
+                _log.info(
+                    "regions are being written [done=%d, total=%d, batch=%s]", now, expected.total, expected.batch
+                )
+                expected.progress(now, expected.total)
+            seen = max(seen, now)
+
+    expected.progress(expected.done, expected.total)
+    thread = threading.Thread(target=watch, name="memwal-ingest-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def spark_errors(batch: BatchId) -> Iterator[None]:
+    """Turn a failure of Spark, whose tasks failed repeatedly, into an ``UnavailableError``."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if "memwal_core.errors." in line or "Error" in line]
+        raise UnavailableError(
+            "Spark failed to write the batch",
+            remedy="read the log of the executors, then run the batch again; it continues where it stopped",
+            batch=str(batch),
+            cause=lines[-1][:500] if lines else type(error).__name__,
+        ) from error

@@ -1,0 +1,1 @@
+"""What a merge does on executors: reading winners, writing them, searching the base table."""

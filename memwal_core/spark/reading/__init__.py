@@ -1,0 +1,1 @@
+"""Reading a table as Spark DataFrames: pinned on the driver, read in parts by executors."""

@@ -1,0 +1,48 @@
+"""Storage options as texts: those of a command line and those of the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+from memwal_core.errors import InvalidRequestError
+
+STORAGE_OPTIONS_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS"
+"""Storage options as JSON: how an orchestrator hands secrets to a job without showing them to everybody."""
+
+
+def parse_pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    """Read ``key=value`` pairs.
+
+    Raises:
+        InvalidRequestError: A text has no ``=`` or an empty key.
+    """
+    options: dict[str, str] = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            # The text may be a secret whose key was forgotten: it is not repeated.
+            raise InvalidRequestError("an option is not of the form key=value", remedy="write it as key=value")
+        options[key] = value
+    return options
+
+
+def environment_storage_options() -> dict[str, str]:
+    """Return the storage options that the environment has; none if there are none.
+
+    Raises:
+        InvalidRequestError: The variable is no JSON object of texts.
+    """
+    text = os.environ.get(STORAGE_OPTIONS_VARIABLE)
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        # Not repeated and not chained: the text may be a secret.
+        raise InvalidRequestError(
+            "the storage options of the environment are no JSON object of texts",
+            remedy=f"correct {STORAGE_OPTIONS_VARIABLE}",
+        )
+    return found

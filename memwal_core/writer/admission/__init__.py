@@ -1,0 +1,1 @@
+"""What is let in: batches that fit, within the bounds of memory."""

@@ -1,0 +1,60 @@
+"""Finds and describes the rows that do not fit, for the error that refuses their batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+SAMPLE_ROWS = 5
+"""Rows that an error shows."""
+
+_COUNTED = 1000
+_SHOWN_CHARACTERS = 60
+_SHOWN_COLUMNS = 12
+
+
+def rows_that_do_not_cast(column: pa.ChunkedArray, wanted: pa.DataType, limit: int = _COUNTED) -> list[int]:
+    """Return the numbers of the first ``limit`` values that make a column's cast fail, ascending.
+
+    The column is halved repeatedly, so that the work grows with the failing rows and not with all.
+    """
+    found: list[int] = []
+    waiting = [(0, len(column))]
+    while waiting and len(found) < limit:
+        start, count = waiting.pop()
+        if not count or _casts(column.slice(start, count), wanted):
+            continue
+        if count == 1:
+            found.append(start)
+            continue
+        half = count // 2
+        waiting += [(start + half, count - half), (start, half)]
+    return found
+
+
+def sample_rows(table: pa.Table, positions: Sequence[int], first_columns: Sequence[str] = ()) -> list[dict[str, str]]:
+    """Return the first few of some rows as short texts by column; long values are cut and lists are counted.
+
+    ``first_columns``, for example the key, are shown however wide the table is.
+    """
+    named = [name for name in dict.fromkeys([*first_columns, *table.schema.names]) if name in table.schema.names]
+    shown = table.select(named[:_SHOWN_COLUMNS]).take(list(positions[:SAMPLE_ROWS]))
+    return [{name: _short(value) for name, value in row.items()} for row in shown.to_pylist()]
+
+
+def _casts(column: pa.ChunkedArray, wanted: pa.DataType) -> bool:
+    try:
+        column.cast(wanted)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"{len(value)} values"
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -1,0 +1,142 @@
+"""The check before every write: a batch is accepted whole or refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.memtable import with_tombstones
+from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+
+
+def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
+    """Bring a batch into the base table's schema; buffers are shared where nothing changes.
+
+    Columns may come in any order. Lossless changes of representation are made (narrower integers and
+    floats, text and binary variants, dictionaries, all-NULL columns, instants in another time zone or
+    unit); everything else is refused, because a silent conversion of a caller's mistake cannot be undone.
+
+    Raises:
+        InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL; the fact
+            ``sample_rows`` shows rows that do not fit. Nothing was written; correct the batch.
+    """
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    wanted, found = schema.names, table.column_names
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    if missing or unknown or len(found) != len(wanted):
+        raise InvalidRequestError(
+            "the batch does not have the columns of the table; the whole batch was refused",
+            remedy="send every column of the table exactly once; use NULL for unknown values",
+            missing=missing,
+            unknown=unknown,
+            expected=wanted,
+        )
+    is_exact = table.schema.equals(schema)
+    columns = table.columns if is_exact else [_conform_column(table, field, key_columns) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and (field.name in key_columns or not field.nullable):
+            _refuse_null(table, field.name, column, key_columns)
+    return table if is_exact else pa.Table.from_arrays(columns, names=wanted)
+
+
+def tombstones(
+    keys: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema
+) -> pa.Table:
+    """Make the rows, in the MemTable schema, that delete some keys; ``keys`` has only the primary key's columns.
+
+    Raises:
+        InvalidRequestError: The keys do not fit, or a value column may not be NULL.
+    """
+    strict = [field.name for field in schema if field.name not in key_columns and not field.nullable]
+    if strict:
+        raise InvalidRequestError(
+            "rows of this table cannot be deleted: a tombstone has NULL values, which some columns do not allow",
+            remedy="make the columns nullable",
+            columns_not_nullable=strict,
+        )
+    key_schema = pa.schema([field for field in schema if field.name in key_columns])
+    named = conform(keys, key_schema, key_columns)
+    values = {field.name: pa.nulls(named.num_rows, field.type) for field in schema if field.name not in key_columns}
+    columns = [values[name] if name in values else named.column(name) for name in schema.names]
+    return with_tombstones(pa.Table.from_arrays(columns, names=schema.names), memtable_schema, deleted=True)
+
+
+def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]) -> pa.ChunkedArray:
+    column = table.column(field.name)
+    if column.type == field.type:
+        return column
+    if not _lossless(column.type, field.type):
+        raise InvalidRequestError(
+            "a column has the wrong type; the whole batch was refused",
+            remedy="cast the column before writing",
+            column=field.name,
+            expected=str(field.type),
+            found=str(column.type),
+        )
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        bad = rows_that_do_not_cast(column, field.type)
+        raise InvalidRequestError(
+            "a column cannot be converted without loss; the whole batch was refused",
+            remedy="cast the column before writing",
+            column=field.name,
+            expected=str(field.type),
+            found=str(column.type),
+            bad_rows=len(bad),
+            first_row=bad[0] if bad else None,
+            sample_rows=sample_rows(table, bad, [*key_columns, field.name]),
+            cause=str(error),
+        ) from error
+
+
+def _lossless(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_dictionary(wanted):
+        wanted = wanted.value_type
+    if pa.types.is_null(found) or found == wanted:
+        return True
+    if pa.types.is_list(found) and pa.types.is_fixed_size_list(wanted):
+        return _lossless(found.value_type, wanted.value_type)
+    return _wider_number(found, wanted) or _other_form(found, wanted)
+
+
+def _wider_number(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if any(is_kind(found) and is_kind(wanted) for is_kind in (pa.types.is_integer, pa.types.is_floating)):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
+        return bool(found.scale <= wanted.scale and found.precision <= wanted.precision)
+    return False
+
+
+def _other_form(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        # The same instant in another zone; a checked cast refuses digits that a coarser unit would drop.
+        return (found.tz is None) == (wanted.tz is None)
+    return any(
+        any(is_kind(found) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind)
+        for kind in (_TEXT, _BINARY)
+    )
+
+
+def _refuse_null(table: pa.Table, name: str, column: pa.ChunkedArray, key_columns: Sequence[str]) -> NoReturn:
+    rows = pc.indices_nonzero(pc.is_null(column)).to_pylist()
+    is_key = name in key_columns
+    what = "a primary key value is NULL" if is_key else "a value is NULL in a column that does not allow it"
+    raise InvalidRequestError(
+        f"{what}; the whole batch was refused",
+        remedy="remove or complete the rows",
+        column=name,
+        null_rows=column.null_count,
+        first_row=rows[0],
+        sample_rows=sample_rows(table, rows, [*key_columns, name]),
+    )

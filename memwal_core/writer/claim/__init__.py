@@ -1,0 +1,1 @@
+"""Claiming a region, keeping it, and taking it over."""

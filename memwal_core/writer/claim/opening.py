@@ -1,0 +1,140 @@
+"""Claiming a region and assembling its writer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memwal_core.base_table import BaseTable
+from memwal_core.base_table.indexes.recipes import IndexRecipe
+from memwal_core.clock import Clock
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory
+from memwal_core.ids import IdSource, RegionId
+from memwal_core.memtable import MemTable, MemTableQueue
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus, claim
+from memwal_core.settings import Settings
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal import WalAppender, WalCodec, codec_for_suffix, read_tail
+from memwal_core.writer.claim.ownership import Ownership
+from memwal_core.writer.flushing.flush_queue import FlushQueue
+from memwal_core.writer.flushing.flusher import MaintainedIndexes, RegionFlusher
+from memwal_core.writer.layout import TableLayout, layout_of_rows
+from memwal_core.writer.log.group_commit import GroupCommit
+from memwal_core.writer.log.replay import leading_run, replay
+from memwal_core.writer.state import RegionState
+from memwal_core.writer.stats import WriterMeters
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """The components of a region writer after claim and replay.
+
+    Attributes:
+        layout: Shape of the rows.
+        layout_is_current: Whether it is that of the table's newest version, and all unflushed rows have it.
+        recipes: Reads how maintained indexes are built.
+    """
+
+    layout: TableLayout
+    layout_is_current: bool
+    store: ObjectStore
+    state: RegionState
+    wal: GroupCommit
+    flushes: FlushQueue
+    recipes: Callable[[], Sequence[IndexRecipe]]
+
+
+def open_context(
+    table: BaseTable,
+    region_id: RegionId,
+    settings: Settings,
+    clock: Clock,
+    ids: IdSource,
+    failpoints: Failpoints = NO_FAILPOINTS,
+) -> WriterContext:
+    """Claim a region and replay its unflushed rows; errors as for ``RegionWriter.open``."""
+    state = table.state()
+    table.require_writable(state)
+    current = TableLayout.of(table, state)
+    manifests = ManifestStore(table.store, ids, settings=settings.storage)
+    codec = codec_of_region(manifests.load(region_id), state.field_ids)
+    started = clock.monotonic()
+    manifest = claim(manifests, region_id)
+    ownership = Ownership(manifests, manifest, started, settings.writer.epoch_check_interval_s, clock)
+    entries = read_tail(
+        table.store,
+        region_id,
+        codec,
+        manifest.replay_after_wal_id,
+        manifest.wal_id_last_seen,
+        settings.storage.concurrency,
+        current.entry_shape,
+    )
+    if entries:
+        # A predecessor may have been killed between naming an entry and syncing the name. Flushed MemTables and
+        # hints refer to these entries from now on, so a power failure must not remove them.
+        table.store.sync_directory(wal_directory(region_id))
+    # Rows of an earlier schema of the table are flushed in that schema first, see RegionWriter.open.
+    leading = leading_run(entries)
+    schemas = [entry.rows.schema for entry in leading if not entry.is_fence]
+    layout = layout_of_rows(table, current, schemas[0]) if schemas else current
+    memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, clock.now())
+    replay(leading, memtable, layout.entry_shape, ownership)
+    is_complete = len(leading) == len(entries)
+    meters = WriterMeters(str(region_id))
+    meters.replayed_entries = len(leading)
+    meters.recovery_s = clock.monotonic() - started
+    _log.info(
+        "region claimed [region_id=%s, writer_epoch=%d, replayed_entries=%d, replayed_rows=%d]",
+        region_id,
+        ownership.epoch,
+        len(leading),
+        memtable.num_rows,
+    )
+    shared = RegionState(ownership, manifest, MemTableQueue(memtable), layout.entry_shape, meters)
+    appender = WalAppender(
+        table.store,
+        region_id,
+        codec,
+        writer_epoch=ownership.epoch,
+        last_wal_id=memtable.last_wal_id or 0,
+        storage_version=layout.storage_version,
+        ids=ids,
+    )
+    wal = GroupCommit(shared, appender, clock)
+    if codec.writes_fences and is_complete:  # A writer that only flushes the first of several schemas writes no entry.
+        wal.write_fence()
+    recipes = MaintainedIndexes(table).recipes
+    flusher = RegionFlusher(
+        table.store,
+        region_id,
+        codec,
+        layout,
+        recipes,
+        settings.writer.key_filter_false_positives,
+        failpoints,
+    )
+    flushes = FlushQueue(
+        shared,
+        wal,
+        manifests,
+        plan=flusher.plan,
+        write=flusher.write,
+        settings=settings.writer,
+        clock=clock,
+        ids=ids,
+    )
+    return WriterContext(layout, layout is current and is_complete, table.store, shared, wal, flushes, recipes)
+
+
+def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:
+    """Return the codec that a region was created with.
+
+    A SEALED region refuses pylance's writer, so its WAL is ours alone; in an ACTIVE one both take turns.
+    """
+    is_ours = manifest.status is RegionStatus.SEALED
+    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids)

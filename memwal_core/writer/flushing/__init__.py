@@ -1,0 +1,1 @@
+"""When MemTables are full, and how they become flushed MemTables."""

@@ -1,0 +1,100 @@
+"""How the MemTables of one region become flushed MemTables: by the region's codec and the table's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import lance
+
+from memwal_core.base_table import BaseTable
+from memwal_core.base_table.indexes.recipes import IndexRecipe, index_recipes
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.flushed.write import (
+    FlushPlan,
+    build_maintained_indexes,
+    deduplicated_rows,
+    plan_flush,
+    rewrite_memtable,
+    write_flushed_memtable,
+    write_sidecars,
+)
+from memwal_core.format.memwal_index.codec import maintains_all_indexes
+from memwal_core.format.paths import LANCE_WAL_SUFFIX
+from memwal_core.ids import RegionId
+from memwal_core.memtable import MemTable
+from memwal_core.region import FlushedGeneration
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal import WalCodec
+from memwal_core.writer.layout import TableLayout
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFlusher:
+    """Plans and writes flushes of one region.
+
+    Attributes:
+        store: The table's store.
+        region_id: The region.
+        codec: The codec of its WAL.
+        layout: Shape of the rows.
+        recipes: Reads how the maintained indexes are built; called at each flush.
+        false_positive_rate: Of the key filter.
+        failpoints: Hit before and after each call of Lance.
+    """
+
+    store: ObjectStore
+    region_id: RegionId
+    codec: WalCodec
+    layout: TableLayout
+    recipes: Callable[[], Sequence[IndexRecipe]]
+    false_positive_rate: float
+    failpoints: Failpoints = NO_FAILPOINTS
+
+    def plan(self, memtable: MemTable, directory: str) -> FlushPlan:
+        """Plan the flush of a stored MemTable into a fresh directory."""
+        return plan_flush(memtable, self.region_id, directory, self.layout.key)
+
+    def write(self, planned: FlushPlan, memtable: MemTable) -> FlushedGeneration:
+        """Create the directory; see ``write_flushed_memtable`` for errors."""
+        layout = self.layout
+        # Only Lance files of one version can be shared; otherwise each key's newest row is copied.
+        rows = None if self._can_share(planned) else deduplicated_rows(memtable, layout.key)
+        keys = planned.keys if rows is None else rows
+
+        def complete(table: lance.LanceDataset) -> None:
+            build_maintained_indexes(table, self.recipes(), self.failpoints)
+            order = planned.key_order if rows is None else None
+            write_sidecars(self.store, planned, keys, layout.key, self.false_positive_rate, order, self.failpoints)
+
+        if rows is None:
+            return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete, self.failpoints)
+        return rewrite_memtable(self.store, planned, layout.fields, rows, complete, self.failpoints)
+
+    def _can_share(self, planned: FlushPlan) -> bool:
+        """Return whether the WAL entries can be the data files: a Lance table has files of one version."""
+        if self.codec.suffix != LANCE_WAL_SUFFIX:
+            return False
+        return all(entry.file_version in (None, self.layout.fields.file_version) for entry in planned.entries)
+
+
+class MaintainedIndexes:
+    """Reads the recipes of the indexes that MemTables must have, and caches them."""
+
+    def __init__(self, table: BaseTable) -> None:
+        self._table = table
+        self._known: tuple[tuple[object, ...], tuple[IndexRecipe, ...]] | None = None
+
+    def recipes(self) -> tuple[IndexRecipe, ...]:
+        """Return the recipes as of the base table's newest version."""
+        state = self._table.state()
+        details = self._table.require_mem_wal(state)
+        everything = maintains_all_indexes(details)
+        if not everything and not details.maintained_indexes:
+            return ()
+        # A recipe never changes during the life of an index; these facts show whether it is the same index.
+        facts = (everything, details.maintained_indexes, *self._table.indexes(state.version))
+        if self._known is None or self._known[0] != facts:
+            names = None if everything else details.maintained_indexes
+            self._known = (facts, index_recipes(self._table, state.version, names))
+        return self._known[1]

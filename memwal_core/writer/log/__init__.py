@@ -1,0 +1,1 @@
+"""Rows on their way to the WAL, and back from it."""

@@ -1,0 +1,1 @@
+"""Queries over the MemTables of one writer."""

@@ -1,0 +1,125 @@
+"""What a table writer derives from the base table, again whenever its schema changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memwal_core.base_table import BaseTable
+from memwal_core.clock import Clock
+from memwal_core.errors import InvalidRequestError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.ids import IdSource, RegionId
+from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.region.spec import RegionRouter, RegionSpec
+from memwal_core.settings import Settings
+from memwal_core.writer.admission.memory import MemoryBudget
+from memwal_core.writer.claim.takeover import require_no_live_writer
+from memwal_core.writer.region_directory import RegionDirectory
+from memwal_core.writer.region_writer import RegionWriter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteTarget:
+    """Where rows go, as of one reading of the base table.
+
+    Attributes:
+        field_ids: Top-level column -> field id.
+        router: Splits batches by the spec.
+        directory: The regions of the spec.
+        checked_at: Monotonic time of the reading.
+    """
+
+    schema: pa.Schema
+    field_ids: dict[str, int]
+    key: tuple[str, ...]
+    spec: RegionSpec
+    router: RegionRouter
+    directory: RegionDirectory
+    checked_at: float
+
+    def has_shape_of(self, other: WriteTarget) -> bool:
+        """Return whether rows for the other target fit this one as they are."""
+        return bool(
+            self.schema.equals(other.schema, check_metadata=True)
+            and self.field_ids == other.field_ids
+            and self.spec == other.spec
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """The components of a table writer.
+
+    Attributes:
+        table: The base table.
+        settings: Values.
+        clock: Time.
+        ids: Source of identifiers.
+        spec_id: The region spec to follow; None for the only one.
+        failpoints: As for ``RegionWriter.open``.
+    """
+
+    table: BaseTable
+    settings: Settings
+    clock: Clock
+    ids: IdSource
+    spec_id: int | None
+    failpoints: Failpoints = NO_FAILPOINTS
+
+    def load(self) -> WriteTarget:
+        """Read the base table; ``InvalidRequestError`` if it cannot be written or the spec does not exist."""
+        now = self.clock.monotonic()
+        state = self.table.state()
+        details = self.table.require_writable(state)
+        key = state.require_primary_key().columns
+        spec = choose_spec(details.region_specs, self.spec_id)
+        is_ours = self.settings.writer.new_region_codec == "lance"
+        directory = RegionDirectory(
+            self.table.store,
+            spec,
+            self._manifests(),
+            self.ids,
+            self.settings.storage.concurrency,
+            RegionStatus.SEALED if is_ours else RegionStatus.ACTIVE,
+        )
+        directory.refresh()
+        router = RegionRouter(spec, state.field_ids)
+        return WriteTarget(state.schema, dict(state.field_ids), key, spec, router, directory, now)
+
+    def open_region(self, region_id: RegionId, memory: MemoryBudget) -> RegionWriter:
+        """Claim a region; errors as for ``RegionWriter.open``."""
+        return RegionWriter.open(
+            self.table,
+            region_id,
+            settings=self.settings,
+            clock=self.clock,
+            ids=self.ids,
+            memory=memory,
+            failpoints=self.failpoints,
+        )
+
+    def require_no_live_writer(self, region_id: RegionId) -> None:
+        """Refuse a region that seems to have a live writer; see ``takeover.require_no_live_writer``."""
+        manifest = self._manifests().load(region_id)
+        quiet_s = self.settings.writer.takeover_quiet_s
+        require_no_live_writer(self.table.store, manifest, self.clock.now(), quiet_s)
+
+    def _manifests(self) -> ManifestStore:
+        return ManifestStore(self.table.store, self.ids, settings=self.settings.storage)
+
+
+def choose_spec(specs: tuple[RegionSpec, ...], spec_id: int | None) -> RegionSpec:
+    """Return the region spec to follow; ``spec_id`` is None if there must be exactly one."""
+    found = [spec for spec in specs if spec_id is None or spec.spec_id == spec_id]
+    if len(found) == 1:
+        return found[0]
+    raise InvalidRequestError(
+        "the table has no such region spec"
+        if spec_id is not None
+        else "the table does not have exactly one region spec",
+        remedy="pass one of the known spec ids",
+        spec_id=spec_id,
+        known=[spec.spec_id for spec in specs],
+    )

@@ -1,0 +1,1 @@
+"""Stores, tables and rivals that fail where a test says so."""

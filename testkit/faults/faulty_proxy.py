@@ -1,0 +1,207 @@
+"""An HTTP proxy in front of an S3 server that breaks replies, requests and conditions."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from testkit.processes.start import start_process
+
+_CONDITIONS = frozenset({"if-none-match", "if-match"})
+_FORWARD_S = 300
+_HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive", "date", "server"})
+
+Request = tuple[str, str, dict[str, str]]
+"""Method, path and lower-case headers."""
+
+
+@dataclass
+class Fault:
+    """What happens to the next requests of a method.
+
+    Attributes:
+        method: HTTP method concerned.
+        times: Requests left.
+        status: Answer with this status instead of forwarding; None to forward.
+        loses_reply: Forward, then close the connection without a reply.
+    """
+
+    method: str
+    times: int
+    status: int | None = None
+    loses_reply: bool = False
+
+
+class _Line:
+    """What passes through the proxy, in the proxy's process.
+
+    Attributes:
+        target: The server behind it, as ``host:port``.
+        ignores_conditions: See ``FaultyProxy``.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.ignores_conditions = False
+        self._requests: list[Request] = []
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def ignore_conditions(self, ignores: bool) -> None:
+        self.ignores_conditions = ignores
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def requests(self) -> list[Request]:
+        with self._lock:
+            return list(self._requests)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._requests.clear()
+            self._faults.clear()
+
+    def note(self, method: str, path: str, headers: dict[str, str]) -> Fault | None:
+        """Record a request and return the fault that strikes it."""
+        with self._lock:
+            self._requests.append((method, path, headers))
+            for fault in self._faults:
+                if fault.method == method and fault.times > 0:
+                    fault.times -= 1
+                    return fault
+        return None
+
+
+class FaultyProxy:
+    """Controls of a running proxy.
+
+    Args:
+        connection: To its process.
+
+    Attributes:
+        endpoint: Where clients connect.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Wait until it runs."""
+        self._connection = connection
+        self.endpoint: str = connection.recv()
+
+    def ignore_conditions(self) -> None:
+        """Forward without ``If-None-Match`` and ``If-Match`` from now on, as servers do that do not know them."""
+        self._ask("ignore_conditions", True)
+
+    def answer(self, method: str, status: int, *, times: int = 1) -> None:
+        """Answer the next requests of a method with an error; the server does not see them."""
+        self._ask("add", Fault(method, times, status=status))
+
+    def lose_reply(self, method: str, *, times: int = 1) -> None:
+        """Forward the next requests of a method, and let the client never hear of the result."""
+        self._ask("add", Fault(method, times, loses_reply=True))
+
+    def requests(self) -> list[Request]:
+        """Return all requests so far."""
+        found: list[Request] = self._ask("requests")
+        return found
+
+    def count(self, method: str) -> int:
+        """Return how many requests of a method arrived."""
+        return sum(1 for seen, _, _ in self.requests() if seen == method)
+
+    def forget(self) -> None:
+        """Be as new: no request was seen, no fault is left."""
+        self._ask("forget")
+        self._ask("ignore_conditions", False)
+
+    def _ask(self, what: str, *arguments: object) -> Any:  # noqa: ANN401 - each call knows its answer
+        self._connection.send((what, arguments))
+        return self._connection.recv()
+
+
+@contextmanager
+def faulty_proxy(endpoint: str) -> Iterator[FaultyProxy]:
+    """Run a proxy on the loopback interface until the block ends.
+
+    It has a process of its own, as ``s3_server`` has and for the same reason.
+
+    Args:
+        endpoint: The server behind it, as ``http://host:port``.
+    """
+    process, connection = start_process(_serve, urlsplit(endpoint).netloc, duplex=True)
+    try:
+        yield FaultyProxy(connection)
+    finally:
+        process.kill()
+        process.join()
+        connection.close()
+
+
+def _serve(target: str, connection: Connection) -> None:
+    """Run the proxy, say where, and do what is asked, until this process is killed or its parent is gone."""
+    line = _Line(target)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"line": line}))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="faulty-proxy", daemon=True).start()
+    connection.send(f"http://127.0.0.1:{server.server_port}")
+    with suppress(EOFError):
+        while True:
+            what, arguments = connection.recv()
+            connection.send(getattr(line, what)(*arguments))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    line: ClassVar[_Line]
+
+    def _handle(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        fault = self.line.note(self.command, self.path, headers)
+        if fault is not None and fault.status is not None:
+            self._reply(fault.status, {}, b"")
+            return
+        if self.line.ignores_conditions:
+            headers = {name: value for name, value in headers.items() if name not in _CONDITIONS}
+        status, reply_headers, reply = _forward(self.line.target, self.command, self.path, headers, body)
+        if fault is not None and fault.loses_reply:
+            self.close_connection = True
+            return
+        self._reply(status, reply_headers, reply)
+
+    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in _HOP_BY_HOP:
+                self.send_header(name, value)
+        # The length that a HEAD request asks for is the object's, not the empty body's.
+        length = headers.get("content-length", "0") if self.command == "HEAD" else str(len(body))
+        self.send_header("content-length", length)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _handle  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
+def _forward(
+    target: str, method: str, path: str, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(target, timeout=_FORWARD_S)
+    try:
+        connection.request(method, path, body=body, headers=headers)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, found, response.read()
+    finally:
+        connection.close()

@@ -1,0 +1,44 @@
+"""Object ages on the simulation's clock instead of the machine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from memwal_core.clock import Clock
+from memwal_core.storage import ObjectInfo, ObjectStore
+from testkit.faults.faulty_store import FaultyStore
+
+
+class ClockedStore(FaultyStore):
+    """A faulty store whose objects are as old as the manual clock says.
+
+    Args:
+        inner: The store that does the work.
+        clock: The simulation's clock.
+    """
+
+    def __init__(self, inner: ObjectStore, clock: Clock) -> None:
+        """Begin with what is there as brand new."""
+        super().__init__(inner)
+        self._clock = clock
+        self._first_seen: dict[tuple[str, str | None], datetime] = {}
+
+    def notice(self) -> None:
+        """Date everything that pylance wrote since the last call; called after every turn."""
+        for info in self.inner.list_objects(""):
+            self._dated(info)
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Describe an object with its simulated time."""
+        info = super().head(path)
+        return None if info is None else self._dated(info)
+
+    def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Describe objects with their simulated times."""
+        return (self._dated(info) for info in super().list_objects(prefix))
+
+    def _dated(self, info: ObjectInfo) -> ObjectInfo:
+        modified = self._first_seen.setdefault((info.path, info.etag), self._clock.now())
+        return replace(info, modified=modified)

@@ -1,0 +1,218 @@
+"""Actors that maintain: each turn is one run of a background job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import pyarrow as pa
+
+from memwal_core.base_table import remove_versions
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.commit.commit import NativeCommit
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit, SingleCommitContext
+from memwal_core.jobs.merge.read.winners import InProcessReader
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.run import MergeContext, Silent, merge
+from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.merge.work.workers import InProcessWorkers
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.region import ManifestStore
+from memwal_core.table import Table
+from testkit.simulation.small import LONG_SLEEP_S, RETENTION_S
+from testkit.simulation.world import World
+
+_COLUMNS_ADDED = 2
+
+
+class SimulatedJob(StrEnum):
+    """A background job as an operator starts it: with its lease, through the facade."""
+
+    MERGE = "merge"
+    SNAPSHOT = "snapshot"
+    CATCH_UP = "catch-up"
+    COMPACT = "compact"
+    GC = "gc"
+
+
+class JobActor:
+    """Runs one of the jobs at each turn, under the settings of the world.
+
+    Args:
+        world: Where it lives.
+        name: Its name.
+        jobs: Which jobs it runs.
+    """
+
+    def __init__(self, world: World, name: str, jobs: tuple[SimulatedJob, ...] = tuple(SimulatedJob)) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+        self._jobs = jobs
+
+    def turn(self) -> str:
+        """Run one job."""
+        world = self._world
+        admin = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
+        job = world.rng.choice(self._jobs)
+        outcome = _RUNS[job](admin, world)
+        world.seen[f"{job} {outcome}"] += 1
+        return f"{job} {outcome}"
+
+    def die(self) -> None:
+        """Forget nothing: what a job knows is in the store. Its lease stays until it expires."""
+
+
+def _merge(admin: Table, world: World) -> str:
+    del world
+    return str(admin.run(MergeRequest()).outcome)
+
+
+def _snapshot(admin: Table, world: World) -> str:
+    del world
+    return str(admin.run(SnapshotRequest()).outcome)
+
+
+def _catch_up(admin: Table, world: World) -> str:
+    del world
+    return str(admin.run(CatchupRequest()).outcome)
+
+
+def _compact(admin: Table, world: World) -> str:
+    request = CompactRequest(force=True, remove_versions=world.rng.random() < 0.5)
+    return str(admin.run(request).outcome)
+
+
+def _collect(admin: Table, world: World) -> str:
+    report = admin.run(GcRequest(dry_run=False))
+    world.seen.update({f"collected {kind}": tally.items for kind, tally in report.done.items()})
+    return str(report.outcome)
+
+
+_RUNS: dict[SimulatedJob, Callable[[Table, World], str]] = {
+    SimulatedJob.MERGE: _merge,
+    SimulatedJob.SNAPSHOT: _snapshot,
+    SimulatedJob.CATCH_UP: _catch_up,
+    SimulatedJob.COMPACT: _compact,
+    SimulatedJob.GC: _collect,
+}
+
+
+class MergeActor:
+    """A merger without a lease, one of several that know nothing of each other."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+
+    def turn(self) -> str:
+        """Run one merge."""
+        world = self._world
+        settings = world.settings.merge
+        manifests = ManifestStore(
+            world.store, world.ids, settings=world.settings.storage, clock=world.clock, rng=world.rng
+        )
+        parts = MergeContext(
+            table=world.table,
+            surveyor=MergeSurveyor(world.table, world.store, manifests, world.settings.storage.concurrency),
+            reader=InProcessReader(world.store.storage_options),
+            strategy=NativeCommit(world.clock, world.rng, settings.max_attempts, world.failpoints),
+            settings=settings,
+            clock=world.clock,
+            progress=Silent(),
+            single_commit=SingleCommit(
+                SingleCommitContext(
+                    table=world.table,
+                    workers=InProcessWorkers(world.table),
+                    settings=settings,
+                    clock=world.clock,
+                    rng=world.rng,
+                    failpoints=world.failpoints,
+                )
+            ),
+        )
+        report = merge(parts)
+        world.seen[f"merge {report.outcome} ({report.strategy})"] += 1
+        return f"merge {report.outcome} ({report.strategy})"
+
+    def die(self) -> None:
+        """Forget nothing: a merger has no memory."""
+
+
+class ColumnActor:
+    """Somebody who adds a column while writers and generations hold rows without it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+        self._added = 0
+
+    def turn(self) -> str:
+        """Add a column, or do nothing once there are enough.
+
+        Between other turns only: one that is interrupted by a change of the schema would compare its
+        own plan with a table that it never saw, which the jobs refuse and repeat.
+        """
+        world = self._world
+        if world.is_interrupting or self._added == _COLUMNS_ADDED:
+            return "does nothing"
+        self._added += 1
+        with world.quietly():
+            world.plain.dataset().add_columns(pa.field(f"added_{self._added}", pa.int32()))
+        world.has_drifted = True
+        world.seen["column added"] += 1
+        return f"added the column added_{self._added}"
+
+    def die(self) -> None:
+        """Forget nothing."""
+
+
+class CleanupActor:
+    """Somebody who removes old versions of the base table, so that garbage collection may take what they needed."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+
+    def turn(self) -> str:
+        """Remove the versions that are older than anything that is under way."""
+        world = self._world
+        with world.quietly():
+            old = world.old_versions(RETENTION_S)
+            removed = remove_versions(world.plain, old).versions
+        world.seen["version removed"] += removed
+        return f"removed {removed} versions"
+
+    def die(self) -> None:
+        """Forget nothing."""
+
+
+class TimeActor:
+    """Lets time pass: short waits always, retention times only between turns.
+
+    Args:
+        world: Where it lives.
+        name: Its name.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
+
+    def turn(self) -> str:
+        """Let some time pass."""
+        world = self._world
+        # No flush, merge or commit takes as long as a retention time: that is what retention is for.
+        seconds = world.rng.choice((1.0, 30.0, 7200.0) if world.is_interrupting else (30.0, 7200.0, LONG_SLEEP_S))
+        world.clock.advance(seconds)
+        return f"{seconds:.0f} s pass"
+
+    def die(self) -> None:
+        """Time does not die."""

@@ -1,0 +1,160 @@
+"""Running a simulation and checking the table after every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memwal_core.errors import MemwalError
+from testkit.simulation.jobs import CleanupActor, ColumnActor, JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.model import WrongRowError
+from testkit.simulation.progress import ProgressWatch
+from testkit.simulation.readers import ReaderActor
+from testkit.simulation.table_writers import TableWriterActor
+from testkit.simulation.view import DuplicateKeyError, lsm_view
+from testkit.simulation.world import Actor, Chances, World
+from testkit.simulation.writers import WriterActor
+
+_SHOWN_TURNS = 40
+_DRIFTING, _PATIENT = 1, 0
+FULL_CHECK_TURNS = 10
+
+
+class SimulationFailedError(AssertionError):
+    """The table showed what no correct implementation could show.
+
+    Attributes:
+        seed: Replays the run.
+    """
+
+    def __init__(self, seed: int, problem: str, trace: Sequence[str]) -> None:
+        """Compose the message: the seed first, then the problem, then the last turns."""
+        self.seed = seed
+        listed = "\n".join(trace[-_SHOWN_TURNS:])
+        super().__init__(f"seed {seed} (replay: MEMWAL_SIM_SEEDS={seed}): {problem}\nlast turns:\n{listed}")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What a run did.
+
+    Attributes:
+        seed: The seed.
+        trace: One line for each turn's begin and end.
+        versions: Table versions made.
+        seen: How often something happened that the simulation exists for.
+    """
+
+    seed: int
+    trace: tuple[str, ...]
+    versions: int
+    seen: Mapping[str, int]
+
+
+def everybody(world: World) -> list[Actor]:
+    """Return the usual actors: two writers that share a region, one of its own, a merger, all jobs, a reader, time.
+
+    In some seeds the table's schema changes, too; in others much time passes, and versions are given up, so that
+    garbage collection has something to collect. In two of five two table writers write to all four regions.
+    """
+    more: list[Actor] = []
+    routed: list[Actor] = []
+    if world.is_routed:
+        routed = [TableWriterActor(world, "table-writer-1"), TableWriterActor(world, "table-writer-2")]
+    if world.seed % 4 == _DRIFTING:
+        more = [ColumnActor(world, "columns")]
+    elif world.seed % 2 == _PATIENT:
+        more = [
+            TimeActor(world, "more time"),
+            CleanupActor(world, "versions"),
+            JobActor(world, "collector", (SimulatedJob.MERGE, SimulatedJob.CATCH_UP, SimulatedJob.GC)),
+        ]
+    return [
+        WriterActor(world, "writer-a", (0,)),
+        WriterActor(world, "writer-b", (0,)),
+        WriterActor(world, "writer-c", (1,)),
+        MergeActor(world, "merger"),
+        JobActor(world, "operator-1"),
+        JobActor(world, "operator-2", (SimulatedJob.CATCH_UP, SimulatedJob.GC)),
+        ReaderActor(world, "reader"),
+        TimeActor(world, "time"),
+        *more,
+        *routed,
+    ]
+
+
+def simulate(
+    seed: int,
+    directory: Path,
+    *,
+    turns: int = 60,
+    chances: Chances | None = None,
+    actors: Callable[[World], list[Actor]] = everybody,
+    full_check_turns: int = FULL_CHECK_TURNS,
+) -> SimulationResult:
+    """Run one simulation.
+
+    Args:
+        seed: Decides everything.
+        directory: An empty directory, best in memory.
+        turns: Turns of the outermost level.
+        chances: How probable trouble is.
+        actors: Makes the actors.
+        full_check_turns: Compare all retained versions with the model after so many turns.
+
+    Raises:
+        SimulationFailedError: An acknowledged row was lost, resurrected or doubled, merge progress went
+            back, or an actor met an error that nothing explains.
+    """
+    world = World(seed, directory, chances if chances is not None else Chances())
+    world.actors = actors(world)
+    watch = ProgressWatch()
+    for number in range(1, turns + 1):
+        try:
+            world.take_turn(world.rng.choice(world.actors))
+        except (MemwalError, WrongRowError) as error:
+            raise SimulationFailedError(seed, f"{type(error).__name__}: {error}", world.trace) from error
+        world.notice()
+        check_progress(world, watch)
+        check(world, every_version=number % full_check_turns == 0 or number == turns)
+    return SimulationResult(seed, tuple(world.trace), world.plain.state().version, world.seen)
+
+
+def check_progress(world: World, watch: ProgressWatch) -> None:
+    """Look at the versions that the last turn made.
+
+    Raises:
+        SimulationFailedError: Merge progress went back, or an index claims more than is merged.
+    """
+    with world.quietly():
+        problems = watch.problems(world.plain)
+    if problems:
+        raise SimulationFailedError(world.seed, "; ".join(problems), world.trace)
+
+
+def check(world: World, *, every_version: bool) -> None:
+    """Compare the table with the model, in its newest or in every retained version.
+
+    A version shows its own base rows, and the flushed MemTables and WAL entries that it has not
+    merged: together always the present state, whichever version one begins with.
+
+    Raises:
+        SimulationFailedError: They differ.
+    """
+    with world.quietly():
+        newest = world.plain.dataset()
+        versions = [entry["version"] for entry in newest.versions()] if every_version else [newest.version]
+        for version in reversed(versions):
+            _check_version(world, version)
+
+
+def _check_version(world: World, version: int) -> None:
+    try:
+        if world.plain.state(version).details is None:
+            return  # Before MemWAL was enabled.
+        mismatches = world.model.mismatches(lsm_view(world.plain, version))
+    except (DuplicateKeyError, MemwalError, OSError, ValueError) as error:
+        raise SimulationFailedError(world.seed, f"version {version}: {error}", world.trace) from error
+    if mismatches:
+        raise SimulationFailedError(world.seed, f"version {version}: {mismatches}", world.trace)

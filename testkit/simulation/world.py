@@ -1,0 +1,262 @@
+"""The table, its faults and its clock, and the one place where turns interrupt each other."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from memwal_core.base_table import BaseTable, Sources
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
+from memwal_core.ids import IdSource
+from memwal_core.rng import Rng, seeded_rng
+from memwal_core.settings import Settings
+from memwal_core.storage import open_store
+from testkit.clock import ManualClock
+from testkit.faults.failpoints import CallingFailpoints, SimulatedCrash
+from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
+from testkit.simulation.clocked_store import ClockedStore
+from testkit.simulation.model import Model, WrongRowError
+from testkit.simulation.small import small_settings
+from testkit.tables.people import make_people_table
+
+EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
+"""What an actor may meet when rivals and faults do their worst. Anything else is a defect."""
+
+KEYS = 16
+_MAX_DEPTH = 2
+_ROUTED = (0, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How probable trouble is at one call to the store.
+
+    Attributes:
+        interleave: Another actor takes a turn.
+        fail: The call fails, before or after its effect.
+        crash: The running actor's process dies, before or after the effect.
+        lance: A call of Lance in a flush fails, before or after its effect. There are few of them.
+    """
+
+    interleave: float = 0.04
+    fail: float = 0.004
+    crash: float = 0.002
+    lance: float = 0.03
+
+
+class Actor(Protocol):
+    """Somebody who uses the table."""
+
+    @property
+    def name(self) -> str:
+        """Name in the trace."""
+        ...
+
+    def turn(self) -> str:
+        """Do one thing.
+
+        Returns:
+            What was done, for the trace.
+        """
+        ...
+
+    def die(self) -> None:
+        """Forget everything that a killed process would forget."""
+        ...
+
+
+class World:
+    """One simulated table and everybody who works on it.
+
+    Args:
+        seed: Decides everything.
+        directory: An empty directory.
+        chances: How probable trouble is.
+        settings: Instead of the small, fast settings of the simulation, in which the seed chooses how merges commit.
+    """
+
+    def __init__(self, seed: int, directory: Path, chances: Chances, settings: Settings | None = None) -> None:
+        """Create the table; there are no actors yet."""
+        self.seed = seed
+        self.rng: Rng = seeded_rng(seed)
+        self.clock = ManualClock()
+        self.ids = IdSource(seeded_rng(self.rng.getrandbits(64)))
+        self.settings = settings if settings is not None else small_settings(seed)
+        self.model = Model()
+        self.trace: list[str] = []
+        self.seen: Counter[str] = Counter()
+        """How often something happened that the simulation exists for."""
+        self.has_drifted = False
+        """Whether the table's schema has changed since the run began."""
+        self.actors: list[Actor] = []
+        self._chances = chances
+        self._running: list[Actor] = []
+        self._dead: dict[int, SimulatedCrash] = {}
+        self._defect: MemwalError | WrongRowError | None = None
+        self._thread = threading.get_ident()
+        self._version_seen: dict[int, datetime] = {}
+        self.is_routed = seed % 5 in _ROUTED
+        """Whether a table writer takes part, and the table has regions that only it writes."""
+        uri = str(directory / "people.lance")
+        buckets = 4 if self.is_routed else 2
+        make_people_table(uri, buckets=buckets, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
+        self.plain = BaseTable.open(uri, settings=self.settings)
+        """The table over a store that never fails, for checks."""
+        self.store = ClockedStore(open_store(uri, settings=self.settings.storage), self.clock)
+        self.table = BaseTable(self.store, settings=self.settings, sources=Sources(self.clock, self._derived_rng()))
+        """The table as the actors see it."""
+        self.failpoints = CallingFailpoints(lambda place: self._strike(place, after=False))
+        """Those of a job: at each, everything may happen that may happen at a store call."""
+        self.lance_failpoints = CallingFailpoints(self._strike_lance)
+        """Those around a call of Lance, which may fail as well."""
+        for moment in Moment:
+            self.store.add(Rule(self._trouble(moment), moment, times=None))
+
+    @property
+    def is_interrupting(self) -> bool:
+        """Whether the running turn interrupts another one."""
+        return len(self._running) > 1
+
+    def take_turn(self, actor: Actor) -> None:
+        """Let an actor do one thing, and note what came of it.
+
+        Raises:
+            MemwalError: The actor met an error that rivals and faults do not explain.
+            WrongRowError: A reader saw what no correct implementation shows.
+        """
+        self._running.append(actor)
+        depth = len(self._running)
+        indent = "  " * (depth - 1)
+        try:
+            self._note(f"{indent}{actor.name}: begins")
+            done = actor.turn()
+            self._require_alive()
+            self._note(f"{indent}{actor.name}: {done}")
+        except SimulatedCrash as crash:
+            self._bury(indent, actor, crash)
+        except MemwalError as error:
+            # What a process that died would have reported is of no interest.
+            if depth in self._dead:
+                self._bury(indent, actor, self._dead[depth])
+            elif isinstance(error, EXPECTED_ERRORS):
+                self._note(f"{indent}{actor.name}: {type(error).__name__}")
+            else:
+                # Kept, because whoever was interrupted may swallow it.
+                self._defect = self._defect or error
+        except WrongRowError as error:
+            self._defect = self._defect or error
+        finally:
+            self._dead.pop(depth, None)
+            self._running.pop()
+        if self._defect is not None:
+            raise self._defect
+
+    def _bury(self, indent: str, actor: Actor, crash: SimulatedCrash) -> None:
+        self._note(f"{indent}{actor.name}: dies at {crash.name}")
+        actor.die()
+
+    def _require_alive(self) -> None:
+        """Let a dead process do nothing more, even where foreign code has swallowed its crash.
+
+        Raises:
+            SimulatedCrash: The process has died before.
+        """
+        crash = self._dead.get(len(self._running))
+        if crash is not None:
+            raise crash
+
+    def _strike_lance(self, place: str) -> None:
+        """Pass a place before or after a call of Lance, whose own requests no store of ours sees.
+
+        Raises:
+            OSError: As Lance raises it when storage fails.
+            SimulatedCrash: The running actor's process dies here.
+        """
+        if self._strike(place, after=place.endswith(".done")) or self.rng.random() < self._chances.lance:
+            self.seen[f"failed at {place}"] += 1
+            raise OSError(f"the object store did not answer (injected) at {place}")
+
+    def notice(self) -> None:
+        """Date what pylance made since the last call, by the simulation's clock; called after every turn."""
+        self.store.notice()
+        for entry in self.plain.dataset().versions():
+            self._version_seen.setdefault(entry["version"], self.clock.now())
+
+    def old_versions(self, age_s: float) -> list[int]:
+        """Return the table versions that are older than that, the newest of all left out."""
+        existing = [entry["version"] for entry in self.plain.dataset().versions()][:-1]
+        oldest = self.clock.now() - timedelta(seconds=age_s)
+        return [version for version in existing if self._version_seen.get(version, self.clock.now()) < oldest]
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Let nothing interfere, for work that belongs to the simulation itself."""
+        saved, self._chances = self._chances, Chances(0, 0, 0, 0)
+        try:
+            yield
+        finally:
+            self._chances = saved
+
+    def _trouble(self, moment: Moment) -> Callable[[Call], None]:
+        def strike(call: Call) -> None:
+            if self._running and self._strike(f"{call.operation} {call.path[-40:]}", after=moment is Moment.AFTER):
+                unavailable(call)
+
+        return strike
+
+    def _strike(self, place: str, *, after: bool) -> bool:
+        """Interleave, crash or return whether the call shall fail.
+
+        Raises:
+            SimulatedCrash: The running actor's process dies here.
+        """
+        self._require_alive()
+        drawn = self.rng.random()
+        chances = self._chances
+        if drawn < chances.crash:
+            crash = SimulatedCrash(f"{'after' if after else 'before'} {place}")
+            self._dead[len(self._running)] = crash
+            raise crash
+        if drawn < chances.crash + chances.fail:
+            return True
+        if drawn < chances.crash + chances.fail + chances.interleave and len(self._running) < _MAX_DEPTH:
+            idle = [actor for actor in self.actors if actor not in self._running]
+            if idle:
+                self._interrupt(self.rng.choice(idle))
+        return False
+
+    def _interrupt(self, actor: Actor) -> None:
+        """Let an actor take a turn in the middle of another one.
+
+        Calls from pylance back into Python come on pylance's own threads, on which pylance cannot be
+        called again. There the turn gets a thread of its own, and the caller waits for it, so that
+        still only one thing happens at a time.
+        """
+        if threading.get_ident() == self._thread:
+            self.take_turn(actor)
+            return
+
+        def turn() -> None:
+            outer, self._thread = self._thread, threading.get_ident()
+            try:
+                # The defect is kept, and raised again when the interrupted turn ends.
+                with suppress(MemwalError, WrongRowError):
+                    self.take_turn(actor)
+            finally:
+                self._thread = outer
+
+        thread = threading.Thread(target=turn, name=f"turn-of-{actor.name}")
+        thread.start()
+        thread.join()
+
+    def _note(self, line: str) -> None:
+        self.trace.append(line)
+
+    def _derived_rng(self) -> Rng:
+        return seeded_rng(self.rng.getrandbits(64))

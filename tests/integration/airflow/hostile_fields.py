@@ -1,0 +1,126 @@
+"""Run in a process of its own: renders the fields of all tasks with values that look like templates.
+
+Prints, for each task, its fields before and after as JSON: before, references to results of other tasks are
+replaced by these results and nothing else is done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.param import process_params
+
+SECRET = "the-password-of-a-connection"
+HOSTILE = "{{ conn.x.password }}"
+BLOCK = "{% set a = 1 %}{{ conn.x.password }}{# gone #}.sql"
+PARAMS = {
+    "table": HOSTILE,
+    "tables": [HOSTILE],
+    "sources": [BLOCK],
+    "batch": BLOCK,
+    "order_by": HOSTILE,
+    "indexes": [HOSTILE],
+    "docs": BLOCK,
+    "storage_connection": HOSTILE,
+    "storage_options": {HOSTILE: BLOCK},
+    "options": {HOSTILE: BLOCK},
+}
+TARGET = {"name": HOSTILE, "uri": BLOCK, "connection": HOSTILE, "storage_options": {HOSTILE: BLOCK}}
+ITEM = {
+    "label": BLOCK,
+    "target": TARGET,
+    "job": "merge",
+    "request": {"indexes": [HOSTILE], "options": {HOSTILE: BLOCK}, "batch": BLOCK},
+    "promise": {"through": {HOSTILE: BLOCK}},
+    "ticket": HOSTILE,
+}
+TABLE = {"label": BLOCK, "target": TARGET, "collect_garbage": True, "remove_versions": True, "ignore_pauses": False}
+RESULTS = {"plan": [ITEM], "hold": [ITEM], "tables": [TABLE], "cycle.prepare": ITEM}
+"""What tasks return to those that come after them; all others return ``OTHER``."""
+OTHER = {"table": HOSTILE, "storage_options": {HOSTILE: BLOCK}}
+
+
+class Templated(BaseOperator):
+    """Renders its field as Airflow does by default: the control."""
+
+    template_fields = ("item",)
+
+    def __init__(self, *, item: Any, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.item = item
+
+
+class Instance:
+    """A task instance whose predecessors have returned values that look like templates."""
+
+    map_index = 0
+    task: Any = None
+
+    def __init__(self) -> None:
+        self._upstream_map_indexes: dict[str, Any] = {}
+
+    def xcom_pull(self, *, task_ids: str, **_: object) -> Any:
+        return RESULTS.get(task_ids, OTHER)
+
+
+def context_of(task: Any, dag: Any) -> dict[str, Any]:
+    asked = {name: value for name, value in PARAMS.items() if name in dag.params}
+    return {
+        "dag": dag,
+        "dag_run": SimpleNamespace(conf=asked),
+        "ti": Instance(),
+        "task": task,
+        "params": process_params(dag, task, asked, suppress_exception=False),
+        "conn": {"x": {"password": SECRET}},
+        "label": TABLE["label"],
+    }
+
+
+def resolved(value: Any, context: dict[str, Any]) -> Any:
+    if resolve := getattr(value, "resolve", None):
+        return resolve(context)
+    if isinstance(value, dict):
+        return {name: resolved(each, context) for name, each in value.items()}
+    return [resolved(each, context) for each in value] if isinstance(value, list | tuple) else value
+
+
+def as_json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, default=lambda value: type(value).__name__)
+
+
+def rendered(task: Any, dag: Any) -> dict[str, Any]:
+    context = context_of(task, dag)
+    if task.is_mapped:
+        arguments, _ = task._get_specified_expand_input().resolve(context)
+        before = {name: arguments.get(name) for name in task.template_fields}
+    else:
+        before = {name: resolved(getattr(task, name, None), context) for name in task.template_fields}
+    task.render_template_fields(context)
+    after = {name: getattr(context["task"], name, None) for name in context["task"].template_fields}
+    template = task.map_index_template
+    label = dag.get_template_env().from_string(template).render(context) if template else None
+    return {"before": as_json(before), "after": as_json(after), "label": label}
+
+
+bag = DagBag(Path(sys.argv[1]))
+merge = bag.dags["memwal_merge"]
+control = Templated(task_id="control", item=ITEM, dag=merge)
+facts = {
+    "secret": SECRET,
+    "hostile": [HOSTILE, BLOCK],
+    "import_errors": bag.import_errors,
+    "control": rendered(control, merge),
+    "tasks": {
+        f"{dag.dag_id}.{task.task_id}": rendered(task, dag)
+        for dag in bag.dags.values()
+        for task in dag.tasks
+        if task is not control
+    },
+}
+print("FACTS " + json.dumps(facts))

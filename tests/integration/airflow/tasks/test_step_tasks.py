@@ -1,0 +1,287 @@
+"""What the tasks of catch-up, snapshot, compaction and garbage collection do, without Airflow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, choose_cycle_tables, cycle_step
+from memwal_core.airflow.tasks.targets import RunTarget
+from memwal_core.airflow.tasks.work import (
+    WorkItem,
+    WorkResult,
+    do_work,
+    document_of,
+    hold_leases,
+    plan_work,
+    release_leases,
+    verify_work,
+)
+from memwal_core.base_table import BaseTable
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
+from memwal_core.errors import ConflictError, FencedError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.registry import REGISTRY_VARIABLE
+from memwal_core.table import Table
+from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
+
+RUN = "memwal_catchup/manual__2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> BaseTable:
+    """Two indexes that do not cover the rows of a merge."""
+    table = make_people_table(str(tmp_path / "people.lance"), rows=people(*range(50)))
+    for column in ("name", "score"):
+        table.dataset().create_scalar_index(column, "BTREE", name=f"{column}_idx")
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40, 90)))
+        writer.flush()
+    Table.open(table.uri).run(MergeRequest())
+    return table
+
+
+def _params(table: BaseTable, **more: object) -> dict[str, object]:
+    return {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None, **more}
+
+
+def _verified(table: BaseTable, items: list[WorkItem], results: list[WorkResult]) -> str:
+    [change] = verify_work(items, results, RUN)
+    assert (change["table"], change["uri"], change["connection"]) == (table.uri, table.uri, "")
+    assert change["facts"] == {"version": max(result["facts"]["version"] for result in results)}
+    return change["summary"]
+
+
+def test_each_index_that_is_behind_is_one_piece_of_work(merged: BaseTable) -> None:
+    items = json.loads(json.dumps(plan_work("catchup", _params(merged))))
+
+    assert [item["request"] for item in items] == [{"indexes": ["name_idx"]}, {"indexes": ["score_idx"]}]
+    assert [item["label"] for item in items] == [f"{merged.uri}: name_idx", f"{merged.uri}: score_idx"]
+
+
+@pytest.mark.req("LEASE-42")
+def test_work_carries_the_ticket_of_its_run_and_is_recorded_under_its_token(merged: BaseTable) -> None:
+    held = hold_leases(plan_work("catchup", _params(merged)), RUN)
+
+    results = [do_work(item, RUN) for item in json.loads(json.dumps(held))]
+
+    assert {result["outcome"] for result in results} == {"done"}
+    assert plan_work("catchup", _params(merged)) == []
+    runs = Table.open(merged.uri).opened.ledger.runs("catchup")
+    assert [(run.holder, run.fencing_token, run.outcome.value) for run in runs] == [(RUN, 1, "done")] * len(held)
+    assert len(release_leases(held)) == len(held)
+
+
+@pytest.mark.req("LEASE-42")
+def test_work_is_fenced_when_another_run_has_its_lease(merged: BaseTable) -> None:
+    held = hold_leases(plan_work("catchup", _params(merged)), RUN)
+    release_leases(held)
+    Table.open(merged.uri).opened.leases.acquire(JobKey.of_index("catchup", "name_idx"), "another run")
+    version = merged.state().version
+
+    with pytest.raises(FencedError) as fenced:
+        do_work(held[0], RUN)
+
+    assert fenced.value.exit_code == 5  # the exit code that is never tried again
+    assert merged.state().version == version
+    assert release_leases(held[:1]) == []
+
+
+def test_verification_says_what_is_due_again_and_why_that_may_be(merged: BaseTable) -> None:
+    items = plan_work("catchup", _params(merged))
+    results = [do_work(item, RUN) for item in items]
+
+    assert _verified(merged, items, results) == "nothing is due"
+    with TableWriter.open(merged) as writer:
+        writer.put(people(*range(90, 95)))
+        writer.flush()
+    Table.open(merged.uri).run(MergeRequest())
+    assert _verified(merged, items, results) == "2 due again"
+
+
+def test_index_that_is_behind_on_the_version_of_its_own_catch_up_is_an_error(merged: BaseTable) -> None:
+    items = plan_work("catchup", _params(merged))
+    first = do_work(items[0], RUN)
+
+    with pytest.raises(InternalError) as failed:
+        verify_work(items, [first], RUN)
+
+    assert failed.value.facts["indexes"] == ["score_idx"]
+    assert "docs/runbooks/index-lag.md" in str(failed.value)
+
+
+def test_same_run_takes_its_lease_over_and_fences_its_first_attempt(merged: BaseTable) -> None:
+    items = plan_work("catchup", _params(merged))
+    first, second = hold_leases(items, RUN), hold_leases(items, RUN)
+
+    with pytest.raises(FencedError):
+        do_work(first[0], RUN)
+    assert do_work(second[0], RUN)["outcome"] == "done"
+
+
+def test_no_lease_is_kept_when_one_of_them_is_taken(merged: BaseTable) -> None:
+    items = plan_work("catchup", _params(merged))
+    leases = Table.open(merged.uri).opened.leases
+    leases.acquire(JobKey.of_index("catchup", "score_idx"), "another run")
+
+    with pytest.raises(ConflictError):
+        hold_leases(items, RUN)
+
+    stored = leases.read(JobKey.of_index("catchup", "name_idx"))
+    assert stored is not None
+    assert stored.document.released
+
+
+def test_dry_run_and_nothing_to_do_give_no_work(merged: BaseTable) -> None:
+    assert plan_work("catchup", _params(merged, dry_run=True)) == []
+    assert plan_work("gc", _params(merged)) == []
+    [item] = plan_work("snapshot", _params(merged))
+    assert do_work(item, RUN)["outcome"] == "done"
+    assert plan_work("snapshot", _params(merged)) == []
+
+
+def test_run_that_was_triggered_works_on_the_tables_that_changed(merged: BaseTable) -> None:
+    event = {"table": merged.uri, "connection": "", "version": 5}
+
+    items = plan_work("snapshot", {"table": None}, [event, event])
+
+    assert [item["target"]["uri"] for item in items] == [merged.uri]
+    with pytest.raises(InvalidRequestError, match="no table is named"):
+        plan_work("snapshot", {"table": None})
+
+
+def test_unregistered_table_is_refused_when_a_registry_is_configured(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text("[[tables]]\nname = 'other'\nuri = 'other.lance'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        plan_work("snapshot", _params(merged))
+
+
+@pytest.mark.req("LEASE-42")
+def test_merge_jobs_get_one_ticket_and_a_second_run_gets_none(tmp_path: Path) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    params = _params(table, regions=[], max_bytes=1)
+    jobs = hold_leases(plan_work("merge", params), "run 1")
+
+    assert [document_of(job, "run 1").ticket for job in jobs] == ["1@merge/table:run 1"] * 4
+    with pytest.raises(ConflictError):
+        hold_leases(plan_work("merge", params), "run 2")
+    assert release_leases(jobs) == ["1@merge/table:run 1"]
+    assert hold_leases([], "run 3") == []
+    assert release_leases([]) == []
+
+
+def test_cycle_chooses_registered_tables_that_are_due(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(f"[[tables]]\nname = 'people'\nuri = '{merged.uri}'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    [table] = choose_cycle_tables([], by_schedule=True)
+
+    assert begin_cycle(table, "run 1") is None  # everything is merged
+    assert cycle_step("catch_up", table, "run 1")["outcome"] == "done"
+    assert cycle_step("collect_garbage", table, "run 1")["outcome"] == "nothing_to_do"
+    assert choose_cycle_tables([], by_schedule=True) == []
+    assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        choose_cycle_tables(["animals"], by_schedule=False)
+
+
+def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.toml"
+    entries = {"gone": str(tmp_path / "gone.lance"), "people": merged.uri}
+    path.write_text("".join(f"[[tables]]\nname = '{name}'\nuri = '{uri}'\n" for name, uri in entries.items()))
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    chosen = choose_cycle_tables([], by_schedule=True)
+
+    assert [each["label"] for each in chosen] == ["gone", "people"]
+    with pytest.raises(ObjectNotFoundError):
+        begin_cycle(chosen[0], "run 1")
+    assert begin_cycle(chosen[1], "run 1") is None
+
+
+def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    path = tmp_path / "tables.toml"
+    path.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\nconnection = 'lake'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "lance"}')
+    [chosen] = choose_cycle_tables([], by_schedule=False)
+
+    item = begin_cycle(chosen, "run 1")
+
+    assert item == {
+        "label": "people: merge",
+        "target": {"name": "people", "uri": table.uri, "connection": "lake", "storage_options": {}},
+        "job": "merge",
+        "request": {},
+        "promise": {},
+        "ticket": "",
+    }
+    document = document_of(item, "run 1")
+    assert (document.job, document.holder, document.ticket, document.ok_when_nothing) == ("merge", "run 1", "", True)
+
+
+def _cycle_table(table: BaseTable, *, ignore_pauses: bool = False) -> CycleTable:
+    target = RunTarget(name="people", uri=table.uri, connection="", storage_options={})
+    return CycleTable(
+        label="people", target=target, collect_garbage=False, remove_versions=False, ignore_pauses=ignore_pauses
+    )
+
+
+def test_tasks_of_a_cycle_leave_out_the_steps_that_its_plan_leaves_out(merged: BaseTable) -> None:
+    table = _cycle_table(merged)
+    compacted, unchanged = (cycle_step("compact", table, "run 1") for _ in range(2))
+    assert (compacted["outcome"], unchanged["outcome"]) == ("done", "nothing_to_do")
+
+    after_change = cycle_step("catch_up_again", table, "run 1", compacted)
+    skipped = cycle_step("catch_up_again", table, "run 1", unchanged)
+    absent = cycle_step("catch_up_again", table, "run 1", None)
+
+    assert (after_change["ran"], skipped["ran"], absent["ran"]) == (True, False, False)
+    assert skipped["why"] == "compact changed nothing, so what ran before it still stands"
+    assert json.loads(json.dumps(after_change)) == after_change
+    with pytest.raises(InvalidRequestError, match="no such step"):
+        cycle_step("gc", table, "run 1")
+
+
+def test_job_that_keeps_failing_pauses_in_a_cycle_of_tasks_too(merged: BaseTable) -> None:
+    insight = Table.open(merged.uri).opened
+    for job in ("merge", "snapshot"):
+        for _ in range(3):
+            run = insight.new_run(JobKey(job), "run 0")
+            insight.ledger.end(run, RunEnd(run.started, RunOutcome.FAILED, error="UnavailableError"))
+    version = merged.state().version
+
+    paused = cycle_step("snapshot", _cycle_table(merged), "run 1")
+
+    assert (paused["ran"], paused["outcome"], paused["result"]) == (False, "conflict", None)
+    assert "3 failures in a row" in paused["why"]
+    assert merged.state().version == version
+    with TableWriter.open(merged) as writer:
+        writer.put(people(100))
+        writer.flush()
+    assert begin_cycle(_cycle_table(merged), "run 1") is None
+    assert "merge left out" in insight.ledger.runs("maintain")[-1].verdict
+    assert begin_cycle(_cycle_table(merged, ignore_pauses=True), "run 1") is not None
+    assert cycle_step("snapshot", _cycle_table(merged, ignore_pauses=True), "run 1")["ran"]

@@ -1,0 +1,353 @@
+"""Index catch-up on real tables with indexes of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pytest
+
+from memwal_core.base_table import BaseTable, read_coverage, vector_model_digest
+from memwal_core.errors import FencedError, InvalidRequestError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
+from memwal_core.format.memwal_index.rules import caught_up_generation
+from memwal_core.format.paths import INDEX_DIRECTORY
+from memwal_core.jobs.catchup.extend import CATCHUP_EXTENDED, CATCHUP_SURVEYED, CatchupContext
+from memwal_core.jobs.catchup.plan import CatchupVerdict
+from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.catchup.run import CATCHUP_RECORDED, catch_up
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import CatchupSettings, Settings
+from memwal_core.table import Table
+from memwal_core.writer import TableWriter
+from testkit.clock import ManualClock
+from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.people import reopened
+
+A, B = native_region_id(1), native_region_id(2)
+PLACES = (
+    (CATCHUP_SURVEYED, 1),
+    (CATCHUP_SURVEYED, 2),
+    (CATCHUP_EXTENDED, 1),
+    (CATCHUP_EXTENDED, 2),
+    (CATCHUP_RECORDED, 1),
+)
+NAMES = ("id_idx", "title_idx", "topic_idx", "vec_idx")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    return make_articles_table(str(tmp_path / "t"), maintained=["title_idx", "vec_idx"])
+
+
+def run(
+    table: BaseTable, *, settings: CatchupSettings | None = None, failpoints=NO_FAILPOINTS, **options
+) -> CatchupReport:
+    context = CatchupContext(table, settings or CatchupSettings(), ManualClock(), seeded_rng(1), failpoints=failpoints)
+    return catch_up(context, **options)
+
+
+def recorded(table: BaseTable) -> dict[str, dict]:
+    return {name: dict(entry) for name, entry in table.state().require_details().index_catchup.items()}
+
+
+def segments(table: BaseTable, name: str) -> list[str]:
+    found = table.dataset().describe_indices()
+    return [segment.uuid for index in found if index.name == name for segment in index.segments]
+
+
+@pytest.mark.req("CAT-01", "CAT-03", "CAT-04", "CAT-06", "CAT-10")
+def test_every_index_covers_and_records_all_merged_rows(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50, name="fresh"), {A: 1, B: 4})
+    table.merge_upsert(articles(1990, 30, name="fresh"), {A: 2})
+
+    report = run(table)
+
+    assert (report.outcome, report.outcome.exit_code) == (JobOutcome.DONE, 0)
+    assert [(each.name, each.verdict, each.result) for each in report.indexes] == [
+        (name, CatchupVerdict.BEHIND, IndexResult.EXTENDED) for name in NAMES
+    ]
+    assert recorded(table) == {name: {A: 2, B: 4} for name in NAMES}
+    assert all(not index.unindexed_fragments for index in read_coverage(table, table.state().version).indexes)
+    fast = table.dataset().to_table(full_text_query="fresh", fast_search=True)
+    assert sorted(fast.column("id").to_pylist()) == list(range(1990, 2050))
+
+
+@pytest.mark.req("CAT-01")
+def test_generations_of_pylance_and_of_our_writer_are_caught_up_with_after_a_merge(table: BaseTable) -> None:
+    write_native_generations(table.uri, A, [[Put(articles(3000, 20))], [Put(articles(3010, 20))]])
+    with TableWriter.open(table) as writer:
+        writer.put(articles(0, 40, name="ours"))
+        writer.flush()
+    admin = Table.open(table.uri)
+    admin.run(MergeRequest())
+
+    report = admin.run(CatchupRequest())
+
+    details = table.state().require_details()
+    assert report.outcome is JobOutcome.DONE
+    assert len(details.merged_generations) == 5
+    for region_id, merged in details.merged_generations.items():
+        assert caught_up_generation(details, NAMES, region_id) == merged > 0
+
+
+@pytest.mark.req("CAT-14")
+def test_second_run_changes_nothing(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    run(table)
+    version = table.state().version
+    report = run(table)
+    assert (report.outcome, report.outcome.exit_code) == (JobOutcome.NOTHING_TO_DO, 3)
+    assert {each.verdict for each in report.indexes} == {CatchupVerdict.CAUGHT_UP}
+    assert table.state().version == version
+
+
+def test_dry_run_shows_the_plan_and_changes_nothing(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    version = table.state().version
+    report = run(table, dry_run=True)
+    assert report.outcome is JobOutcome.PLANNED
+    assert {each.unindexed_rows for each in report.plan.indexes} == {50}
+    assert table.state().version == version
+
+
+@pytest.mark.req("CAT-02", "CAT-09")
+def test_selected_index_catches_up_and_the_others_stay_behind(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    report = run(table, indexes={"title_idx"})
+    assert recorded(table) == {"title_idx": {A: 1}}
+    behind = {each.name: each.regions_behind for each in report.indexes}
+    assert behind == {"id_idx": 1, "title_idx": 0, "topic_idx": 1, "vec_idx": 1}
+
+
+@pytest.mark.req("CAT-05", "CAT-08")
+def test_generation_that_is_merged_while_an_index_is_built_is_not_recorded(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+
+    def merge() -> None:
+        table.merge_upsert(articles(2050, 50), {A: 2})
+
+    run(table, indexes={"title_idx"}, failpoints=ArmedFailpoints().arm(CATCHUP_SURVEYED, merge))
+
+    assert table.state().require_details().merged_generation(A) == 2
+    assert recorded(table) == {"title_idx": {A: 1}}
+    coverage = read_coverage(table, table.state().version).named("title_idx")
+    assert coverage is not None
+    assert coverage.unindexed_rows == 50
+    run(table, indexes={"title_idx"})
+    assert recorded(table)["title_idx"] == {A: 2}
+
+
+class Interrupted(BaseTable):
+    """A base table on which a rival acts right after a version was opened."""
+
+    after_opening: Callable[[], object] | None = None
+
+    def dataset(self, version: int | None = None) -> lance.LanceDataset:
+        found = super().dataset(version)
+        action, self.after_opening = self.after_opening, None
+        if action is not None:
+            action()
+        return found
+
+
+@pytest.mark.req("CAT-07", "CAT-14")
+def test_rival_that_extends_the_same_index_first_is_noticed_and_nothing_is_done_twice(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    late = Interrupted.open(table.uri)
+
+    def let_rival_extend() -> None:
+        late.after_opening = lambda: run(table, indexes={"title_idx"})
+
+    report = run(late, indexes={"title_idx"}, failpoints=ArmedFailpoints().arm(CATCHUP_SURVEYED, let_rival_extend))
+
+    assert report.outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
+    assert recorded(table) == {"title_idx": {A: 1}}
+    fast = table.dataset().to_table(full_text_query="old", fast_search=True)
+    assert fast.num_rows == 2050
+    assert len(segments(table, "title_idx")) == 2
+
+
+@pytest.mark.req("CAT-09")
+def test_two_builders_of_different_indexes_do_not_disturb_each_other(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    other = ArmedFailpoints().arm(CATCHUP_SURVEYED, lambda: run(table, indexes={"id_idx"}))
+    run(table, indexes={"title_idx"}, failpoints=other)
+    assert recorded(table) == {"id_idx": {A: 1}, "title_idx": {A: 1}}
+
+
+@pytest.mark.req("CAT-06", "CAT-13")
+def test_covering_index_without_an_entry_is_recorded_without_being_touched(table: BaseTable) -> None:
+    table.merge_upsert(articles(0, 0), {A: 3})
+    assert recorded(table) == {}
+    before = {name: segments(table, name) for name in NAMES}
+
+    report = run(table)
+
+    assert {each.result for each in report.indexes} == {IndexResult.RECORDED}
+    assert recorded(table) == {name: {A: 3} for name in NAMES}
+    assert {name: segments(table, name) for name in NAMES} == before
+    assert report.version_after == report.version_before + 1
+
+
+@pytest.mark.req("CAT-07")
+def test_record_that_loses_its_version_to_a_merge_is_derived_anew(table: BaseTable) -> None:
+    table.merge_upsert(articles(0, 0), {A: 3})
+    faulty = FaultyStore(table.store)
+
+    def merge(_call: object) -> None:
+        BaseTable.open(table.uri).merge_upsert(articles(2000, 50), {A: 4})
+
+    faulty.add(Rule(merge, Moment.BEFORE, frozenset({"put_if_absent"}), lambda path: path.startswith("_versions/")))
+    report = run(reopened(table, faulty, Settings()), indexes={"id_idx"})
+
+    # The merge's rows are not indexed, so 4 must not be recorded. Lance itself has credited 3.
+    assert table.state().require_details().merged_generation(A) == 4
+    assert recorded(table)["id_idx"] == {A: 3}
+    assert {each.name: each.regions_behind for each in report.indexes}["id_idx"] == 1
+
+
+@pytest.mark.req("CAT-13")
+@pytest.mark.parametrize(("place", "nth"), PLACES)
+def test_crash_at_any_place_is_completed_by_the_next_run(table: BaseTable, place: Failpoint, nth: int) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    if place == CATCHUP_RECORDED:
+        run(table)
+        table.merge_upsert(articles(0, 0), {A: 2})
+    with pytest.raises(SimulatedCrash):
+        run(table, failpoints=ArmedFailpoints().arm(place, nth=nth))
+    details = table.state().require_details()
+    for entry in details.index_catchup.values():
+        assert entry[A] <= details.merged_generation(A)
+    run(table)
+    merged = table.state().require_details().merged_generation(A)
+    assert recorded(table) == {name: {A: merged} for name in NAMES}
+
+
+@pytest.mark.req("CAT-11", "IDX-39")
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_FLAT", "IVF_SQ", "IVF_HNSW_SQ"])
+def test_vector_index_keeps_centroids_and_quantizer_when_a_partition_overflows(tmp_path: Path, kind: str) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=(kind,))
+    digest = vector_model_digest(table, table.state().version, "vec_idx")
+    for generation, expected_segments in ((1, 2), (2, 1)):
+        table.merge_upsert(articles(10_000 * generation, 3000, centre=0.9), {A: generation})
+        assert run(table, settings=CatchupSettings(max_segments=2)).outcome is JobOutcome.DONE
+        assert vector_model_digest(table, table.state().version, "vec_idx") == digest
+        assert len(segments(table, "vec_idx")) == expected_segments
+    assert recorded(table)["vec_idx"] == {A: 2}
+
+
+@pytest.mark.req("CAT-11", "IDX-39")
+def test_lance_left_to_itself_would_change_the_centroids(tmp_path: Path) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=("IVF_PQ",))
+    digest = vector_model_digest(table, table.state().version, "vec_idx")
+    table.merge_upsert(articles(10_000, 40_000, centre=0.9), {A: 1})
+    read = table.state().version
+    table.dataset().optimize.optimize_indices(index_names=["vec_idx"])
+    assert vector_model_digest(table, table.state().version, "vec_idx") != digest
+
+    table.dataset(read).restore()
+    run(table)
+    assert recorded(table)["vec_idx"] == {A: 1}
+    assert vector_model_digest(table, table.state().version, "vec_idx") == digest
+
+
+@pytest.mark.req("CAT-12")
+def test_tokenizer_and_scalar_settings_stay(tmp_path: Path) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))
+    table.dataset().create_scalar_index(
+        "title", "INVERTED", name="title_idx", base_tokenizer="whitespace", with_position=True, stem=False
+    )
+
+    def configured() -> dict[str, tuple]:
+        found = table.dataset().describe_indices()
+        return {index.name: (index.index_type, index.details) for index in found if not index.name.startswith("__")}
+
+    before = configured()
+    for generation in (1, 2):
+        table.merge_upsert(articles(2000 + 50 * generation, 50), {A: generation})
+        run(table, settings=CatchupSettings(max_segments=1))
+    assert configured() == before
+    assert recorded(table) == {name: {A: 2} for name in before}
+
+
+def test_segments_stay_below_the_bound(table: BaseTable) -> None:
+    for generation in range(1, 6):
+        table.merge_upsert(articles(2000 + 50 * generation, 50), {A: generation})
+        report = run(table, settings=CatchupSettings(max_segments=3))
+        assert max(each.segments for each in report.indexes) <= 3
+    one = run(table, merge_segments=True)
+    assert {each.segments for each in one.indexes} == {1}
+    assert run(table, merge_segments=True).outcome is JobOutcome.NOTHING_TO_DO
+
+
+@pytest.mark.req("CAT-15")
+def test_index_that_cannot_be_extended_stays_behind_and_the_others_go_on(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    (broken,) = segments(table, "title_idx")
+    table.store.delete_directory(f"{INDEX_DIRECTORY}/{broken}")
+
+    report = run(table, settings=CatchupSettings(max_segments=1))
+
+    results = {each.name: each.result for each in report.indexes}
+    assert results.pop("title_idx") is IndexResult.FAILED
+    assert set(results.values()) == {IndexResult.EXTENDED}
+    assert report.outcome is JobOutcome.BLOCKED
+    failed = next(each for each in report.indexes if each.name == "title_idx")
+    assert failed.reason
+    assert "title_idx" not in recorded(table)
+    details = table.state().require_details()
+    assert caught_up_generation(details, NAMES, A) == 0
+    assert caught_up_generation(details, ("id_idx", "vec_idx"), A) == 1
+
+
+def test_maintained_index_that_was_dropped_needs_somebody_and_blocks_no_other(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    table.dataset().drop_index("title_idx")
+    report = run(table)
+    verdicts = {each.name: each.verdict for each in report.indexes}
+    assert verdicts["title_idx"] is CatchupVerdict.MISSING
+    assert (report.outcome, report.outcome.exit_code) == (JobOutcome.BLOCKED, 5)
+    assert recorded(table) == {name: {A: 1} for name in NAMES if name != "title_idx"}
+
+
+def test_empty_table_gets_no_record(tmp_path: Path) -> None:
+    table = make_articles_table(str(tmp_path / "t"), rows=20, kinds=("BTREE",))
+    table.merge_delete(articles(0, 20).select(["id"]), read_version=table.state().version, marks={A: 1})
+    assert read_coverage(table, table.state().version).fragments == frozenset()
+    report = run(table)
+    assert [each.verdict for each in report.indexes] == [CatchupVerdict.EMPTY_TABLE]
+    assert report.outcome is JobOutcome.NOTHING_TO_DO
+    assert recorded(table) == {}
+
+
+@pytest.mark.req("CAT-14")
+def test_run_whose_lease_was_lost_changes_nothing(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    version = table.state().version
+
+    def lost() -> None:
+        raise FencedError("the lease is lost", remedy="stop")
+
+    context = CatchupContext(table, CatchupSettings(), ManualClock(), seeded_rng(1), check_lease=lost)
+    with pytest.raises(FencedError):
+        catch_up(context)
+    assert table.state().version == version
+
+
+@pytest.mark.req("CAT-14")
+def test_admin_runs_one_index_under_its_own_lease(table: BaseTable) -> None:
+    table.merge_upsert(articles(2000, 50), {A: 1})
+    admin = Table.open(table.uri)
+    assert admin.run(CatchupRequest(indexes={"id_idx"}, dry_run=True)).outcome is JobOutcome.PLANNED
+    assert admin.run(CatchupRequest(indexes={"id_idx"}), holder="a").outcome is JobOutcome.DONE
+    assert admin.run(CatchupRequest(), holder="b").outcome is JobOutcome.DONE
+    with pytest.raises(InvalidRequestError):
+        admin.run(CatchupRequest(indexes={"no_such_idx"}))

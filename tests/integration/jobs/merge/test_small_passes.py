@@ -1,0 +1,63 @@
+"""A pass that is too small for executors is done by the driver itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.base_table.commit.row_changes import FragmentChange
+from memwal_core.jobs.merge.job import MergeExecutors
+from memwal_core.jobs.merge.read.winners import MergeWinners, RegionTask
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.settings import MergeSettings, Settings
+from memwal_core.table import Table
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, people
+
+
+class Busy:
+    """Executors that must not be asked."""
+
+    executors = 8
+    stages = True
+
+    def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
+        raise AssertionError("the executors were asked to write")
+
+    def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
+        raise AssertionError("the executors were asked to search")
+
+    def __call__(self, tasks: Sequence[RegionTask]) -> Iterator[MergeWinners]:
+        raise AssertionError("the executors were asked to read")
+
+
+def make_table(uri: str, *, deletes: bool) -> None:
+    lance.write_dataset(people(*range(20)), uri)
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+    gone = Delete(pa.table({"id": [3]}, schema=pa.schema([PEOPLE.field("id")])))
+    write_native_generations(uri, native_region_id(1), [[Put(people(100, name="new")), *([gone] if deletes else [])]])
+
+
+@pytest.mark.parametrize(("deletes", "strategy", "rows"), [(False, "native", 21), (True, "single_commit", 20)])
+def test_small_pass_leaves_executors_alone(tmp_path, deletes, strategy, rows):
+    uri = str(tmp_path / "t")
+    make_table(uri, deletes=deletes)
+
+    report = Table.open(uri).run(MergeRequest(), executors=MergeExecutors(reader=Busy(), workers=Busy()))
+
+    assert (report.outcome, report.strategy) == (JobOutcome.DONE, strategy)
+    assert lance.dataset(uri).count_rows() == rows
+
+
+def test_pass_of_the_size_for_executors_goes_to_them(tmp_path):
+    uri = str(tmp_path / "t")
+    make_table(uri, deletes=False)
+    settings = Settings(merge=MergeSettings(executors_min_bytes=1))
+
+    with pytest.raises(AssertionError, match="executors were asked to write"):
+        Table.open(uri, settings=settings).run(MergeRequest(), executors=MergeExecutors(reader=Busy(), workers=Busy()))

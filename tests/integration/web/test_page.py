@@ -1,0 +1,342 @@
+"""The status page over real tables, without Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+
+from memwal_core.base_table import BaseTable
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.format.paths import quality_result_path
+from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
+from memwal_core.region.quarantine import Quarantined
+from memwal_core.registry import RegisteredTable
+from memwal_core.table import Table
+from memwal_core.web import create_app
+from memwal_core.web.app import RUNNABLE, TAKES_REGIONS
+from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people, quality_of
+
+Get = Callable[[str], httpx.Response]
+
+
+class Listed:
+    """Tables of a list, opened without connections."""
+
+    def __init__(self, tables: Sequence[RegisteredTable] | None) -> None:
+        self._tables = tables
+
+    def tables(self) -> tuple[RegisteredTable, ...] | None:
+        return tuple(self._tables) if self._tables is not None else None
+
+    def open(self, table: RegisteredTable) -> Table:
+        return Table.open(table.uri)
+
+
+class Addresses(HTMLParser):
+    """Collects every address that a page refers to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.found += [value for name, value in attrs if name in ("href", "src", "action") and value]
+
+
+def getter(app: Any, prefix: str = "") -> Get:
+    def get(path: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:
+                return await client.get(prefix + path)
+
+        return asyncio.run(ask())
+
+    return get
+
+
+def _table(path: Path, *, flushes: int = 1) -> BaseTable:
+    table = make_people_table(str(path), rows=people(*range(50)), buckets=2)
+    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    with TableWriter.open(table) as writer:
+        for number in range(flushes):
+            writer.put(people(*range(number * 10, number * 10 + 40)))
+            writer.flush()
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BaseTable]:
+    """One table that is merged, one that is far behind, one whose second generation is not recorded."""
+    root = tmp_path_factory.mktemp("tables")
+    merged, behind = _table(root / "merged.lance"), _table(root / "behind.lance", flushes=40)
+    Table.open(merged.uri).run(MergeRequest())
+    admin = Table.open(behind.uri)
+    with admin.opened.ledger.run(admin.opened.new_run(JobKey("merge"), "a <b>run</b>")) as run:
+        run.verdict = "<script>alert(1)</script>"
+    return {"merged": merged, "behind": behind}
+
+
+@pytest.fixture(scope="module")
+def app(tables: dict[str, BaseTable]) -> FastAPI:
+    entries = [RegisteredTable(name=name, uri=table.uri) for name, table in tables.items()]
+    return create_app(Listed([*entries, RegisteredTable(name="gone", uri="/nowhere/<i>gone</i>.lance")]))
+
+
+@pytest.fixture(scope="module")
+def get(app: FastAPI) -> Get:
+    return getter(app)
+
+
+def test_worst_table_comes_first_and_one_that_cannot_be_read_is_shown(get: Get) -> None:
+    page = get("/")
+
+    assert page.status_code == 200
+    assert re.findall(r'<a href="table\?name=(\w+)">', page.text) == ["gone", "behind", "merged"]
+    assert "there is no table" in page.text or "does not exist" in page.text
+
+
+def test_table_shows_regions_indexes_garbage_and_runs(get: Get, tables: dict[str, BaseTable]) -> None:
+    page = get("/table?name=behind").text
+
+    for region in Table.open(tables["behind"].uri).status().regions:
+        assert str(region.region_id) in page
+        assert f"generations 1 to {region.merge_lag_generations}: flushed" in page
+    assert "name_idx" in page
+    assert "stays: not merged" in page
+    assert "merge/table" in page
+
+
+def test_index_that_is_behind_the_merge_is_shown_with_its_lag(get: Get) -> None:
+    page = get("/table?name=merged").text
+
+    assert "name_idx 1" in page
+    assert "behind: rows are not indexed" in page
+    assert "an index has not caught up" in page
+
+
+def test_signals_that_need_somebody_are_shown_with_their_runbooks(get: Get) -> None:
+    page = get("/table?name=behind").text
+
+    assert re.search(r'pending-generations</th><td class="bad">page</td><td>40 generations: [^<]+</td>', page)
+    assert "<td>run `memwal merge`</td>" in page
+    assert "<code>docs/runbooks/pending-generations.md</code>" in page
+    assert "wal-lag</th>" not in page  # nothing is said about what is well
+
+
+def test_what_is_wrong_is_said_without_a_click(tmp_path: Path, get: Get) -> None:
+    table = _table(tmp_path / "odd.lance")
+    table.store.put(quality_result_path("after"), b'{"results": 7}')
+    odd = getter(create_app(Listed([RegisteredTable(name="odd", uri=table.uri)])))
+
+    assert re.search(
+        r'<p class="alert">1 checks: checks of the base table that failed[^<]*Next: ', odd("/table?name=odd").text
+    )
+    assert re.search(r'<small class="bad">check-failed: 1 checks: ', odd("/").text)
+    assert re.search(r'<small class="bad">pending-generations: 40 generations: ', get("/").text)
+
+
+def test_region_says_why_each_job_acts_or_not(get: Get, tables: dict[str, BaseTable]) -> None:
+    region = Table.open(tables["behind"].uri).status().regions[0].region_id
+
+    page = get(f"/region?table=behind&region={region}").text
+
+    for job in ("merge", "catchup", "gc", "snapshot"):
+        assert f"<dt>{job} " in page
+    assert "would act" in page
+    assert "<dt>Writer epoch</dt><dd>1</dd>" in page
+    assert "<dt>Waits for merge</dt><dd>40 generations" in page
+    assert "generations 1 to 40: flushed" in page
+
+
+@pytest.mark.parametrize("dag", RUNNABLE)
+def test_form_of_each_job_is_filled_in_for_its_table(get: Get, tables: dict[str, BaseTable], dag: str) -> None:
+    region = str(Table.open(tables["behind"].uri).status().regions[0].region_id)
+
+    page = get(f"/run?dag={dag}&table=behind&region={region}").text
+
+    assert f'data-dag="{dag}"' in page
+    [filled] = re.findall(r'data-filled="([^"]*)"', page)
+    expected: dict[str, object] = {"tables": ["behind"]} if dag == "memwal_maintain" else {"table": "behind"}
+    assert json.loads(unescape(filled)) == {**expected, **({"regions": [region]} if dag in TAKES_REGIONS else {})}
+
+
+def test_every_dag_is_offered_and_those_of_a_region_on_its_page(get: Get, tables: dict[str, BaseTable]) -> None:
+    region = Table.open(tables["behind"].uri).status().regions[0].region_id
+    offered = re.compile(r'href="run\?dag=(\w+)&')
+
+    assert set(offered.findall(get("/table?name=behind").text)) == set(RUNNABLE)
+    assert set(offered.findall(get(f"/region?table=behind&region={region}").text)) == TAKES_REGIONS
+    # An ingestion needs sources, which the page does not know.
+    assert set(RUNNABLE) == {f"memwal_{request.info.name}" for request in REQUESTS} - {"memwal_ingest"}
+    with_regions = {f"memwal_{request.info.name}" for request in REQUESTS if "regions" in request.model_fields}
+    assert with_regions == TAKES_REGIONS
+
+
+def test_table_without_checks_says_so(get: Get) -> None:
+    page = get("/table?name=merged").text
+
+    assert "Nothing is quarantined." in page
+    assert page.count(": never ran") == 2
+    assert "never checked" in get("/").text
+
+
+def test_newest_checks_and_holds_are_shown_and_a_failed_one_is_danger(tmp_path: Path) -> None:
+    table = _table(tmp_path / "checked.lance")
+    get = getter(create_app(Listed([RegisteredTable(name="checked", uri=table.uri)])))
+    region = Table.open(table.uri).status().regions[0].region_id
+    quality = quality_of(Table.open(table.uri))
+    quality.quarantine.add(Quarantined(region, 1, ("key_not_null: 3 of 9 rows <b>",), "2026-01-02T03:04:05+00:00"))
+    passed = CheckResult(Check.KEY_UNIQUE, Result.PASSED, "version 3", "met")
+    failed = CheckResult(Check.ROW_ARITHMETIC, Result.FAILED, "versions 2 to 3", "rows 5, expected_rows 6", 1)
+    now = table.clock.now().isoformat()
+    for stage, results in ((Stage.BEFORE, (passed,)), (Stage.AFTER, (passed, failed))):
+        report = QualityReport(table.uri, stage, JobOutcome.DONE, 3, results, (), now, 1.0, "s3://docs/checked")
+        quality.record(report)
+
+    page = get("/table?name=checked").text
+
+    assert 'class="quarantined"><title>generation 1: quarantined</title>' in page
+    assert "Audit before a merge</b>: 1 passed, version 3" in page
+    assert "Checks after a merge</b>: 1 of 2 failed, version 3" in page
+    assert page.index("row arithmetic") < page.rindex("key unique")  # what failed comes first
+    assert "rows 5, expected_rows 6" in page
+    assert "s3://docs/checked" in page
+    assert "3 of 9 rows &lt;b&gt;" in page
+    assert f"memwal checks {table.uri} --release {region}:1" in page
+    assert 'check-failed</th><td class="bad">page</td>' in page  # why the score is 0
+    assert "<b>0</b>" in page
+    assert "1 failed, 1 quarantined" in get("/").text
+
+
+def test_report_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
+    table = _table(tmp_path / "odd.lance")
+    table.store.put(quality_result_path("after"), b'{"results": 7}')
+
+    page = getter(create_app(Listed([RegisteredTable(name="odd", uri=table.uri)])))("/table?name=odd").text
+
+    assert "its report cannot be read" in page
+    assert "<b>0</b>" in page
+
+
+def test_run_of_airflow_leads_to_its_page(tmp_path: Path) -> None:
+    table = _table(tmp_path / "run.lance")
+    insight = Table.open(table.uri).opened
+    with insight.ledger.run(insight.new_run(JobKey("gc"), "memwal_gc/manual__2026-01-01T00:00:00+00:00")):
+        pass
+
+    page = getter(create_app(Listed([RegisteredTable(name="run", uri=table.uri)])))("/table?name=run").text
+
+    assert 'href="../dags/memwal_gc/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00" data-airflow' in page
+
+
+def test_everything_that_is_stored_is_escaped(get: Get) -> None:
+    for path in ("/", "/table?name=behind", "/table?name=gone"):
+        page = get(path).text
+        assert "<script>alert" not in page
+        assert "<b>run</b>" not in page
+        assert "<i>gone" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in get("/table?name=behind").text
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/table?name=behind", "/region?table=behind&region={region}", "/run?dag=memwal_gc&table=behind"]
+)
+def test_page_works_behind_any_prefix_because_every_address_is_relative(
+    app: FastAPI, tables: dict[str, BaseTable], path: str
+) -> None:
+    outer = FastAPI()
+    outer.mount("/some/prefix/memwal", app)
+    region = Table.open(tables["behind"].uri).status().regions[0].region_id
+    answer = getter(outer, "/some/prefix/memwal")(path.format(region=region))
+
+    assert answer.status_code == 200
+    addresses = Addresses(answer.text).found
+    assert len(addresses) > 3
+    assert not [address for address in addresses if address.startswith("/") or "://" in address]
+    for asset in ("page.css", "page.js", "run.js"):
+        assert getter(outer, "/some/prefix/memwal")(f"/static/{asset}").status_code == 200
+
+
+def test_page_forbids_foreign_and_inline_scripts(get: Get) -> None:
+    answer = get("/table?name=behind")
+
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy
+    assert "style=" not in answer.text
+    assert "onclick" not in answer.text
+
+
+def test_page_has_a_skip_link_headings_and_focusable_details(get: Get) -> None:
+    page = get("/table?name=behind").text
+
+    assert '<a class="skip" href="#main">' in page
+    assert '<html lang="en">' in page
+    tags = Addresses(page).tags
+    assert tags.count("h1") == 1
+    assert tags.count("summary") == tags.count("details")
+    assert page.count('role="img" aria-label="') == page.count("<svg")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/table?name=unknown",
+        "/region?table=unknown&region=1",
+        "/run?dag=memwal_merge&table=unknown",
+        "/run?dag=other&table=behind",
+    ],
+)
+def test_unknown_table_or_job_is_not_found(get: Get, path: str) -> None:
+    assert get(path).status_code == 404
+
+
+def test_wrong_region_is_explained(get: Get) -> None:
+    answer = get("/region?table=behind&region=7")
+
+    assert answer.status_code == 503
+    assert "This cannot be shown" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/table?name=merged", "/region?table=merged&region=1", "/run?dag=x&table=y"])
+def test_every_page_asks_for_permission(path: str) -> None:
+    def refuse() -> None:
+        raise HTTPException(401, "who are you?")
+
+    get = getter(create_app(Listed([]), [Depends(refuse)]))
+
+    assert get(path).status_code == 401
+    assert get("/openapi.json").status_code == 404
+    assert get("/docs").status_code == 404
+
+
+def test_missing_registry_is_explained() -> None:
+    assert "MAINTENANCE_TABLES" in getter(create_app(Listed(None)))("/").text
+    assert "names no table" in getter(create_app(Listed([])))("/").text
+
+
+def test_reading_the_page_changes_nothing(get: Get, tables: dict[str, BaseTable]) -> None:
+    root = Path(tables["behind"].uri)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+    for path in ("/", "/table?name=behind"):
+        get(path)
+
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()} == before

@@ -1,0 +1,316 @@
+"""From active to flushed: rotation, the queue, failing flushes, backpressure and what is counted."""
+
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import BackpressureError, CommitUnknownError, UnavailableError
+from memwal_core.format.paths import wal_directory
+from memwal_core.ids import IdSource
+from memwal_core.region import ManifestStore
+from memwal_core.writer import MemoryBudget, RegionWriter, RotationReason, stats
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import blocking, create_region, flushed_rows, writer_settings
+from testkit.tables.wal_entries import LANCE_CODEC
+
+MANUAL = writer_settings()
+THREADED = writer_settings(background_flush=True, max_memtable_rows=2, max_queued_memtables=2)
+
+
+@pytest.fixture
+def table(tmp_path: Path):
+    return make_people_table(str(tmp_path / "people.lance"), settings=MANUAL)
+
+
+@pytest.fixture
+def faulty(table):
+    return FaultyStore(table.store)
+
+
+@pytest.fixture
+def region_id(table):
+    return create_region(table)
+
+
+def _open(table, region_id, settings=MANUAL, store=None, **kwargs) -> RegionWriter:
+    chosen = reopened(table, store, settings) if store is not None else table
+    return RegionWriter.open(chosen, region_id, settings=settings, **kwargs)
+
+
+def _manifest(table, region_id):
+    return ManifestStore(table.store, IdSource()).load(region_id)
+
+
+def _in_manifest(path: str) -> bool:
+    return "/manifest/" in path
+
+
+def _ids(memtable) -> list[int]:
+    return memtable.to_table(["id"]).column("id").to_pylist()
+
+
+@pytest.mark.req("WRT-12", "MEM-20", "MEM-21", "MEM-35", "WRT-64", "WRT-09")
+def test_writes_and_reads_go_on_while_a_flush_is_blocked(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, THREADED, faulty)
+    with blocking(faulty, "put_if_absent", path=_in_manifest) as blocked:
+        writer.put(people(1, 2))
+        writer.put(people(3))
+        assert blocked.reached.wait(60)
+        writer.put(people(4))
+        assert [_ids(memtable) for memtable in writer.view().memtables] == [[1, 2], [3, 4]]
+        found = writer.stats()
+        assert (found.queued, found.flushing, found.active_generation, found.active_rows) == (1, True, 2, 2)
+        assert found.counts[stats.FLUSHES] == 0
+    record = writer.flush()
+    assert record.generation == 2
+    first, second = _manifest(table, region_id).flushed_generations
+    assert flushed_rows(table, region_id, first) == {1: "p1", 2: "p2"}
+    assert flushed_rows(table, region_id, second) == {3: "p3", 4: "p4"}
+    assert [_ids(memtable) for memtable in writer.view().memtables] == [[]]
+    writer.close()
+
+
+@pytest.mark.req("MEM-27", "MEM-21")
+def test_a_full_queue_holds_writers_until_there_is_room(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, THREADED, faulty)
+    with ThreadPoolExecutor(1) as pool, blocking(faulty, "put_if_absent", path=_in_manifest) as blocked:
+        for first in (1, 3, 5):
+            writer.put(people(first, first + 1))
+        assert [memtable.generation for memtable in writer.view().memtables] == [1, 2, 3]
+        waiting = pool.submit(writer.put, people(7))
+        while writer.stats().counts[stats.BACKPRESSURE_WAITS] == 0:
+            assert not waiting.done()
+        assert writer.memtable.num_rows == 2
+        blocked.release.set()
+        assert waiting.result(60).generation == 4
+    writer.close()
+
+
+@pytest.mark.req("MEM-27", "MEM-37")
+def test_a_queue_that_stays_full_refuses_the_put_with_nothing_written(table, faulty, region_id, caplog) -> None:
+    clock = ManualClock()
+    settings = writer_settings(max_memtable_rows=1, max_queued_memtables=1, stalled_queue_s=60)
+    writer = _open(table, region_id, settings, faulty, clock=clock)
+    writer.put(people(1))
+    faulty.fail("sync_directory", times=None)
+    writer.put(people(2))
+    assert not writer.stats().is_stalled
+    clock.advance(61)
+    with caplog.at_level(logging.WARNING), pytest.raises(BackpressureError) as caught:
+        writer.put(people(3))
+    assert isinstance(caught.value, UnavailableError)
+    assert caught.value.facts["queued"] == 1
+    assert writer.stats().is_stalled
+    assert [record for record in caplog.records if "stalled" in record.message]
+    assert [_ids(memtable) for memtable in writer.view().memtables] == [[1], [2]]
+    faulty.heal()
+    writer.put(people(3))
+    assert not writer.stats().is_stalled
+    assert writer.stats().counts[stats.BACKPRESSURE_ERRORS] == 1
+
+
+@pytest.mark.req("MEM-22", "WRT-71", "WRT-70")
+def test_a_failed_flush_blocks_the_next_and_is_retried_with_a_new_prefix(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, MANUAL, faulty)
+    writer.put(people(1))
+    writer.rotate()
+    writer.put(people(2))
+    faulty.fail("sync_directory", times=2)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            writer.flush()
+        assert _manifest(table, region_id).flushed_generations == ()
+    assert writer.stats().counts[stats.FLUSH_FAILURES] == 2
+    assert writer.stats().last_flush_error is not None
+    assert writer.flush().generation == 2
+    recorded = [record.path for record in _manifest(table, region_id).flushed_generations]
+    made = [name for name in table.store.list_directories(f"_mem_wal/{region_id}") if name.endswith("_gen_1")]
+    assert len(made) == 3
+    assert len(set(made) & set(recorded)) == 1
+    assert writer.stats().last_flush_error is None
+
+
+@pytest.mark.req("MEM-22")
+def test_the_thread_retries_a_failed_flush_by_itself(table, faulty, region_id) -> None:
+    settings = writer_settings(background_flush=True, flush_retry_wait_s=0.01)
+    writer = _open(table, region_id, settings, faulty)
+    faulty.fail("sync_directory", times=2)
+    writer.put(people(1))
+    writer.rotate()
+    while writer.stats().queued:
+        pass
+    assert writer.stats().counts[stats.FLUSH_FAILURES] == 2
+    assert len(_manifest(table, region_id).flushed_generations) == 1
+    writer.close()
+
+
+@pytest.mark.req("WRT-70", "MAN-28")
+def test_a_record_whose_reply_is_lost_is_found_and_not_repeated(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, MANUAL, faulty)
+    writer.put(people(1))
+    faulty.lose_reply("put_if_absent", path=_in_manifest, times=None)
+    with pytest.raises(CommitUnknownError):
+        writer.flush()
+    faulty.heal()
+    writer.put(people(2))
+    assert writer.flush().generation == 2
+    first, second = _manifest(table, region_id).flushed_generations
+    assert flushed_rows(table, region_id, first) == {1: "p1"}
+    assert flushed_rows(table, region_id, second) == {2: "p2"}
+
+
+@pytest.mark.req("MEM-17", "WRT-75")
+def test_rotation_by_age_needs_no_further_put(table, region_id) -> None:
+    clock = ManualClock()
+    writer = _open(table, region_id, writer_settings(max_memtable_age_s=60), clock=clock)
+    clock.advance(1000)
+    writer.put(people(1))
+    clock.advance(59)
+    writer.run_due()
+    assert writer.memtable.generation == 1
+    clock.advance(1)
+    writer.run_due()
+    assert (writer.memtable.generation, writer.stats().rotations) == (2, {RotationReason.AGE: 1})
+
+
+@pytest.mark.req("MEM-17", "WRT-75")
+def test_memory_pressure_rotates_the_writer_that_holds_most(table) -> None:
+    budget = MemoryBudget(400)
+    small, large = (_open(table, create_region(table), MANUAL, memory=budget) for _ in range(2))
+    small.put(people(1))
+    large.put(people(*range(20)))
+    large.put(people(99))
+    assert large.stats().rotations == {RotationReason.MEMORY: 1}
+    assert small.stats().rotations == {}
+
+
+@pytest.mark.req("MEM-17", "MEM-14")
+def test_a_requested_rotation_returns_before_the_flush_and_tags_a_new_range(table, region_id) -> None:
+    writer = _open(table, region_id)
+    assert not writer.rotate()
+    writer.put(people(1))
+    writer.put(people(2))
+    assert writer.rotate()
+    writer.put(people(3))
+    older, active = writer.view().memtables
+    assert (older.generation, older.replay_after_wal_id, older.last_wal_id) == (1, 0, 2)
+    assert (active.generation, active.replay_after_wal_id, active.last_wal_id) == (2, 2, 3)
+    assert active.wal_mapping() == {0: (1, 0)}
+
+
+@pytest.mark.req("WRT-63", "WRT-64", "MEM-14")
+def test_rows_frozen_before_they_are_durable_get_an_entry_of_their_own(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings(durable_write=False, max_memtable_rows=2, max_queued_memtables=9))
+    writer.put(people(1, 2))
+    writer.rotate()
+    writer.put(people(3))
+    older, active = writer.view().memtables
+    assert active.replay_after_wal_id is None
+    assert writer.sync() == 2
+    assert (older.last_wal_id, active.replay_after_wal_id, active.last_wal_id) == (1, 1, 2)
+    writer.flush()
+    first, second = _manifest(table, region_id).flushed_generations
+    assert flushed_rows(table, region_id, first) == {1: "p1", 2: "p2"}
+    assert flushed_rows(table, region_id, second) == {3: "p3"}
+
+
+@pytest.mark.req("MEM-19", "MEM-16")
+def test_a_batch_above_the_limit_is_taken_whole_by_an_empty_memtable(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings(max_memtable_rows=2))
+    assert writer.put(people(*range(10))).generation == 1
+    assert writer.put(people(11)).generation == 2
+
+
+@pytest.mark.req("MEM-36", "MEM-13", "MEM-01", "WRT-26", "MEM-38", "MEM-39")
+def test_stats_follow_the_rows(table, region_id) -> None:
+    writer = _open(table, region_id, clock=ManualClock())
+    writer.put(people(1, 2))
+    writer.put(people(2))
+    before = writer.stats()
+    wal_bytes = sum(info.size_bytes for info in table.store.list_objects(wal_directory(region_id)))
+    assert (before.wal_bytes, before.wal_entries_since_flush, before.last_wal_id) == (wal_bytes, 2, 2)
+    assert before.counts[stats.ROWS] == 3
+    assert before.store_kind == "local"
+    writer.flush()
+    after = writer.stats()
+    assert (after.active_bytes, after.wal_bytes, after.wal_entries_since_flush, after.queued) == (0, 0, 0, 0)
+    assert after.counts[stats.FLUSHES] == 1
+    assert after.last_flush_s is not None
+    (discarded,) = after.discarded
+    assert (discarded.first_wal_id, discarded.last_wal_id, discarded.rows) == (1, 2, 1)
+
+
+@pytest.mark.req("MEM-43", "MEM-23")
+def test_one_flush_id_names_table_wal_range_and_manifest_edit_in_the_log(table, region_id, caplog) -> None:
+    writer = _open(table, region_id)
+    writer.put(people(1))
+    with caplog.at_level(logging.INFO, logger="memwal_core.writer"):
+        record = writer.flush()
+    lines = [line for line in caplog.messages if "flush_id=" in line]
+    ids = {re.search(r"flush_id=(\w+)", line)[1] for line in lines}
+    assert ids == {record.path.partition("_")[0]}
+    assert ["begins" in lines[0], "complete" in lines[1], "recorded" in lines[2]] == [True] * 3
+    assert "last_wal_id=1" in lines[0]
+
+
+@pytest.mark.req("MEM-33", "MEM-20")
+def test_a_reader_that_holds_a_memtable_keeps_it_through_its_flush(table, region_id) -> None:
+    writer = _open(table, region_id)
+    writer.put(people(1, 2))
+    held = writer.view().memtables[0]
+    writer.flush()
+    writer.put(people(3))
+    assert _ids(held) == [1, 2]
+
+
+@pytest.mark.req("MEM-25", "MEM-26", "MEM-40")
+def test_a_flush_releases_memory_and_pointer_and_deletes_no_wal_file(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, MANUAL, faulty)
+    writer.put(people(1))
+    writer.flush()
+    assert _manifest(table, region_id).replay_after_wal_id == 1
+    assert len(list(table.store.list_objects(wal_directory(region_id)))) == 1
+    assert faulty.count("delete", "delete_directory") == 0
+
+
+@pytest.mark.req("MEM-28", "MEM-39", "WRT-08", "D-35")
+def test_three_unflushed_generations_are_replayed_into_one_memtable(table, faulty, region_id) -> None:
+    settings = writer_settings(max_queued_memtables=9)
+    writer = _open(table, region_id, settings, faulty)
+    faulty.fail("sync_directory", times=None)
+    for i in range(3):
+        writer.put(people(i))
+        writer.rotate()
+    assert writer.memtable.generation == 4
+    successor = _open(table, region_id)
+    assert (successor.memtable.generation, _ids(successor.memtable)) == (1, [0, 1, 2])
+    assert successor.stats().replayed_entries == 3
+
+
+@pytest.mark.req("WRT-23", "WRT-24", "WRT-47", "MEM-28")
+def test_after_a_replay_keys_are_found_and_the_mapping_grows_with_the_next_write(table, region_id) -> None:
+    crashed = _open(table, region_id)
+    for i in (1, 2):
+        crashed.put(people(i))
+    writer = _open(table, region_id)
+    assert writer.lookup(people(2, 7).select(["id"])).column("id").to_pylist() == [2]
+    writer.put(people(3))
+    assert writer.memtable.wal_mapping() == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
+
+
+@pytest.mark.req("WRT-45", "WRT-37")
+def test_only_a_flush_raises_the_hint_of_the_last_entry(table, region_id) -> None:
+    writer = _open(table, region_id)
+    for i in range(3):
+        writer.put(people(i))
+    versions = ManifestStore(table.store, IdSource())
+    assert {versions.load_version(region_id, v).wal_id_last_seen for v in versions.versions(region_id)} == {0}
+    entry = LANCE_CODEC.read(table.store, region_id, 3)
+    assert (entry.writer_epoch, entry.rows.num_rows, len(entry.attempt)) == (writer.writer_epoch, 1, 32)
+    writer.flush()
+    assert _manifest(table, region_id).wal_id_last_seen == 3

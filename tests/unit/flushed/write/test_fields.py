@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.flushed.write import field_layout
+from memwal_core.flushed.write.flush_plan import row_addresses
+from memwal_core.memtable import memtable_schema
+
+NESTED = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("vec", pa.list_(pa.float32(), 2)),
+        pa.field("s", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])),
+        pa.field("v", pa.string()),
+    ]
+)
+
+
+def _table(path: Path, schema: pa.Schema = NESTED) -> lance.LanceDataset:
+    return lance.write_dataset(schema.empty_table(), str(path / "t.lance"))
+
+
+def _layout(table: lance.LanceDataset):
+    schema = memtable_schema(table.schema, ["id"])
+    return field_layout(table.lance_schema.fields(), schema, table.data_storage_version)
+
+
+@pytest.mark.req("FMT-20")
+def test_contiguous_ids_need_no_placeholder_and_the_tombstone_comes_last(tmp_path: Path) -> None:
+    layout = _layout(_table(tmp_path))
+    assert layout.placeholders == ()
+    assert dict(layout.field_ids) == {"id": 0, "vec": 1, "s": 2, "v": 6, "_tombstone": 7}
+    assert layout.file_fields == (0, 1, 3, 5, 6, 7)
+    assert layout.file_columns == tuple(range(6))
+
+
+@pytest.mark.req("FMT-20")
+def test_dropped_columns_leave_placeholders_at_their_ids(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.drop_columns(["vec"])
+    layout = _layout(table)
+    assert dict(layout.field_ids) == {"id": 0, "s": 2, "v": 6, "_tombstone": 7}
+    assert layout.table_schema.names == ["id", *layout.placeholders, "s", "v", "_tombstone"]
+    assert len(layout.placeholders) == 1
+
+
+def test_ids_that_do_not_ascend_are_refused_with_the_column(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    fields = list(table.lance_schema.fields())
+    swapped = [fields[0], fields[3], fields[1], fields[2]]
+    schema = memtable_schema(pa.schema([NESTED.field(i) for i in (0, 3, 1, 2)]), ["id"])
+    with pytest.raises(InvalidRequestError) as caught:
+        field_layout(swapped, schema, table.data_storage_version)
+    assert caught.value.facts["column"] == "vec"
+
+
+@pytest.mark.req("WRT-59")
+def test_row_numbers_become_fragment_and_offset() -> None:
+    addresses = row_addresses(np.array([0, 1, 2, 4, 5, 8]), [2, 3, 4])
+    assert addresses.tolist() == [0, 1, 1 << 32, (1 << 32) + 2, 2 << 32, (2 << 32) + 3]

@@ -1,0 +1,95 @@
+"""The registry of tables: what is maintained, by name or pattern, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.registry import Registry, load_registry, parse_registry
+
+TEXT = """
+include = ["s3://lake/people/*"]
+exclude = ["*/scratch.lance", "old"]
+
+[[tables]]
+name = "people"
+uri = "s3://lake/people.lance"
+connection = "lake"
+every_minutes = 30
+collect_garbage = true
+remove_versions = true
+
+[[tables]]
+name = "old"
+uri = "s3://lake/old.lance"
+"""
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return parse_registry(TEXT, "tables.toml")
+
+
+def test_table_is_found_by_name_and_by_address(registry: Registry) -> None:
+    by_name, by_uri = registry.find("people"), registry.find("s3://lake/people.lance")
+
+    assert by_name == by_uri
+    assert (by_name.connection, by_name.every_minutes, by_name.collect_garbage) == ("lake", 30, True)
+    assert by_name.remove_versions
+
+
+def test_included_address_is_maintained_without_an_entry_and_never_deletes_by_schedule(registry: Registry) -> None:
+    found = registry.find("s3://lake/people/of-2026.lance")
+
+    assert found.uri == "s3://lake/people/of-2026.lance"
+    assert (found.collect_garbage, found.remove_versions) == (False, False)
+    assert found not in registry.maintained
+
+
+@pytest.mark.parametrize("name", ["s3://lake/people/scratch.lance", "old", "s3://lake/old.lance"])
+def test_excluded_table_is_refused_although_it_is_included_or_listed(registry: Registry, name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="excluded"):
+        registry.find(name)
+
+
+def test_unknown_table_is_refused_with_the_known_names(registry: Registry) -> None:
+    with pytest.raises(InvalidRequestError, match="not registered") as refused:
+        registry.find("s3://elsewhere/people.lance")
+
+    assert refused.value.facts["known"] == ["people"]
+
+
+def test_excluded_entry_is_not_maintained_by_schedule(registry: Registry) -> None:
+    assert [table.name for table in registry.maintained] == ["people"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tables = 3", "tables"),
+        ("[[tables]]\nname = 'a'", "tables.0.uri"),
+        ("[[tables]]\nname = 'a b'\nuri = 'x'", "tables.0.name"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\nevery = 3", "tables.0.every"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\nevery_minutes = 0", "tables.0.every_minutes"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'a'\nuri = 'y'", "name given twice: a"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'b'\nuri = 'x'", "uri given twice: x"),
+        ("tables", "Expected"),
+    ],
+)
+def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_registry(text, "tables.toml")
+
+    assert problem in str(refused.value.facts["problem"])
+
+
+def test_no_registry_is_configured_unless_the_environment_names_one(tmp_path: Path) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text(TEXT)
+
+    assert load_registry({}) is None
+    assert load_registry({"MAINTENANCE_TABLES": str(path)}) == parse_registry(TEXT, str(path))
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        load_registry({"MAINTENANCE_TABLES": str(tmp_path / "missing.toml")})

@@ -1,0 +1,57 @@
+"""Every test belongs to one of the targets that run tests, and the check of a commit runs them all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _pytest_call(target: str) -> list[str]:
+    """Return how a target calls pytest, without what the caller of make may have set."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTEST_ARGS")}
+    command = ["make", "--dry-run", "--no-print-directory", target]
+    said = subprocess.run(command, cwd=ROOT, env=variables, check=True, capture_output=True, text=True).stdout
+    (line,) = (line for line in said.splitlines() if " pytest " in line)
+    words = shlex.split(line)
+    return words[words.index("pytest") :]
+
+
+def _selection(call: list[str]) -> str:
+    return call[call.index("-m") + 1]
+
+
+def test_a_test_runs_in_one_of_the_two_targets_and_never_in_both_or_neither() -> None:
+    quick, slow = _pytest_call("test"), _pytest_call("test-slow")
+
+    assert (_selection(quick), _selection(slow)) == ("not slow", "slow")
+    # But for the marker the calls are equal: neither leaves out a folder, a file or a plugin.
+    assert [word for word in quick if word != "not slow"] == [word for word in slow if word != "slow"]
+
+
+def test_no_option_leaves_tests_out_before_the_marker_decides() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    left_out = re.compile(r"(?<!\S)(-m|-k|--ignore\S*|--deselect\S*)(?!\S)")
+
+    assert options["testpaths"] == ["tests"]
+    assert {"norecursedirs", "python_files", "python_functions"} & options.keys() == set()
+    assert left_out.findall(options["addopts"]) == []
+    assert [str(path) for path in ROOT.glob("tests/**/conftest.py") if "collect_ignore" in path.read_text()] == []
+
+
+def test_unit_target_runs_only_tests_that_the_test_target_runs() -> None:
+    unit = _pytest_call("test-unit")
+
+    assert _selection(unit) == "not slow"
+    assert unit[unit.index("-m") + 2 :] == ["tests/unit", "tests/property"]
+
+
+def test_continuous_integration_runs_everything_once() -> None:
+    called = re.findall(r"^make --no-print-directory (\S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
+
+    assert called == ["setup", "lint", "test", "test-slow"]

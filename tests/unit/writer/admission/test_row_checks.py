@@ -1,0 +1,104 @@
+"""Which rows do not fit, and what the error shows of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
+from memwal_core.writer.admission.validate import conform
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("count", pa.uint32()),
+        pa.field("vec", pa.list_(pa.float32(), 2)),
+        pa.field("at", pa.timestamp("ms", "UTC")),
+    ]
+)
+
+
+def _batch(rows: int, **columns: object) -> pa.Table:
+    plain: dict[str, object] = {
+        "id": list(range(rows)),
+        "count": pa.array([1] * rows, pa.int32()),
+        "vec": pa.array([[1.0, 2.0]] * rows, pa.list_(pa.float32())),
+        "at": pa.array([1000] * rows, pa.timestamp("us", "Europe/Berlin")),
+    }
+    return pa.table({**plain, **columns})
+
+
+@pytest.mark.parametrize("bad", [[], [0], [99], [3, 4, 50], list(range(100))])
+def test_exactly_the_rows_that_do_not_cast_are_found(bad: list[int]) -> None:
+    values = pa.chunked_array([pa.array([-1 if number in bad else 7 for number in range(100)], pa.int32())])
+
+    assert rows_that_do_not_cast(values, pa.uint8()) == bad
+    assert rows_that_do_not_cast(values, pa.uint8(), limit=2) == bad[:2]
+
+
+@pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("count", pa.array([1, 2, -3, 4], pa.int32())),
+        ("vec", pa.array([[1, 2], [3, 4], [5], [6, 7]], pa.list_(pa.float32()))),
+        ("at", pa.array([1000, 2000, 3001, 4000], pa.timestamp("us", "UTC"))),
+    ],
+)
+def test_error_shows_the_rows_that_would_lose_something(column: str, values: pa.Array) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        conform(_batch(4, **{column: values}), SCHEMA, ["id"])
+
+    facts = caught.value.facts
+    assert (facts["column"], facts["bad_rows"], facts["first_row"]) == (column, 1, 2)
+    assert [row["id"] for row in facts["sample_rows"]] == ["2"]
+
+
+@pytest.mark.req("WRT-27")
+def test_error_shows_rows_without_a_key() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        conform(_batch(9, id=[None, 1, None, 3, None, None, None, None, 8]), SCHEMA, ["id"])
+
+    assert caught.value.facts["null_rows"] == 6
+    assert len(caught.value.facts["sample_rows"]) == 5
+    assert caught.value.facts["sample_rows"][0]["id"] == "NULL"
+
+
+@pytest.mark.req("WRT-27")
+def test_instants_under_another_zone_and_unit_are_taken() -> None:
+    taken = conform(_batch(3), SCHEMA, ["id"])
+
+    assert taken.schema.field("at").type == pa.timestamp("ms", "UTC")
+    assert taken.column("at").cast(pa.int64()).to_pylist() == [1, 1, 1]
+
+
+@pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    ("found", "wanted", "fits"),
+    [
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), False),
+        (pa.timestamp("s"), pa.timestamp("ns"), True),
+        (pa.decimal128(5, 2), pa.decimal128(9, 3), True),
+        (pa.decimal128(9, 3), pa.decimal128(9, 2), False),
+        (pa.decimal128(9, 2), pa.decimal128(5, 2), False),
+    ],
+)
+def test_only_lossless_forms_are_taken(found: pa.DataType, wanted: pa.DataType, fits: bool) -> None:
+    rows, schema = pa.table({"x": pa.array([None], found)}), pa.schema([pa.field("x", wanted)])
+
+    if fits:
+        assert conform(rows, schema, []).schema.field("x").type == wanted
+        return
+    with pytest.raises(InvalidRequestError, match="wrong type"):
+        conform(rows, schema, [])
+
+
+def test_sample_is_short_and_begins_with_the_key() -> None:
+    wide = pa.table({**{f"c{number}": [number] for number in range(30)}, "text": ["x" * 500], "key": [1]})
+
+    (row,) = sample_rows(wide, [0], ["key", "text"])
+
+    assert list(row)[:2] == ["key", "text"]
+    assert len(row) == 12
+    assert len(row["text"]) < 70

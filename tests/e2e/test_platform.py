@@ -85,6 +85,15 @@ def _is_driver(process: psutil.Process) -> bool:
         return False  # it has ended meanwhile
 
 
+def _is_suspended(driver: psutil.Process) -> bool:
+    """Stop a driver where it is, else it may end by itself before anything looks for it."""
+    try:
+        driver.suspend()
+        return driver.status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     root = tmp_path_factory.mktemp("platform")
@@ -153,7 +162,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
 
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:
     platform.trigger("memwal_quality", {"table": "people", "stage": "after"})
-    until(platform.drivers)
+    until(lambda: any([_is_suspended(driver) for driver in platform.drivers()]))
 
     stopped = stop_stack(platform.directory, CLOCK)
 

@@ -20,7 +20,6 @@ from memwal_core.storage.local import LocalStore
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.storage.remote import RemoteStore
 from memwal_core.storage.retrying import Retrier
-from memwal_core.storage.s3_access import resolve_s3_access
 from memwal_core.storage.translate import describe
 
 # Options of the HTTP client, which obstore takes separately from the store's own.
@@ -70,6 +69,9 @@ def open_store(
     if address.kind is StoreKind.MEMORY:
         return RemoteStore(address, MemoryStore(), lambda: MappingProxyType({}), retrier)
     if address.kind is StoreKind.S3:
+        # boto3 takes a fifth of a second to import, which processes that need no S3 do not spend.
+        from memwal_core.storage.s3_access import resolve_s3_access  # noqa: PLC0415
+
         access = resolve_s3_access(options)
         backend = _bucket(address, S3Store, access.options, credential_provider=access.provider)
         return RemoteStore(address, backend, access.pylance_options, retrier)

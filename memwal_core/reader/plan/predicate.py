@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from datafusion import SessionConfig, SessionContext
 
 _MAX_BOXES = 256
 _TABLE = "rows"
@@ -68,6 +67,8 @@ def boxes_of(filter_sql: str | None, schema: pa.Schema) -> tuple[Box, ...]:
 
 
 def _parsed(filter_sql: str, schema: pa.Schema) -> Any | None:  # noqa: ANN401 - datafusion ships no types
+    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - most reads have no filter
+
     context = SessionContext(SessionConfig({"datafusion.sql_parser.enable_ident_normalization": "false"}))
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=_nullable(schema))
     try:

@@ -162,7 +162,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
 
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:
     platform.trigger("memwal_quality", {"table": "people", "stage": "after"})
-    until(lambda: any([_is_suspended(driver) for driver in platform.drivers()]))
+    until(lambda: sum(map(_is_suspended, platform.drivers())) > 0)
 
     stopped = stop_stack(platform.directory, CLOCK)
 

@@ -44,7 +44,8 @@ TABLE_MANIFEST_SUFFIX = ".manifest"
 MAX_UINT64 = 2**64 - 1
 _BITS = 64
 _BIT_NAME = re.compile(r"[01]{64}", re.ASCII)
-_TABLE_VERSION_NAME = re.compile(r"[0-9]{20}", re.ASCII)
+_TABLE_VERSION_DIGITS = 20
+_TABLE_VERSION_NAME = re.compile(rf"[0-9]{{{_TABLE_VERSION_DIGITS}}}", re.ASCII)
 _STAGED_MANIFEST_NAME = re.compile(
     r"(?P<final>[0-9]{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII
 )
@@ -329,6 +330,16 @@ def parse_table_manifest_name(name: str) -> int:
     if version < 1:
         raise InvalidRequestError("this is not the name of a table manifest", remedy="ignore the object", name=name)
     return version
+
+
+def version_of_manifest(name: str) -> int | None:
+    """Return the version of a table manifest of either naming; None for any other file, staged ones included."""
+    digits = name.removesuffix(TABLE_MANIFEST_SUFFIX)
+    if name == digits or not digits.isascii() or not digits.isdecimal() or len(digits) > _TABLE_VERSION_DIGITS:
+        return None
+    number = int(digits)
+    version = MAX_UINT64 - number if len(digits) == _TABLE_VERSION_DIGITS else number
+    return version if 1 <= version <= MAX_UINT64 else None
 
 
 def parse_staged_manifest_name(name: str) -> int:

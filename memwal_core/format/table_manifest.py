@@ -18,6 +18,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.format.bounded import BoundedFile, ReadRange
 from memwal_core.format.footer import read_manifest_footer
 from memwal_core.format.framing import framed, read_framed
+from memwal_core.format.malformed import MalformedError
 from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME
 from memwal_core.format.messages import parse
 from memwal_core.format.pb import table_manifest_pb2 as pb
@@ -131,7 +132,11 @@ def _section(message: Message) -> bytes:
 def _index_section(file: BoundedFile, manifest: pb.Manifest) -> pb.IndexSection:
     if not manifest.HasField("index_section"):
         return pb.IndexSection()
-    return parse(pb.IndexSection(), read_framed(file, manifest.index_section))
+    listed = parse(pb.IndexSection(), read_framed(file, manifest.index_section))
+    if not listed.indices:
+        # Lance writes no section for a version without indexes: these are bytes that never reached the disk.
+        raise MalformedError("the index section lists no index")
+    return listed
 
 
 def _entry_of(listed: pb.IndexSection) -> MemWalEntry | None:

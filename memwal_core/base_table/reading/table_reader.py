@@ -10,6 +10,7 @@ from typing import Self
 import lance
 from lance.lance import _Session
 
+from memwal_core.base_table.history.torn import torn_error
 from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
@@ -17,7 +18,7 @@ from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
@@ -94,9 +95,21 @@ class TableReader:
         """Open a version of the table with pylance, the newest by default.
 
         A ``lance.Session`` shares its caches with other datasets; without one, the dataset has its own.
+        ``CorruptionError``: the manifest of the version is torn, see ``history.torn``.
         """
-        with translated("open the table", self.uri, version=version):
-            return lance.dataset(self.uri, version=version, storage_options=dict(self.storage_options), session=session)
+        try:
+            with translated("open the table", self.uri, version=version):
+                dataset = lance.dataset(
+                    self.uri, version=version, storage_options=dict(self.storage_options), session=session
+                )
+        except ObjectNotFoundError:
+            raise
+        except MemwalError as error:
+            raise torn_error(self.store, version) or error from error
+        if dataset.version < 1:
+            # Lance takes zeros for the manifest of an empty table.
+            raise torn_error(self.store, version) or _no_version(self.uri)
+        return dataset
 
     def state(self, version: int | None = None) -> TableState:
         """Read a version of the table, the newest by default.
@@ -174,6 +187,12 @@ class TableReader:
                 regions=len(regions),
                 frozen=True,
             )
+
+
+def _no_version(uri: str) -> ConflictError:
+    return ConflictError(
+        "the newest manifest of the table was torn and is gone now", remedy="open the table again", table=uri
+    )
 
 
 def _is_region(directory: str) -> bool:

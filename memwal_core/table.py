@@ -31,6 +31,7 @@ from memwal_core.region.spec import RegionSpec, RegionValue
 from memwal_core.rng import Rng
 from memwal_core.settings import Settings
 from memwal_core.settings.writer import Takeover
+from memwal_core.storage import open_store
 from memwal_core.writer import RegionWriter, TableWriter
 
 
@@ -109,7 +110,9 @@ class Table(MergedReader):
             UnavailableError: Storage failed.
         """
         names = [key] if isinstance(key, str) else list(key)
-        spec = write_empty_table(uri, schema, names, buckets, storage_options)
+        storage = settings.storage if settings is not None else None
+        store = open_store(uri, storage_options=storage_options, settings=storage)
+        spec = write_empty_table(store, schema, names, buckets)
         table = cls.open(uri, storage_options=storage_options, settings=settings)
         table.enable([spec])
         return table

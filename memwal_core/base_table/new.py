@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import lance
 import pyarrow as pa
 from lance.schema import LanceSchema
 
 from memwal_core.base_table.commit.create import check_table
+from memwal_core.base_table.commit.durable import DurableFiles
+from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, check_primary_key, primary_key_of
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.ids import IdSource
 from memwal_core.region.spec import RegionSpec, bucket_spec
+from memwal_core.rng import system_rng
+from memwal_core.storage import ObjectStore
 
 _SPEC_ID = 1
 
 
-def write_empty_table(
-    uri: str, schema: pa.Schema, key: Sequence[str], buckets: int, storage_options: Mapping[str, str] | None
-) -> RegionSpec:
+def write_empty_table(store: ObjectStore, schema: pa.Schema, key: Sequence[str], buckets: int) -> RegionSpec:
     """Write a table without rows, and return the region spec that it is for. What does not fit is refused first.
+
+    ``store`` is rooted at the table that will be.
 
     Raises:
         InvalidRequestError: Schema, key and buckets do not fit each other, or there is a table already;
@@ -29,7 +34,7 @@ def write_empty_table(
     """
     _check_key(schema, key)
     keyed = pa.schema([_with_key(field, key) for field in schema], metadata=schema.metadata)
-    with translated("create a table", uri):
+    with translated("create a table", store.uri):
         fields = LanceSchema.from_pyarrow(keyed).fields()
     found = primary_key_of(fields)
     if found.columns != tuple(key):
@@ -42,10 +47,42 @@ def write_empty_table(
     field_ids = {field.name(): field.id() for field in fields}
     spec = bucket_spec(_SPEC_ID, key[0], field_ids, num_buckets=buckets)
     check_table(keyed, field_ids, check_primary_key(keyed, found), [spec])
-    options = dict(storage_options or {}) or None
-    with translated("create a table", uri):
-        lance.write_dataset(keyed.empty_table(), uri, mode="create", storage_options=options)
+    _publish(store, keyed)
     return spec
+
+
+def _publish(store: ObjectStore, schema: pa.Schema) -> None:
+    """Make version 1 through the version catalog; refuse an address that has a version already."""
+    catalog = VersionCatalog(
+        store, DurableFiles(store), _first_version_of(store.uri), identity=IdSource(system_rng()).commit_id().hex()
+    )
+    try:
+        with translated("create a table", store.uri):
+            lance.LanceDataset.commit(
+                store.uri,
+                lance.LanceOperation.Overwrite(schema, []),
+                storage_options=dict(store.storage_options),
+                namespace_client=catalog,
+                table_id=TABLE_ID,
+                namespace_client_managed_versioning=True,
+            )
+    except MemwalError as error:
+        raise catalog.error or error from error
+    finally:
+        catalog.remove_staged()
+    if catalog.error is not None:
+        raise catalog.error
+
+
+def _first_version_of(uri: str) -> Rule:
+    def rule(version: int, staged: bytes) -> bytes:
+        if version != 1:
+            raise InvalidRequestError(
+                "there is a table at this address already", remedy="open it, or choose another address", table=uri
+            )
+        return staged
+
+    return rule
 
 
 def _check_key(schema: pa.Schema, key: Sequence[str]) -> None:

@@ -5,27 +5,31 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import lance
 import pyarrow as pa
 
 from memwal_core.base_table.commit import native_merge
+from memwal_core.base_table.commit.committing import committing
 from memwal_core.base_table.commit.create import creation_operation, new_details
+from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import entry_change
 from memwal_core.base_table.commit.native_merge import PINNED, UNPINNED, CommitResult, Retries
 from memwal_core.base_table.commit.strict_commit import strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
-from memwal_core.base_table.reading.table_reader import TableReader
+from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
-from memwal_core.errors import CommitUnknownError, ConflictError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.format.table_manifest import MemWalEntry
 from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionSpec
-from memwal_core.storage import StoreKind
+from memwal_core.settings import Settings
+from memwal_core.storage import ObjectStore, StoreKind
 from memwal_core.storage.probe import probe_conditional_put
 
 _log = logging.getLogger(__name__)
@@ -37,6 +41,17 @@ DetailsChange = Callable[[MemWalIndexDetails], MemWalIndexDetails]
 
 class BaseTable(TableReader):
     """One Lance table. Caches no version: every call reads the newest unless told one."""
+
+    def __init__(self, store: ObjectStore, *, settings: Settings | None = None, sources: Sources | None = None) -> None:
+        super().__init__(store, settings=settings, sources=sources)
+        self._durable = DurableFiles(store)
+
+    def committing(self, version: int | None = None) -> AbstractContextManager[lance.LanceDataset]:
+        """Open a version for one of Lance's operations, whose commits go through the version catalog.
+
+        Errors as for ``commit.committing.committing``.
+        """
+        return committing(self.store, self._durable, self._new_id(), version)
 
     def create_mem_wal_index(
         self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
@@ -64,9 +79,7 @@ class BaseTable(TableReader):
             state = self.state()
             self.require_no_regions(state)
             details = new_details(state, specs, maintained_indexes, self.indexes(state.version))
-            operation = creation_operation(
-                state, details, uuid.UUID(bytes=self.ids.commit_id(), version=4), self.clock.now()
-            )
+            operation = creation_operation(state, details, self._new_id(), self.clock.now())
             try:
                 version = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
             except ConflictError as error:
@@ -208,12 +221,38 @@ class BaseTable(TableReader):
             read_version=state.version,
             operation=operation,
             change_entry=change,
-            transaction_id=uuid.UUID(bytes=self.ids.commit_id(), version=4),
+            transaction_id=self._new_id(),
             message=message,
         )
-        version = strict_commit(self.store, attempt)
+        version = strict_commit(self.store, self._durable, attempt)
         self._require_in_history(version)
         return version
+
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self.ids.commit_id(), version=4)
+
+    def make_durable(self) -> int:
+        """Make the newest version durable, whoever committed it, and return it; do so before deleting what it replaces.
+
+        Raises:
+            CorruptionError: A file of the newest version is missing; delete nothing.
+            UnavailableError: The disk or store refused; delete nothing, try later.
+        """
+        version = self.dataset().version
+        while True:
+            try:
+                self._durable.sync_version(version)
+            except ObjectNotFoundError as error:
+                newest = self.dataset().version
+                if newest == version:
+                    raise CorruptionError(
+                        "a file of the newest version of the table is missing",
+                        remedy="delete nothing, and run `memwal doctor`",
+                        **{**error.facts, "table": self.uri, "version": version},
+                    ) from error
+                version = newest  # The version was superseded and cleaned up meanwhile.
+                continue
+            return version
 
     def _require_in_history(self, version: int) -> None:
         """Make sure that a version just made is at the end of the table's history.

@@ -35,7 +35,10 @@ ARROW_WAL_SUFFIX = ".arrow"
 WAL_SUFFIXES = (LANCE_WAL_SUFFIX, ARROW_WAL_SUFFIX)
 VERSION_HINT_NAME = "version_hint.json"
 
+DATA_DIRECTORY = "data"
+DELETIONS_DIRECTORY = "_deletions"
 INDEX_DIRECTORY = "_indices"
+TRANSACTIONS_DIRECTORY = "_transactions"
 TABLE_VERSIONS_DIRECTORY = "_versions"
 BRANCHES_DIRECTORY = "tree"
 """Lance keeps each branch of a table as a table below this directory."""

@@ -21,11 +21,13 @@ from memwal_core.format.framing import framed, read_framed
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME
 from memwal_core.format.messages import parse
+from memwal_core.format.paths import DATA_DIRECTORY, DELETIONS_DIRECTORY, INDEX_DIRECTORY, TRANSACTIONS_DIRECTORY
 from memwal_core.format.pb import table_manifest_pb2 as pb
 
 TAIL_BYTES = 64 * 1024
 """Read from the end first; most manifests are smaller and need no second request."""
 
+_DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _REMEDY = "stop all jobs of this table; restore the manifest from a copy"
 
 
@@ -76,6 +78,52 @@ def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
             timestamp=manifest.timestamp.ToDatetime(tzinfo=UTC),
             mem_wal=_entry_of(_index_section(file, manifest)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """What one version of a table consists of, relative to the table; what lies in other bases is left out.
+
+    Attributes:
+        files: Data files, deletion vectors, row id sequences, the transaction.
+        directories: Directories of indexes. Some kinds of index have none.
+    """
+
+    files: frozenset[str] = frozenset()
+    directories: frozenset[str] = frozenset()
+
+
+def read_named_files(data: bytes) -> NamedFiles:
+    """Return the files that a whole manifest file names; ``CorruptionError`` if it is not a table manifest."""
+    with _intact():
+        file = BoundedFile(len(data), lambda start, length: data[start : start + length], len(data))
+        message = read_framed(file, read_manifest_footer(data).manifest)
+        indexes = _index_section(file, parse(pb.Manifest(), message)).indices
+        version = parse(pb.VersionFiles(), message)
+        directories = {
+            f"{INDEX_DIRECTORY}/{uuid.UUID(bytes=index.uuid.uuid)}"
+            for index in indexes
+            if not index.HasField("base_id")
+        }
+        files = {path for fragment in version.fragments for path in _fragment_files(fragment)}
+    if version.transaction_file:
+        files.add(f"{TRANSACTIONS_DIRECTORY}/{version.transaction_file}")
+    return NamedFiles(frozenset(files), frozenset(directories))
+
+
+def _fragment_files(fragment: pb.FragmentFiles) -> Iterator[str]:
+    for each in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
+        if not each.HasField("base_id"):
+            yield f"{DATA_DIRECTORY}/{each.path}"
+    deleted = fragment.deletion_file
+    if fragment.HasField("deletion_file") and not deleted.HasField("base_id"):
+        suffix = _DELETION_SUFFIXES.get(deleted.file_type)
+        if suffix is None:
+            raise MalformedError(f"a deletion vector has the unknown type {deleted.file_type}")
+        yield f"{DELETIONS_DIRECTORY}/{fragment.id}-{deleted.read_version}-{deleted.id}.{suffix}"
+    for external in ("external_row_ids", "external_last_updated_at_versions", "external_created_at_versions"):
+        if fragment.HasField(external):
+            yield getattr(fragment, external).path
 
 
 def replace_mem_wal_entry(staged: bytes, change: Callable[[MemWalEntry], MemWalEntry]) -> bytes:

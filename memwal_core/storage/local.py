@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -164,6 +164,20 @@ class LocalStore:
             with self._translated("sync_directory", directory):
                 local_files.sync_tree(target)
                 self._sync_names(os.path.dirname(target))
+
+    def sync_objects(self, paths: Collection[str]) -> None:
+        """Sync files, then the names in their directories."""
+        if not self._fsync:
+            return
+        directories = set()
+        for path in sorted(paths):
+            target = self._locate(path)
+            with self._translated("sync_objects", path):
+                local_files.sync_path(target)
+            directories.add(os.path.dirname(target))
+        for directory in sorted(directories):
+            with self._translated("sync_objects", directory):
+                self._sync_names(directory)
 
     def staging_directory(self, path: str) -> Path:
         """Return the hidden directory below the root; file names in it must be unique per attempt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -129,6 +129,14 @@ class ObjectStore(Protocol):
         """Make durable what other code (pylance) wrote below a directory.
 
         Lance syncs nothing on a local disk; remote stores are durable by themselves.
+        """
+        ...
+
+    def sync_objects(self, paths: Collection[str]) -> None:
+        """Make durable some objects that other code wrote, and their names.
+
+        Raises:
+            ObjectNotFoundError: One of them does not exist (only on local disks, where there is something to sync).
         """
         ...
 

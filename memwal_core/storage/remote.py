@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -177,6 +177,11 @@ class RemoteStore:
     def sync_directory(self, prefix: str) -> None:
         """Do nothing: what a remote store has acknowledged is durable."""
         check_subtree(prefix)
+
+    def sync_objects(self, paths: Collection[str]) -> None:
+        """Do nothing: what a remote store has acknowledged is durable."""
+        for path in paths:
+            check_path(path)
 
     def staging_directory(self, path: str) -> Path:
         """Return a directory in the system's temporary space, removed with this store."""

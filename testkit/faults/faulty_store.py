@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -203,6 +203,11 @@ class FaultyStore:
     def sync_directory(self, prefix: str) -> None:
         """Make everything below a directory durable."""
         self._call("sync_directory", prefix, lambda: self.inner.sync_directory(prefix))
+
+    def sync_objects(self, paths: Collection[str]) -> None:
+        """Make objects durable; one call in the log for each of them."""
+        for path in sorted(paths):
+            self._call("sync_objects", path, lambda path=path: self.inner.sync_objects([path]))
 
     def staging_directory(self, path: str) -> Path:
         """Return the inner store's staging directory."""

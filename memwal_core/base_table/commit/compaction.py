@@ -77,8 +77,10 @@ def compact_fragments(
     answer with old addresses, which has lost rows: it is never deferred here, not even where the table's own
     configuration asks for it. The move makes Lance forget index catch-up, so extend the indexes afterwards.
     """
-    dataset = table.dataset(read_version)
-    with translated("compact fragments", table.uri, read_version=read_version):
+    with (
+        table.committing(read_version) as dataset,
+        translated("compact fragments", table.uri, read_version=read_version),
+    ):
         metrics = dataset.optimize.compact_files(
             target_rows_per_fragment=options.target_rows,
             max_bytes_per_file=options.max_file_bytes,

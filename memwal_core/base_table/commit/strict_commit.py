@@ -1,27 +1,31 @@
 """A compare-and-swap commit: version V+1 is made from version V, or nothing is.
 
 pylance rebases a commit onto whatever others committed meanwhile, even without retries, and for
-the MemWAL index that silently overwrites newer merge progress. Its extension point for external
-version catalogs is the way out: pylance stages the manifest and then asks a namespace to make it
-the next version. Ours refuses any version but V+1, puts the new MemWAL index into the staged
-manifest and publishes it by put-if-absent at its final path. Rows, deletions and progress of one
-operation so become visible together.
+the MemWAL index that silently overwrites newer merge progress. With this rule the version catalog refuses
+any version but V+1 and puts the new MemWAL index into the staged manifest. Rows, deletions and progress of
+one operation so become visible together.
 """
 
 from __future__ import annotations
 
+import logging
+
 import lance
 
+from memwal_core.base_table.commit.durable import DurableFiles
+from memwal_core.base_table.commit.version_catalog import TABLE_ID, RefusedError, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome, StrictCommit
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import ConflictError, InternalError, MemwalError, ObjectNotFoundError
+from memwal_core.format.paths import TRANSACTIONS_DIRECTORY
+from memwal_core.format.table_manifest import replace_mem_wal_entry
 from memwal_core.storage import ObjectStore
 
-_TABLE_ID = ["base"]
+_log = logging.getLogger(__name__)
 
 
-def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
+def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictCommit) -> int:
     """Make the version after ``read_version``, or change nothing that anybody can see.
 
     Files of the attempt (staged manifest, transaction) are removed only when it is certain that
@@ -29,6 +33,7 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
 
     Args:
         store: Rooted at the table.
+        durable: Makes the files of the new version durable.
         attempt: What to commit.
 
     Returns:
@@ -37,15 +42,19 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
     Raises:
         ConflictError: Somebody else made that version, or ``read_version`` was removed meanwhile; nothing was
             published. Read the table again and derive everything anew.
-        CommitUnknownError: The store did not answer; read the table before trying again.
+        CommitUnknownError: The store did not answer; read the table before trying again. ``facts["transaction_id"]``
+            is in the manifest of ``read_version + 1`` if it landed.
         InternalError: pylance broke the protocol; report it.
         MemwalError: Whatever else kept pylance or ``change_entry`` from making the version;
             nothing was published.
     """
-    # Imports the client of a REST service, a third of the start-up time of processes that only read.
-    from memwal_core.base_table.commit.version_catalog import NextVersionOnly  # noqa: PLC0415
-
-    namespace = NextVersionOnly(store, attempt)
+    catalog = VersionCatalog(
+        store,
+        durable,
+        lambda version, staged: _next_version(attempt, version, staged),
+        identity=f"strict commit {attempt.transaction_id}",
+        only=attempt.read_version,
+    )
     transaction = lance.Transaction(
         read_version=attempt.read_version,
         operation=attempt.operation,
@@ -59,36 +68,59 @@ def strict_commit(store: ObjectStore, attempt: StrictCommit) -> int:
                 transaction,
                 storage_options=dict(store.storage_options),
                 max_retries=0,
-                namespace_client=namespace,
-                table_id=_TABLE_ID,
+                namespace_client=catalog,
+                table_id=TABLE_ID,
                 namespace_client_managed_versioning=True,
             )
     except MemwalError as error:
-        # Only the namespace knows what became of the version; pylance reports doubt in any case.
-        if namespace.outcome is not Outcome.PUBLISHED:
-            if namespace.outcome is not Outcome.UNKNOWN:
-                _remove_attempt(store, attempt, namespace.staged_path)
-            raise namespace.error or _without_read_version(store, attempt, namespace.outcome) or error from error
-    if namespace.outcome is Outcome.UNKNOWN and namespace.error is not None:
-        # pylance read back and believes that the version is ours; the caller makes sure by progress.
-        raise namespace.error
-    if namespace.outcome is not Outcome.PUBLISHED:
+        # Only the catalog knows what became of the version; pylance reports doubt in any case.
+        if catalog.outcome is not Outcome.PUBLISHED:
+            if catalog.outcome is not Outcome.UNKNOWN:
+                catalog.remove_staged()
+                _remove_transaction(store, attempt)
+            raise _described(catalog, attempt) or _without_read_version(store, attempt, catalog) or error from error
+    if catalog.outcome is Outcome.UNKNOWN and catalog.error is not None:
+        # pylance read back and believes that the version is ours; the caller makes sure by its transaction.
+        raise _described(catalog, attempt) or catalog.error
+    if catalog.outcome is not Outcome.PUBLISHED:
         raise InternalError(
             "pylance committed without asking for the version",
             remedy="check the table's newest version, then report this",
             read_version=attempt.read_version,
         )
-    if namespace.staged_path is not None:
-        store.delete(namespace.staged_path)
+    catalog.remove_staged()
     return attempt.read_version + 1
 
 
-def _without_read_version(store: ObjectStore, attempt: StrictCommit, outcome: Outcome) -> ConflictError | None:
+def _next_version(attempt: StrictCommit, version: int, staged: bytes) -> bytes:
+    """Return the staged manifest with the new MemWAL index; refuse any version but the next."""
+    if version != attempt.read_version + 1:
+        raise RefusedError(
+            "pylance moved the commit onto a newer version",
+            remedy="read the table again and repeat the change",
+            expected=attempt.read_version + 1,
+            found=version,
+        )
+    if str(attempt.transaction_id).encode() not in staged:
+        # Then two attempts could have equal bytes, and a lost race would look like a lost reply.
+        raise InternalError("a staged manifest does not name its transaction", remedy="report this")
+    return replace_mem_wal_entry(staged, attempt.change_entry)
+
+
+def _described(catalog: VersionCatalog, attempt: StrictCommit) -> MemwalError | None:
+    error = catalog.error
+    if error is not None and catalog.outcome is Outcome.UNKNOWN:
+        facts = {**error.facts, "transaction_id": str(attempt.transaction_id)}
+        return type(error)(error.what, remedy=error.remedy, **facts)
+    return error
+
+
+def _without_read_version(store: ObjectStore, attempt: StrictCommit, catalog: VersionCatalog) -> ConflictError | None:
     """Return why pylance could not even begin if the version read is gone, which it reports as a failed read.
 
     Versions are removed only once there are newer ones, so this is a lost race like any other.
     """
-    if outcome is not Outcome.NOT_ASKED:
+    if catalog.outcome is not Outcome.NOT_ASKED:
         return None
     try:
         ManifestFiles(store).locate(attempt.read_version)
@@ -104,7 +136,9 @@ def _without_read_version(store: ObjectStore, attempt: StrictCommit, outcome: Ou
     return None
 
 
-def _remove_attempt(store: ObjectStore, attempt: StrictCommit, staged_path: str | None) -> None:
-    if staged_path is not None:
-        store.delete(staged_path)
-    store.delete(f"_transactions/{attempt.read_version}-{attempt.transaction_id}.txn")
+def _remove_transaction(store: ObjectStore, attempt: StrictCommit) -> None:
+    path = f"{TRANSACTIONS_DIRECTORY}/{attempt.read_version}-{attempt.transaction_id}.txn"
+    try:
+        store.delete(path)
+    except MemwalError as error:
+        _log.warning("the transaction of a refused commit was not removed [path=%s, error=%s]", path, error)

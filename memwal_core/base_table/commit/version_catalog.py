@@ -1,123 +1,147 @@
-"""The version catalog that a strict commit gives pylance: one version, once."""
+"""The version catalog through which every commit of ours to a base table goes.
+
+pylance rebases a commit onto whatever others committed meanwhile, publishes it with Lance's own code, and syncs
+nothing. Its extension point for external version catalogs is the way out: pylance stages the manifest and then
+asks a namespace to make it a version. Ours syncs the files that the version names, decides what becomes of the
+MemWAL index, and publishes by put-if-absent at the final path.
+
+pylance takes any object with these methods for a namespace. Its base class is not used, because importing it
+imports the client of a REST service, half a second in every process that commits.
+"""
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
-
-from memwal_core.base_table.commit_attempt import Outcome, StrictCommit
+from memwal_core.base_table.commit.durable import DurableFiles
+from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
-from memwal_core.errors import (
-    CommitUnknownError,
-    ConflictError,
-    InternalError,
-    MemwalError,
-    ObjectNotFoundError,
-    UnavailableError,
-)
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
-from memwal_core.format.table_manifest import replace_mem_wal_entry
+from memwal_core.errors import CommitUnknownError, ConflictError, MemwalError, ObjectNotFoundError, UnavailableError
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.storage import ObjectStore, StoreKind
 
+_log = logging.getLogger(__name__)
+
+TABLE_ID = ["base"]
 _STAGING_SUFFIX_LENGTH = 1 + len(str(uuid.UUID(int=0)))
 
+Rule = Callable[[int, bytes], bytes]
+"""Returns the bytes to publish as a version for the staged ones; raises what keeps them from becoming it."""
 
-class NextVersionOnly(LanceNamespace):
-    """The version catalog of one commit attempt: knows V, and accepts V+1 once.
 
-    pylance calls it with dictionaries from its own threads while ``commit`` waits.
+class RefusedError(ConflictError):
+    """The version about to be made is taken, or is not the one that was asked for. Read the table again."""
+
+
+class VersionCatalog:
+    """The versions of one table, and making the next one. pylance calls it from its own threads.
+
+    Args:
+        store: Rooted at the table.
+        durable: Makes files durable.
+        rule: Decides what is published.
+        identity: Unlike that of any other catalog: equal ones share caches inside pylance.
+        only: Show this version as if there were no other.
+
+    Attributes:
+        outcome: What became of the version that was asked for last.
+        error: Why that version was not published; None if it was.
+        staged_paths: Staged manifests that are not needed any longer.
     """
 
-    def __init__(self, store: ObjectStore, attempt: StrictCommit) -> None:
+    def __init__(
+        self, store: ObjectStore, durable: DurableFiles, rule: Rule, *, identity: str, only: int | None = None
+    ) -> None:
         """Keep the parts; nothing was asked yet."""
         self._store = store
-        self._attempt = attempt
+        self._durable = durable
+        self._rule = rule
+        self._identity = identity
+        self._only = only
         self._manifests = ManifestFiles(store)
         self.outcome = Outcome.NOT_ASKED
         self.error: MemwalError | None = None
-        self.staged_path: str | None = None
+        self.staged_paths: list[str] = []
 
     def namespace_id(self) -> str:
-        """Return a new id: equal ids share caches inside pylance, and attempts must not."""
-        return f"memwal-strict-commit {self._attempt.transaction_id}"
+        """Return the identity."""
+        return f"memwal {self._identity}"
 
-    def list_table_versions(self, request: Any) -> Any:  # noqa: ANN401, ARG002 - pylance's signature
-        """Return the version that was read, as if there were no other."""
-        return {"versions": [self._described(self._attempt.read_version)]}
+    def list_table_versions(self, request: Any) -> Any:  # noqa: ANN401 - pylance's signature
+        """Return the versions that exist, the newest first."""
+        if self._only is not None:
+            return {"versions": [self._described(self._only)]}
+        names = (info.path.rpartition("/")[2] for info in self._store.list_objects(TABLE_VERSIONS_DIRECTORY))
+        versions = sorted((found for found in map(version_of_manifest, names) if found is not None), reverse=True)
+        return {"versions": [self._described(version) for version in versions[: request.get("limit")]]}
 
     def describe_table_version(self, request: Any) -> Any:  # noqa: ANN401
-        """Return where a version is.
-
-        Raises:
-            TableVersionNotFoundError: It is nowhere.
-        """
-        try:
-            return {"version": self._described(request["version"])}
-        except MemwalError as error:
-            raise TableVersionNotFoundError(str(error)) from error
+        """Return where a version is; ``ObjectNotFoundError`` if it is nowhere."""
+        return {"version": self._described(request["version"])}
 
     def create_table_version(self, request: Any) -> Any:  # noqa: ANN401
-        """Publish the staged manifest as the next version.
+        """Publish the staged manifest as a version, after everything that it names is durable.
+
+        pylance rebases before it asks for a version, and gives up when it does not get it. It tells each failure as
+        a doubt about the commit; ``outcome`` and ``error`` tell the truth.
 
         Raises:
-            ConcurrentModificationError: Somebody else made the version.
-            CommitUnknownError: The store did not say whether it took the manifest.
-            MemwalError: Something else kept it from being published.
+            RefusedError: Another process made the version.
+            CommitUnknownError: The store did not say whether the version was made.
+            MemwalError: Something else kept it from being made.
         """
-        self.staged_path = f"{TABLE_VERSIONS_DIRECTORY}/{request['manifest_path'].rpartition('/')[2]}"
+        version, path = request["version"], request["manifest_path"]
+        staged_path = f"{TABLE_VERSIONS_DIRECTORY}/{path.rpartition('/')[2]}"
+        self.staged_paths.append(staged_path)
         try:
-            size = self._publish(request["version"], self.staged_path)
-        except ConflictError as error:
+            data = self._rule(version, self._store.get(staged_path))
+            self._durable.sync(version, data)
+            self._publish(staged_path[:-_STAGING_SUFFIX_LENGTH], data)
+        except RefusedError as error:
             self.outcome, self.error = Outcome.REFUSED, error
-            raise ConcurrentModificationError(str(error)) from error
+            raise
         except CommitUnknownError as error:
             self.outcome, self.error = Outcome.UNKNOWN, error
+            self.staged_paths.remove(staged_path)
             raise
         except MemwalError as error:
             self.outcome, self.error = Outcome.FAILED, error
             raise
-        self.outcome = Outcome.PUBLISHED
-        path = request["manifest_path"][:-_STAGING_SUFFIX_LENGTH]
-        return {"version": {"version": request["version"], "manifest_path": path, "manifest_size": size}}
+        self.outcome, self.error = Outcome.PUBLISHED, None
+        final = path[:-_STAGING_SUFFIX_LENGTH]
+        return {"version": {"version": version, "manifest_path": final, "manifest_size": len(data)}}
 
-    def _publish(self, version: int, staged_path: str) -> int:
-        """Make the staged manifest the next version.
+    def remove_staged(self) -> None:
+        """Remove the staged manifests of attempts whose outcome is certain; what stays is collected as garbage."""
+        while self.staged_paths:
+            path = self.staged_paths.pop()
+            try:
+                self._store.delete(path)
+            except MemwalError as error:
+                _log.warning("a staged manifest was not removed [path=%s, error=%s]", path, error)
 
-        Returns:
-            Its size in bytes.
+    def _publish(self, final_path: str, data: bytes) -> None:
+        """Put the manifest where readers look for it.
 
         Raises:
-            ConflictError: Somebody else made the version.
-            CommitUnknownError: The store did not say whether it took the manifest.
-            InternalError: pylance staged something else than agreed.
+            RefusedError: Another process made the version.
+            CommitUnknownError: The store did not say whether it took it.
         """
-        if version != self._attempt.read_version + 1:
-            raise ConflictError(
-                "pylance moved the commit onto a newer version",
-                remedy="read the table again and repeat the change",
-                expected=self._attempt.read_version + 1,
-                found=version,
-            )
-        staged = self._store.get(staged_path)
-        if str(self._attempt.transaction_id).encode() not in staged:
-            # Then two attempts could have equal bytes, and a lost race would look like a lost reply.
-            raise InternalError("a staged manifest does not name its transaction", remedy="report this")
-        data = replace_mem_wal_entry(staged, self._attempt.change_entry)
-        final_path = staged_path[:-_STAGING_SUFFIX_LENGTH]
         try:
             self._store.put_if_absent(final_path, data)
+        except ConflictError as error:
+            raise _taken(final_path) from error
         except UnavailableError as error:
             self._settle(final_path, data, error)
-        return len(data)
 
     def _settle(self, final_path: str, data: bytes, doubt: UnavailableError) -> None:
         """Find out what became of a write that was not confirmed.
 
         Raises:
-            ConflictError: Other bytes are there, so ours never were.
+            RefusedError: Other bytes are there.
             CommitUnknownError: Nothing is there yet, or the store still does not answer.
         """
         try:
@@ -127,14 +151,23 @@ class NextVersionOnly(LanceNamespace):
                 "the store did not confirm the new version",
                 remedy="read the table before trying again; delete nothing",
                 path=final_path,
-                transaction_id=str(self._attempt.transaction_id),
             ) from doubt
         if found != data:
-            raise ConflictError(
-                "somebody else made the next version",
-                remedy="read the table again and repeat the change",
+            # Other bytes are there, so ours never were.
+            raise _taken(final_path) from doubt
+        if self._store.kind is StoreKind.LOCAL:
+            self._sync_again(final_path, data)
+
+    def _sync_again(self, final_path: str, data: bytes) -> None:
+        """Make a manifest durable that is there, although the write of it was not confirmed."""
+        try:
+            self._store.put_if_absent(final_path, data)
+        except MemwalError as error:
+            raise CommitUnknownError(
+                "the new version exists, but the disk did not confirm it",
+                remedy="read the table before trying again; delete nothing",
                 path=final_path,
-            ) from doubt
+            ) from error
 
     def _described(self, version: int) -> dict[str, Any]:
         info = self._manifests.locate(version)
@@ -151,3 +184,9 @@ class NextVersionOnly(LanceNamespace):
         if self._store.kind is StoreKind.LOCAL:
             return uri.lstrip("/")
         return uri.partition("://")[2].partition("/")[2]
+
+
+def _taken(path: str) -> RefusedError:
+    return RefusedError(
+        "another process made the next version", remedy="read the table again and repeat the change", path=path
+    )

@@ -66,11 +66,13 @@ def remove_versions(table: BaseTable, versions: Collection[int]) -> CleanupResul
     """Remove versions and the files that only they needed; repeat after ``UnavailableError``.
 
     The newest version and tagged ones stay, even if they are named or were tagged a moment ago. So do
-    files younger than seven days that no version names, because a commit may be about to name them.
+    files younger than seven days that no version names, because a commit may be about to name them. The newest
+    version is durable before anything is removed (``BaseTable.make_durable`` and its errors).
     """
-    dataset = table.dataset()
     if not versions:
         return CleanupResult(0, 0, 0, 0)
+    table.make_durable()
+    dataset = table.dataset()
     with translated("remove versions", table.uri):
         return _result(
             dataset.cleanup_old_versions(

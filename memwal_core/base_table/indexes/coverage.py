@@ -101,8 +101,10 @@ def extend_index(table: BaseTable, name: str, *, read_version: int, segments_to_
     always given: left to itself, Lance splits and joins the partitions of a vector index while it extends
     it, which changes the centroids that MemTables inherited. Catch-up is credited to ``read_version``.
     """
-    dataset = table.dataset(read_version)
-    with translated("extend an index", table.uri, index=name, read_version=read_version):
+    with (
+        table.committing(read_version) as dataset,
+        translated("extend an index", table.uri, index=name, read_version=read_version),
+    ):
         dataset.optimize.optimize_indices(index_names=[name], num_indices_to_merge=segments_to_merge)
         return int(dataset.version)
 

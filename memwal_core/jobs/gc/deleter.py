@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from memwal_core.errors import CorruptionError, FencedError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, FencedError, MemwalError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.frozen import Freezes
@@ -22,9 +22,6 @@ from memwal_core.region import ManifestStore
 from memwal_core.register import VersionedRegister
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import StoreKind
-
-_BASE_TABLE_DIRECTORIES = ("data", "_deletions", "_indices", "_transactions", "_versions")
-_SYNC_ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
 
@@ -118,10 +115,9 @@ class Deleter:
     def sync_base_table(self) -> None:
         """Make the base table durable before the only other copy of merged rows is given up.
 
-        Lance syncs nothing on a local disk, so a merge commit may still be in memory only.
+        Commits of ours are durable already; another program's may still be in memory only.
         """
-        for directory in _BASE_TABLE_DIRECTORIES:
-            self._sync(directory)
+        self._surveyor.table.make_durable()
 
     def delete_object(self, item: Item) -> None:
         """Delete one object; an object that is already gone is success."""
@@ -167,16 +163,6 @@ class Deleter:
                 path=item.path,
                 leads_to=str(found),
             )
-
-    def _sync(self, directory: str) -> None:
-        for attempt in range(1, _SYNC_ATTEMPTS + 1):
-            try:
-                self._surveyor.store.sync_directory(directory)
-            except ObjectNotFoundError:
-                if attempt == _SYNC_ATTEMPTS:
-                    raise
-                continue  # A staged or obsolete file disappeared while the directory was walked.
-            return
 
     def _fail(self, path: str, error: MemwalError) -> None:
         _log.warning("not collected, a later run tries again [path=%s]: %s", path, error)

@@ -20,6 +20,7 @@ from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from memwal_core.base_table import BaseTable, MemWalEntry, Retries, Sources, TableState
+from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.strict_commit import strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
 from memwal_core.errors import CommitUnknownError, ConflictError, InvalidRequestError, UnavailableError
@@ -54,7 +55,7 @@ def _put_payload(table: BaseTable, payload: bytes) -> TableState:
     attempt = StrictCommit(
         state.version, _nothing(), lambda entry: MemWalEntry(entry.index_id, payload), uuid.uuid4(), "test"
     )
-    return table.state(strict_commit(table.store, attempt))
+    return table.state(strict_commit(table.store, DurableFiles(table.store), attempt))
 
 
 def _files(table: BaseTable, directory: str) -> list[str]:

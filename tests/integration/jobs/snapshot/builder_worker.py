@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import memwal_core.base_table.commit.version_catalog  # noqa: F401 - imported before it is ready, not at the first commit
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.table import Table
 

@@ -88,6 +88,13 @@ class CorruptionError(MemwalError):
     exit_code = 5
 
 
+class DamagedError(CorruptionError):
+    """A file of one region is missing or damaged; ``facts`` has ``region_id``, ``path`` and ``cause``.
+
+    No retry helps. The other regions can be used. Run ``memwal repair``, or restore the file from a copy.
+    """
+
+
 class InternalError(MemwalError):
     """A state that the code believes impossible. Report it with its facts."""
 

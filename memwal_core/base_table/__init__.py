@@ -45,7 +45,7 @@ from memwal_core.base_table.reading.foreign_files import files_of_other_bases
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-from memwal_core.base_table.translate import StaleMergeError, translated
+from memwal_core.base_table.translate import StaleMergeError, decoding, translated
 from memwal_core.format.table_manifest import MemWalEntry
 
 __all__ = [
@@ -73,6 +73,7 @@ __all__ = [
     "TextIndex",
     "compact_fragments",
     "count_documents",
+    "decoding",
     "document_lengths",
     "explain_cleanup",
     "extend_index",

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
+    CorruptionError,
     InternalError,
     InvalidRequestError,
     MemwalError,
@@ -99,6 +100,35 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
         translation = classified(error, {"operation": operation, "table": table, **facts})
         # The text of the library's error may hold a signed query; then it must not travel along.
         raise translation from None if _QUERY.search(str(error)) else error
+
+
+_UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
+_PANIC = "PanicException"
+
+
+@contextmanager
+def decoding(uri: str) -> Iterator[None]:
+    """Turn whatever Lance and Arrow raise about the bytes at an address into one error; panics included.
+
+    Only for files that were just listed: an error that is not the store's silence then says that their bytes are wrong.
+
+    Raises:
+        CorruptionError: The bytes cannot be decoded; ``facts["reason"]`` says why.
+        UnavailableError: The store did not answer.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
+        text = _QUERY.sub("", _SOURCE_PLACE.sub("", str(error)))[:_MAX_REASON_LENGTH]
+        if _UNANSWERED.search(text):
+            raise UnavailableError(
+                "the store did not answer", remedy="back off and retry", uri=uri, reason=text
+            ) from None
+        raise CorruptionError(
+            "Lance cannot decode a file", remedy="run `memwal repair`", uri=uri, reason=text
+        ) from None
 
 
 def classified(error: Exception, facts: dict[str, object]) -> MemwalError:

@@ -1,0 +1,257 @@
+"""What is wrong with a file that could not be read: judged by the file, not by the call that failed.
+
+Lance reports a zeroed manifest as a table without columns, and a truncated file as a store that did not answer. So
+after a failure the files themselves are examined: listing, sizes, footers, checksums, and last whether Lance can decode
+them. Jobs, readers, doctor and repair share this module. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import lance
+import pyarrow as pa
+from lance.file import LanceFileReader
+from lance.fragment import DeletionFile
+
+from memwal_core.base_table import decoding
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
+from memwal_core.format.checksum import ChecksumError, verify
+from memwal_core.format.footer import read_file_footer
+from memwal_core.format.lance_file.schema import schema_range
+from memwal_core.format.malformed import MalformedError, apparent_damage
+from memwal_core.format.paths import (
+    LANCE_WAL_SUFFIX,
+    TABLE_MANIFEST_SUFFIX,
+    generation_path,
+    parse_table_manifest_name,
+    region_directory,
+    wal_entry_path,
+)
+from memwal_core.format.table_manifest import read_manifest
+from memwal_core.ids import RegionId
+from memwal_core.storage import open_store
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore
+
+_VERSIONS = "_versions"
+_MOST_CAUSE = 300
+
+
+class FileKind(StrEnum):
+    """What a damaged file is."""
+
+    DIRECTORY = "directory"
+    MANIFEST = "manifest"
+    DATA = "data file"
+    DELETIONS = "deletion file"
+    WAL_ENTRY = "WAL entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One file that cannot be trusted.
+
+    Attributes:
+        kind: What it is.
+        path: Where, relative to the table's root; the whole address if it lies elsewhere.
+        cause: What is wrong with it, for people.
+    """
+
+    kind: FileKind
+    path: str
+    cause: str
+
+    def error(self, region_id: RegionId, **facts: object) -> DamagedError:
+        """Return the error of a region that has this damage."""
+        return damaged(region_id, self.path, self.cause, **facts)
+
+
+def damaged(region_id: RegionId, path: str, cause: str, **facts: object) -> DamagedError:
+    """Return the error of a damaged region."""
+    return DamagedError(
+        "a file of a region is missing or damaged",
+        remedy="run `memwal repair`, or restore the file from a copy; the other regions can be used meanwhile",
+        region_id=str(region_id),
+        path=path,
+        cause=cause,
+        **facts,
+    )
+
+
+def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str) -> tuple[Damage, ...]:
+    """Find what is wrong with a flushed MemTable.
+
+    Args:
+        store: The table's store.
+        region_id: The region.
+        directory: The name under which the region manifest records the flushed MemTable.
+
+    Returns:
+        The damage of its manifest, data files and deletion files; empty if all of them can be read. Sidecars do not
+        count: readers do without them.
+
+    Raises:
+        UnavailableError: The store does not answer, so that nothing can be said.
+    """
+    root = generation_path(region_id, directory)
+    listed = {info.path.removeprefix(f"{root}/"): info for info in store.list_objects(root)}
+    if not listed:
+        return (_vanished(store, region_id, root),)
+    manifest = _newest_manifest(listed)
+    if manifest is None:
+        return (Damage(FileKind.MANIFEST, f"{root}/{_VERSIONS}", "no manifest of the flushed MemTable is left"),)
+    cause = _cause_of_manifest(store, manifest)
+    if cause:
+        return (Damage(FileKind.MANIFEST, manifest.path, cause),)
+    try:
+        with decoding(store.uri_of(root)):
+            dataset = lance.dataset(store.uri_of(root), storage_options=dict(store.storage_options) or None)
+            fragments = dataset.get_fragments()
+            bases = dataset._ds.base_paths()  # noqa: SLF001 - Lance has no public name for it
+    except CorruptionError as error:
+        return (Damage(FileKind.MANIFEST, manifest.path, f"Lance cannot decode it: {error.facts['reason']}"),)
+    look = _Look(store, root, bases)
+    return tuple(damage for fragment in fragments for damage in look.fragment(fragment))
+
+
+def diagnose_wal_entry(store: ObjectStore, region_id: RegionId, wal_id: int, suffix: str) -> Damage | None:
+    """Say what is wrong with the bytes of a WAL entry; None if size, footer and checksum are right.
+
+    Raises:
+        UnavailableError: The store does not answer, so that nothing can be said.
+    """
+    path = wal_entry_path(region_id, wal_id, suffix)
+    info = store.head(path)
+    cause = "it is missing" if info is None else _cause_of_entry(store.get(path), suffix)
+    return Damage(FileKind.WAL_ENTRY, path, cause) if cause else None
+
+
+def _vanished(store: ObjectStore, region_id: RegionId, root: str) -> Damage:
+    region = region_directory(region_id)
+    if next(iter(store.list_objects(region)), None) is None:
+        return Damage(FileKind.DIRECTORY, region, "the region's directory is gone")
+    return Damage(FileKind.DIRECTORY, root, "the directory is gone")
+
+
+def _newest_manifest(listed: Mapping[str, ObjectInfo]) -> ObjectInfo | None:
+    found = {}
+    for relative, info in listed.items():
+        directory, _, name = relative.rpartition("/")
+        if directory == _VERSIONS and name.endswith(TABLE_MANIFEST_SUFFIX):
+            try:
+                found[parse_table_manifest_name(name)] = info
+            except InvalidRequestError:
+                continue  # A manifest named in another way: Lance would look at it, and so does ``lance.dataset``.
+    return found[max(found)] if found else None
+
+
+def _cause_of_manifest(store: ObjectStore, info: ObjectInfo) -> str:
+    data = store.get(info.path)
+    cause = apparent_damage(data)
+    if cause:
+        return cause
+    try:
+        facts = read_manifest(len(data), lambda start, length: data[start : start + length])
+    except CorruptionError as error:
+        return f"its {len(data)} bytes are not a table manifest: {error.facts.get('problem', error.what)}"
+    named = parse_table_manifest_name(info.path.rpartition("/")[2])
+    return "" if facts.version == named else f"it describes version {facts.version}, and its name says {named}"
+
+
+def _cause_of_entry(data: bytes, suffix: str) -> str:
+    cause = apparent_damage(data)
+    if cause:
+        return cause
+    try:
+        if suffix == LANCE_WAL_SUFFIX:
+            read_file_footer(data, len(data))
+            verify(data, schema_range)
+        else:
+            with pa.ipc.open_stream(data) as reader:
+                reader.read_all()
+    except (MalformedError, ChecksumError, pa.ArrowException, OSError) as error:
+        return f"{error} (it has {len(data)} bytes)"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Examines the files of one flushed MemTable."""
+
+    store: ObjectStore
+    root: str
+    bases: Mapping[int, object]
+
+    def fragment(self, fragment: lance.LanceFragment) -> Iterator[Damage]:
+        for file in fragment.metadata.files:
+            path, store, shown = self._place(file.path, file.base_id)
+            cause = _cause_of_data(store, path, file.file_size_bytes, fragment.physical_rows)
+            if cause:
+                yield Damage(FileKind.DATA, shown, cause)
+        deletions = fragment.metadata.deletion_file
+        if deletions is not None:
+            path = f"{self.root}/{deletions.path(fragment.fragment_id)}"
+            cause = _cause_of_deletions(self.store, path, deletions)
+            if cause:
+                yield Damage(FileKind.DELETIONS, path, cause)
+
+    def _place(self, name: str, base_id: int | None) -> tuple[str, ObjectStore, str]:
+        """Return the path, its store, and the path to show."""
+        if base_id is None:
+            path = f"{self.root}/data/{name}"
+            return path, self.store, path
+        base = self.bases.get(base_id)
+        address = f"{getattr(base, 'path', '')}".rstrip("/")
+        within = f"{self.store.uri.rstrip('/')}/"
+        if address.startswith(within):
+            path = f"{address.removeprefix(within)}/{name}"
+            return path, self.store, path
+        return name, open_store(address, storage_options=self.store.storage_options), f"{address}/{name}"
+
+
+def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, rows: int) -> str:
+    info = store.head(path)
+    if info is None:
+        return "it is missing"
+    data = store.get(path)
+    cause = apparent_damage(data)
+    if cause:
+        return cause
+    if recorded_bytes and len(data) != recorded_bytes:
+        return f"it has {len(data)} bytes, and the flushed MemTable was made of {recorded_bytes}"
+    try:
+        read_file_footer(data, len(data))
+        verify(data, schema_range)
+    except (MalformedError, ChecksumError) as error:
+        return str(error)
+    return _cause_of_decoding(store, path, rows)
+
+
+def _cause_of_decoding(store: ObjectStore, path: str, rows: int) -> str:
+    uri = store.uri_of(path)
+    try:
+        with decoding(uri):
+            reader = LanceFileReader(uri, storage_options=dict(store.storage_options) or None)
+            found = sum(batch.num_rows for batch in reader.read_all().to_batches())
+    except CorruptionError as error:
+        return f"Lance cannot decode it: {error.facts['reason']}"
+    return "" if found == rows else f"it has {found} rows, and the flushed MemTable was made of {rows}"
+
+
+def _cause_of_deletions(store: ObjectStore, path: str, deletions: DeletionFile) -> str:
+    if store.head(path) is None:
+        return "it is missing"
+    data = store.get(path)
+    cause = apparent_damage(data)
+    if cause or deletions.file_type != "array":
+        return cause
+    try:
+        with pa.ipc.open_file(data) as reader:
+            table = reader.read_all()
+            table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return f"its {len(data)} bytes are not an Arrow file: {error}"[:_MOST_CAUSE]
+    recorded = deletions.num_deleted_rows
+    return "" if table.num_rows == recorded else f"it hides {table.num_rows} rows, and {recorded} are recorded"

@@ -94,6 +94,18 @@ class DamagedError(CorruptionError):
     No retry helps. The other regions can be used. Run ``memwal repair``, or restore the file from a copy.
     """
 
+    @classmethod
+    def of(cls, region_id: object, path: str, cause: str, **facts: object) -> DamagedError:
+        """Return the error of one file; ``path`` is relative to the table's root."""
+        return cls(
+            "a file of a region is missing or damaged",
+            remedy="run `memwal repair`, or restore the file from a copy; other regions can be used meanwhile",
+            region_id=str(region_id),
+            path=path,
+            cause=cause,
+            **facts,
+        )
+
 
 class InternalError(MemwalError):
     """A state that the code believes impossible. Report it with its facts."""

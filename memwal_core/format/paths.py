@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.ids import RegionId
+from memwal_core.ids import RegionId, parse_region_id
 
 MEM_WAL_DIRECTORY = "_mem_wal"
 LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
@@ -34,6 +34,7 @@ LANCE_WAL_SUFFIX = ".lance"
 ARROW_WAL_SUFFIX = ".arrow"
 WAL_SUFFIXES = (LANCE_WAL_SUFFIX, ARROW_WAL_SUFFIX)
 VERSION_HINT_NAME = "version_hint.json"
+BIRTH_SUFFIX = ".created"
 
 DATA_DIRECTORY = "data"
 DELETIONS_DIRECTORY = "_deletions"
@@ -198,6 +199,26 @@ def region_reservation_path(region_spec_id: int, region_field_values: Mapping[st
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return f"{RESERVATIONS_DIRECTORY}/{region_spec_id}/{digest.hexdigest()}.json"
+
+
+def region_birth_path(reservation: str, region_id: RegionId) -> str:
+    """Return the path of the mark that the region of a reservation was created.
+
+    The name alone says which region has which value, so one listing tells which regions must exist.
+    """
+    return f"{reservation.removesuffix('.json')}.{region_id}{BIRTH_SUFFIX}"
+
+
+def parse_region_birth(path: str) -> tuple[RegionId, str]:
+    """Return the region and the reservation that a birth mark names.
+
+    Raises:
+        InvalidRequestError: It is not the path of a birth mark.
+    """
+    stem, dot, region = path.removesuffix(BIRTH_SUFFIX).rpartition(".")
+    if not path.endswith(BIRTH_SUFFIX) or not dot:
+        raise InvalidRequestError("this is not the mark of a region's creation", remedy="report this", path=path)
+    return parse_region_id(region), f"{stem}.json"
 
 
 def writer_release_path(region_id: RegionId) -> str:

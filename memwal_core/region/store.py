@@ -12,12 +12,20 @@ from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
     CorruptionError,
+    DamagedError,
     InvalidRequestError,
     ObjectExistsError,
     ObjectNotFoundError,
     UnavailableError,
 )
-from memwal_core.format.paths import MANIFEST_SUFFIX, MEM_WAL_DIRECTORY, RESERVED_NAMES, manifest_directory
+from memwal_core.format.malformed import apparent_damage
+from memwal_core.format.paths import (
+    MANIFEST_SUFFIX,
+    MEM_WAL_DIRECTORY,
+    RESERVED_NAMES,
+    manifest_directory,
+    manifest_path,
+)
 from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
 from memwal_core.ids import IdSource, RegionId, parse_region_id
@@ -107,7 +115,7 @@ class ManifestStore:
             ObjectNotFoundError: The region does not exist.
             CorruptionError: The newest version is damaged or breaks a rule. Change nothing.
         """
-        manifest = self._find(region_id)
+        manifest = self.find(region_id)
         if manifest is None:
             raise ObjectNotFoundError(
                 "the region does not exist",
@@ -133,7 +141,7 @@ class ManifestStore:
         Regions without any manifest are left out: their creation is under way or was interrupted, so no
         writer can have written to them.
         """
-        found = map_concurrently(self._find, region_ids, concurrency or self._settings.concurrency)
+        found = map_concurrently(self.find, region_ids, concurrency or self._settings.concurrency)
         return [manifest for manifest in found if manifest is not None]
 
     def commit(self, previous: RegionManifest, changed: RegionManifest) -> RegionManifest:
@@ -208,9 +216,23 @@ class ManifestStore:
                 found.append(region_id)
         return sorted(found)
 
-    def _find(self, region_id: RegionId) -> RegionManifest | None:
+    def find(self, region_id: RegionId) -> RegionManifest | None:
+        """Read the newest version of a region's manifest; None if the region has none.
+
+        Raises:
+            DamagedError: The newest version is damaged, breaks a rule, or is missing although the hint names it.
+        """
         entry = self._register(region_id).latest()
-        return None if entry is None else _checked(region_id, entry)
+        if entry is None:
+            return None
+        if entry.hinted > entry.version:
+            raise DamagedError.of(
+                region_id,
+                manifest_path(region_id, entry.hinted),
+                f"it is missing although the version hint names it; the newest version left is {entry.version}",
+                version=entry.version,
+            )
+        return _checked(region_id, entry)
 
     def _register(self, region_id: RegionId) -> VersionedRegister:
         return VersionedRegister(self._store, manifest_directory(region_id), MANIFEST_SUFFIX)
@@ -246,17 +268,25 @@ class ManifestStore:
 
 
 def _checked(region_id: RegionId, entry: Entry) -> RegionManifest:
-    manifest = decode_manifest(entry.data, region_id=region_id, version=entry.version)
+    try:
+        manifest = decode_manifest(entry.data, region_id=region_id, version=entry.version)
+        _require_rules(manifest)
+    except CorruptionError as error:
+        path, cause = manifest_path(region_id, entry.version), apparent_damage(entry.data) or error.what
+        raise DamagedError(error.what, remedy=error.remedy, **{**error.facts, "path": path, "cause": cause}) from error
+    return manifest
+
+
+def _require_rules(manifest: RegionManifest) -> None:
     violations = manifest_violations(manifest)
     if violations:
         raise CorruptionError(
             "a region manifest breaks a rule",
             remedy="stop all jobs of this table and follow docs/runbooks/corrupt-region-manifest.md",
-            region_id=str(region_id),
-            version=entry.version,
+            region_id=str(manifest.region_id),
+            version=manifest.version,
             rules=[f"{violation.rule}: {violation.problem}" for violation in violations],
         )
-    return manifest
 
 
 def _refuse(candidate: RegionManifest, violations: list[Violation]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from memwal_core.errors import (
     CommitUnknownError,
@@ -31,10 +31,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version of the document; versions count from 1."""
+    """One version of the document; versions count from 1.
+
+    ``hinted`` is the version that the hint named, 0 if it named none. A hint is written after its version, and the
+    newest version is never deleted, so a higher one than ``version`` says that versions were lost.
+    """
 
     version: int
     data: bytes
+    hinted: int = field(default=0, compare=False)
 
 
 class VersionedRegister:
@@ -59,11 +64,12 @@ class VersionedRegister:
         Two requests beyond reading the hint, plus one per version written since the hint; lists the
         directory only if the first version probed is missing.
         """
-        start = self._hinted_version()
+        hinted = self.hinted_version()
+        start = max(hinted, FIRST_VERSION)
         for _ in range(_LOAD_ATTEMPTS):
             entry = self._read_forward(start)
             if entry is not None:
-                return entry
+                return replace(entry, hinted=hinted)
             found = self.versions()
             if not found:
                 return None
@@ -158,18 +164,19 @@ class VersionedRegister:
         except ObjectNotFoundError:
             return None
 
-    def _hinted_version(self) -> int:
+    def hinted_version(self) -> int:
+        """Return the version that the hint names; 0 if there is no hint or it cannot be read."""
         try:
             hint = json.loads(self._store.get(version_hint_path(self._directory)))
             version = hint["version"]
         except ObjectNotFoundError:
-            return FIRST_VERSION
+            return 0
         except (ValueError, KeyError, TypeError, RecursionError):
             _log.warning("version hint is unreadable and is ignored [directory=%s]", self._directory)
-            return FIRST_VERSION
+            return 0
         if type(version) is not int or not FIRST_VERSION <= version <= MAX_UINT64:
             _log.warning("version hint is not a version and is ignored [directory=%s]", self._directory)
-            return FIRST_VERSION
+            return 0
         return version
 
     def _require_predecessor(self, version: int) -> None:

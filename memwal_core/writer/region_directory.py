@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from memwal_core.errors import CorruptionError, ObjectExistsError
-from memwal_core.format.paths import region_reservation_path
+from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
@@ -89,6 +89,13 @@ class RegionDirectory:
     def _create(self, value: RegionValue) -> RegionId:
         encoded = encode_region_value(self._spec, value)
         region_id = self._reserve(encoded)
+        self._make(region_id, value, encoded)
+        # From here on a region without a directory is a loss, and not a creation that was interrupted.
+        birth = region_birth_path(region_reservation_path(self._spec.spec_id, encoded), region_id)
+        self._store.put_if_absent(birth, b"{}")
+        return region_id
+
+    def _make(self, region_id: RegionId, value: RegionValue, encoded: dict[str, bytes]) -> None:
         try:
             self._manifests.create(
                 region_id,
@@ -100,7 +107,6 @@ class RegionDirectory:
             _log.info("region was created by another writer meanwhile [region_id=%s]", region_id)
         else:
             _log.info("region created [region_id=%s, spec_id=%d, value=%s]", region_id, self._spec.spec_id, value)
-        return region_id
 
     def _reserve(self, encoded: dict[str, bytes]) -> RegionId:
         path = region_reservation_path(self._spec.spec_id, encoded)

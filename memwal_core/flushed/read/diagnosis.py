@@ -63,21 +63,13 @@ class Damage:
     path: str
     cause: str
 
+    def __str__(self) -> str:
+        """Return path and cause."""
+        return f"{self.path}: {self.cause}"
+
     def error(self, region_id: RegionId, **facts: object) -> DamagedError:
         """Return the error of a region that has this damage."""
-        return damaged(region_id, self.path, self.cause, **facts)
-
-
-def damaged(region_id: RegionId, path: str, cause: str, **facts: object) -> DamagedError:
-    """Return the error of a damaged region."""
-    return DamagedError(
-        "a file of a region is missing or damaged",
-        remedy="run `memwal repair`, or restore the file from a copy; the other regions can be used meanwhile",
-        region_id=str(region_id),
-        path=path,
-        cause=cause,
-        **facts,
-    )
+        return DamagedError.of(region_id, self.path, self.cause, **facts)
 
 
 def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str) -> tuple[Damage, ...]:

@@ -27,11 +27,17 @@ class Verdict(StrEnum):
     AHEAD = "blocked: progress ahead of the region"
     PARKED = "parked: schema"
     QUARANTINED = "quarantined: quality"
+    DAMAGED = "parked: damaged file"
 
     @property
     def needs_human(self) -> bool:
         """Whether no later pass can do better until a person acts."""
-        return self in {Verdict.HOLE, Verdict.MISSING, Verdict.AHEAD, Verdict.PARKED, Verdict.QUARANTINED}
+        return self in _NEED_HUMAN
+
+
+_NEED_HUMAN = frozenset(
+    {Verdict.HOLE, Verdict.MISSING, Verdict.AHEAD, Verdict.PARKED, Verdict.QUARANTINED, Verdict.DAMAGED}
+)
 
 
 class Defect(StrEnum):
@@ -39,6 +45,12 @@ class Defect(StrEnum):
 
     MISSING = "missing"
     SCHEMA = "schema"
+    DAMAGED = "damaged"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on a region whose next generation has this defect."""
+        return {Defect.MISSING: Verdict.MISSING, Defect.SCHEMA: Verdict.PARKED}.get(self, Verdict.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,7 @@ class SurveyedRegion:
         merged: Merge progress of the base version; 0 if nothing is merged.
         generations: Recorded generations above ``merged``, in any order.
         quarantined: Quarantined generation -> why its audit holds it back.
+        damage: Why nothing of the region can be read; empty if its manifest can.
     """
 
     region_id: RegionId
@@ -82,6 +95,7 @@ class SurveyedRegion:
     merged: int
     generations: tuple[SurveyedGeneration, ...]
     quarantined: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +276,19 @@ def _refuse_unknown(survey: MergeSurvey, regions: Collection[RegionId] | None) -
 def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None, until: int | None) -> _Prospect:
     if selected is not None and region.region_id not in selected:
         return _Prospect(region, (), Verdict.NOT_SELECTED, "")
+    if region.damage:
+        return _Prospect(region, (), Verdict.DAMAGED, region.damage)
     if region.merged >= region.current_generation:
         evidence = (
             f"the base table says that generation {region.merged} is merged, but manifest version "
             f"{region.manifest_version} says that generation {region.current_generation} is not even flushed"
         )
         return _Prospect(region, (), Verdict.AHEAD, evidence)
+    return _consecutive(region, until)
+
+
+def _consecutive(region: SurveyedRegion, until: int | None) -> _Prospect:
+    """Return the generations that follow the progress, up to the first that cannot be taken."""
     recorded = {each.generation: each for each in region.generations}
     ready: list[SurveyedGeneration] = []
     for number in range(region.merged + 1, region.current_generation):
@@ -279,8 +300,8 @@ def _prospect(region: SurveyedRegion, selected: Collection[RegionId] | None, unt
         if generation is None:
             return _Prospect(region, tuple(ready), Verdict.HOLE, _hole_evidence(region, number))
         if generation.defect is not None:
-            end = Verdict.PARKED if generation.defect is Defect.SCHEMA else Verdict.MISSING
-            return _Prospect(region, tuple(ready), end, f"generation {number}: {generation.evidence}")
+            evidence = f"generation {number}: {generation.evidence}"
+            return _Prospect(region, tuple(ready), generation.defect.verdict, evidence)
         if number in region.quarantined:
             return _Prospect(
                 region, tuple(ready), Verdict.QUARANTINED, f"generation {number}: {region.quarantined[number]}"

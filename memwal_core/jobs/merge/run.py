@@ -12,12 +12,20 @@ from typing import Protocol
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.clock import Clock
-from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    MemwalError,
+    ObjectNotFoundError,
+)
+from memwal_core.flushed.read.diagnosis import Damage, diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.commit.commit import CommitOutcome, CommitStrategy
 from memwal_core.jobs.merge.commit.passes import NativePass, PassCommit, PassStrategy
 from memwal_core.jobs.merge.decide.strategy import SINGLE_COMMIT, StrategyChoice
-from memwal_core.jobs.merge.plan import MergePlan, MergeSurvey, Verdict, plan_merge
+from memwal_core.jobs.merge.plan import MergePlan, MergeSurvey, SurveyedGeneration, Verdict, plan_merge
 from memwal_core.jobs.merge.read.winners import WinnerReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport, RegionReport
 from memwal_core.jobs.merge.survey import MergeSurveyor
@@ -34,6 +42,7 @@ from memwal_core.metrics import (
     Instruments,
 )
 from memwal_core.settings import MergeSettings
+from memwal_core.storage.concurrent import map_concurrently
 
 _log = logging.getLogger(__name__)
 
@@ -203,12 +212,46 @@ class _Run:
                 leftovers = error.facts.get("leftovers", ())
                 self._leftovers.extend(leftovers if isinstance(leftovers, tuple) else ())
                 return JobOutcome.CONFLICT
-            except ObjectNotFoundError as error:
-                # Either another merge and a garbage collection came first, or an object is lost.
-                vanished += 1
-                self._context.surveyor.forget()
-                if vanished >= self._context.settings.max_attempts:
-                    raise _lost(error) from error
+            except FencedError:
+                raise
+            except MemwalError as error:
+                vanished += self._after_failure(plan, error, vanished)
+
+    def _after_failure(self, plan: MergePlan, error: MemwalError, vanished: int) -> int:
+        """Prepare the next plan after a failed pass: 1 if something vanished, 0 if damage was found and is left out.
+
+        An object vanishes when another merge and a garbage collection came first, or when it is lost.
+        """
+        self._context.surveyor.forget()
+        if self._condemn(plan):
+            return 0
+        if not isinstance(error, ObjectNotFoundError):
+            raise error
+        if vanished + 1 >= self._context.settings.max_attempts:
+            raise _lost(error) from error
+        return 1
+
+    def _condemn(self, plan: MergePlan) -> bool:
+        """Find the generations of a failed pass whose files are damaged; later plans of this run leave them out."""
+        context = self._context
+        taken = [(region.region_id, each) for region in plan.regions for each in region.take]
+
+        def diagnose(each: tuple[RegionId, SurveyedGeneration]) -> tuple[Damage, ...]:
+            region_id, generation = each
+            return diagnose_generation(context.table.store, region_id, generation.uri.rpartition("/")[2])
+
+        found = map_concurrently(diagnose, taken, context.table.settings.storage.concurrency)
+        for (region_id, generation), damage in zip(taken, found, strict=True):
+            if damage:
+                evidence = "; ".join(map(str, damage))
+                _log.warning(
+                    "flushed MemTable is damaged and left out [region_id=%s, generation=%d] %s",
+                    region_id,
+                    generation.generation,
+                    evidence,
+                )
+                context.surveyor.condemn(region_id, generation.generation, evidence)
+        return any(found)
 
     def _ended(self, plan: MergePlan) -> JobOutcome:
         if plan.stuck:

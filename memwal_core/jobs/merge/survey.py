@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.history.fields import Renamings
+from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import MergeTarget
+from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion
+from memwal_core.jobs.merge.plan import Defect, MergeSurvey, SurveyedGeneration, SurveyedRegion
 from memwal_core.jobs.merge.read.inspection import inspect_generation
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
+from memwal_core.region.census import CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
@@ -40,6 +44,7 @@ class MergeSurveyor:
         self._manifests = manifests
         self._concurrency = concurrency
         self._known: dict[tuple[int, str], SurveyedGeneration] = {}
+        self._condemned: dict[tuple[RegionId, int], str] = {}
         self._known_for: MergeTarget | None = None
 
     def survey(self, regions: Collection[RegionId] | None = None) -> tuple[MergeSurvey, TableState]:
@@ -47,9 +52,12 @@ class MergeSurveyor:
 
         In the other order, a merge and a trim between the reads would make a merged generation look lost.
         """
-        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        taker = CensusTaker(self._store, self._manifests, self._concurrency)
+        census = taker.take()
         state = self._table.state()
         progress = self._table.require_writable(state)
+        census = census.with_known(taker, progress.merged_generations)
+        manifests = census.manifests
         target = merge_target(state)
         if target != self._known_for:
             self._known, self._known_for = {}, target
@@ -75,7 +83,12 @@ class MergeSurveyor:
             )
             for manifest in manifests
         )
-        return MergeSurvey(self._table.uri, state.version, found), state
+        damaged = tuple(_damaged(each, progress.merged_generation(region)) for region, each in census.damaged.items())
+        return MergeSurvey(self._table.uri, state.version, (*found, *damaged)), state
+
+    def condemn(self, region_id: RegionId, generation: int, evidence: str) -> None:
+        """Count a generation as damaged in all later surveys, because its files proved to be so when rows were read."""
+        self._condemned[region_id, generation] = evidence
 
     def forget(self) -> None:
         """Inspect every flushed MemTable again in the next survey."""
@@ -86,12 +99,34 @@ class MergeSurveyor:
         self, region_id: RegionId, flushed: FlushedGeneration, target: MergeTarget, renamings: Renamings
     ) -> SurveyedGeneration:
         uri = self._store.uri_of(generation_path(region_id, flushed.path))
+        condemned = self._condemned.get((region_id, flushed.generation))
+        if condemned is not None:
+            return SurveyedGeneration(flushed.generation, uri, 0, 0, defect=Defect.DAMAGED, evidence=condemned)
         known = self._known.get((flushed.generation, uri))
         if known is None:
-            known = inspect_generation(flushed, uri, target, self._opened.look, renamings)
+            known = self._inspected(region_id, flushed, uri, target, renamings)
             if known.defect is None:
                 self._known[flushed.generation, uri] = known
         return known
+
+    def _inspected(
+        self, region_id: RegionId, flushed: FlushedGeneration, uri: str, target: MergeTarget, renamings: Renamings
+    ) -> SurveyedGeneration:
+        """Inspect a generation; the files of one that cannot be opened or mapped say why."""
+        try:
+            known = inspect_generation(flushed, uri, target, self._opened.look, renamings)
+            if known.defect is None:
+                return known
+            found = diagnose_generation(self._store, region_id, flushed.path)
+        except MemwalError as error:
+            found = diagnose_generation(self._store, region_id, flushed.path)
+            if not found:
+                raise
+            known = SurveyedGeneration(flushed.generation, uri, 0, 0, Defect.DAMAGED, str(error))
+        if not found:
+            return known
+        defect = Defect.MISSING if known.defect is Defect.MISSING else Defect.DAMAGED
+        return replace(known, defect=defect, evidence="; ".join(map(str, found)))
 
 
 def merge_target(state: TableState) -> MergeTarget:
@@ -110,3 +145,8 @@ def _surveyed(
         generations=tuple(generations),
         quarantined={number: "; ".join(entry.reasons) for number, entry in quarantined.items()},
     )
+
+
+def _damaged(region: DamagedRegion, merged: int) -> SurveyedRegion:
+    facts = region.error.facts
+    return SurveyedRegion(region.region_id, 0, merged + 1, merged, (), damage=f"{facts['path']}: {facts['cause']}")

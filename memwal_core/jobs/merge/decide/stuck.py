@@ -11,6 +11,7 @@ from memwal_core.jobs.merge.plan import MergePlan, Verdict
 PAGES: Mapping[Verdict, str] = MappingProxyType(
     {
         Verdict.AHEAD: "docs/runbooks/progress-lost.md",
+        Verdict.DAMAGED: "docs/runbooks/corrupt-region-manifest.md",
         Verdict.HOLE: "docs/runbooks/generation-hole.md",
         Verdict.MISSING: "docs/runbooks/generation-hole.md",
         Verdict.QUARANTINED: "docs/runbooks/quarantined-generations.md",

@@ -1,0 +1,186 @@
+"""Which regions a table has, those included that cannot be read or have vanished.
+
+A directory listing shows what is there. What must be there is said by the marks that writers leave when they create a
+region, and by the table version: its merge progress and its region snapshot. A region that must exist and cannot be
+read is damaged, and never left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.paths import (
+    RESERVATIONS_DIRECTORY,
+    manifest_directory,
+    parse_region_birth,
+    region_directory,
+)
+from memwal_core.format.region_manifest.model import RegionManifest
+from memwal_core.ids import RegionId
+from memwal_core.region.store import ManifestStore
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectStore
+
+_OLDER_VERSIONS = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRegion:
+    """A region that must exist and cannot be read.
+
+    Attributes:
+        error: What is wrong, with the file's name.
+        identity: An older version of its manifest, or its row of a region snapshot: spec, region value and status hold
+            for ever, the rest is out of date. None if there is neither.
+        reservation: The path at which its region value is reserved; None if it is unknown.
+    """
+
+    region_id: RegionId
+    error: DamagedError
+    identity: RegionManifest | None = None
+    reservation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The regions of a table.
+
+    Attributes:
+        manifests: Those that can be read, ordered by id.
+        damaged: The others.
+    """
+
+    manifests: tuple[RegionManifest, ...]
+    damaged: Mapping[RegionId, DamagedRegion] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def region_ids(self) -> frozenset[RegionId]:
+        """All regions."""
+        return frozenset(each.region_id for each in self.manifests) | self.damaged.keys()
+
+    def with_known(
+        self, taker: CensusTaker, merged: Iterable[RegionId], snapshot: Iterable[RegionManifest] = ()
+    ) -> Census:
+        """Add the regions that a table version names and the listing did not show.
+
+        Args:
+            taker: Reads them again: they may have been created after the listing.
+            merged: Regions with merge progress.
+            snapshot: The region snapshot.
+        """
+        rows = {each.region_id: each for each in snapshot}
+        named = dict.fromkeys(rows, "the region snapshot")
+        named |= dict.fromkeys(merged, "the merge progress of the table")
+        missing = sorted(named.keys() - self.region_ids)
+        identified = {
+            region_id: replace(each, identity=each.identity or rows.get(region_id))
+            for region_id, each in self.damaged.items()
+        }
+        if not missing and not identified:
+            return self
+        late = taker.read(missing)
+        gone = {
+            region_id: DamagedRegion(region_id, _vanished(region_id, named[region_id]), rows.get(region_id))
+            for region_id in missing
+            if region_id not in late.region_ids
+        }
+        manifests = sorted([*self.manifests, *late.manifests], key=lambda each: each.region_id)
+        return Census(tuple(manifests), {**identified, **late.damaged, **gone})
+
+    def require_all(self) -> tuple[RegionManifest, ...]:
+        """Return all manifests; ``DamagedError`` if a region is damaged."""
+        for each in self.damaged.values():
+            raise each.error
+        return self.manifests
+
+
+class CensusTaker:
+    """Takes the census of one table.
+
+    Args:
+        store: The table's store.
+        manifests: Its region manifests.
+        concurrency: Requests under way at once.
+    """
+
+    def __init__(self, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> None:
+        self._store = store
+        self._manifests = manifests
+        self._concurrency = concurrency
+
+    def take(self) -> Census:
+        """Read the manifests of all regions that are listed, and name those that are missing.
+
+        Raises:
+            UnavailableError: Storage failed. Try again.
+        """
+        births = self._births()  # Before the listing: a region is created before its mark.
+        census = self.read(self._manifests.region_ids())
+        gone = {
+            region_id: DamagedRegion(
+                region_id, _vanished(region_id, f"the mark of its creation beside {path}"), reservation=path
+            )
+            for region_id, path in births.items()
+            if region_id not in census.region_ids
+        }
+        damaged = {
+            region_id: replace(each, reservation=births.get(region_id)) for region_id, each in census.damaged.items()
+        }
+        return Census(census.manifests, {**damaged, **gone})
+
+    def read(self, region_ids: Iterable[RegionId]) -> Census:
+        """Read the manifests of some regions.
+
+        A region without manifest and without data is left out: its creation is under way or was interrupted, so no
+        writer can have written to it.
+        """
+        found = map_concurrently(self._look, region_ids, self._concurrency)
+        damaged = {each.region_id: each for each in found if isinstance(each, DamagedRegion)}
+        return Census(tuple(each for each in found if isinstance(each, RegionManifest)), damaged)
+
+    def _look(self, region_id: RegionId) -> RegionManifest | DamagedRegion | None:
+        try:
+            manifest = self._manifests.find(region_id)
+        except DamagedError as error:
+            _log.warning("region is damaged [region_id=%s, path=%s]", region_id, error.facts.get("path"))
+            return DamagedRegion(region_id, error, self._identity(region_id))
+        if manifest is not None:
+            return manifest
+        own = manifest_directory(region_id)
+        data = [info.path for info in self._store.list_objects(region_directory(region_id))]
+        data = [path for path in data if not path.startswith(f"{own}/")]
+        if not data:
+            return None
+        cause = f"no manifest is left, and the region holds {len(data)} objects, for example {data[0]}"
+        return DamagedRegion(region_id, DamagedError.of(region_id, own, cause))
+
+    def _identity(self, region_id: RegionId) -> RegionManifest | None:
+        """Return an older manifest version that can be read."""
+        for version in reversed(self._manifests.versions(region_id)[-_OLDER_VERSIONS - 1 :]):
+            try:
+                return self._manifests.load_version(region_id, version)
+            except (CorruptionError, ObjectNotFoundError):
+                continue
+        return None
+
+    def _births(self) -> dict[RegionId, str]:
+        found = {}
+        for info in self._store.list_objects(RESERVATIONS_DIRECTORY):
+            try:
+                region_id, reservation = parse_region_birth(info.path)
+            except InvalidRequestError:
+                continue  # A reservation.
+            found[region_id] = reservation
+        return found
+
+
+def _vanished(region_id: RegionId, witness: str) -> DamagedError:
+    return DamagedError.of(
+        region_id, region_directory(region_id), f"the region's directory is gone; {witness} names it"
+    )

@@ -19,6 +19,7 @@ from memwal_core.ids import RegionId, parse_region_id
 MEM_WAL_DIRECTORY = "_mem_wal"
 LEASES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_leases"
 LEDGER_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_ledger"
+RECORD_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_record"
 RESERVATIONS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_regions"
 STAGING_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_staging"
 MERGE_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/merge"
@@ -26,7 +27,9 @@ ROWS_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/rows"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
 BATCHES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_batches"
-RESERVED_NAMES = frozenset({"_leases", "_ledger", "_regions", "_staging", "_quality", "_writers", "_batches"})
+RESERVED_NAMES = frozenset(
+    {"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_batches"}
+)
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
 MANIFEST_SUFFIX = ".binpb"

@@ -8,6 +8,7 @@ from typing import Self
 
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.clock import Clock, SystemClock
+from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.coordination.ledger import Ledger, RunRecord
@@ -33,6 +34,7 @@ class OpenTable:
         manifests: Its region manifests.
         ledger: What jobs did.
         leases: Who works.
+        freezes: What was seen of the table, and what froze it.
         settings: All settings.
         clock: Time.
     """
@@ -41,6 +43,7 @@ class OpenTable:
     manifests: ManifestStore
     ledger: Ledger
     leases: LeaseStore
+    freezes: FreezeStore
     settings: Settings
     clock: Clock
 
@@ -70,6 +73,7 @@ class OpenTable:
             manifests=ManifestStore(store, ids, settings=settings.storage, clock=clock, rng=rng),
             ledger=Ledger(store, ids, settings=settings.ledger, clock=clock),
             leases=LeaseStore(store, ids, settings=settings.lease, clock=clock, rng=rng),
+            freezes=FreezeStore(store, ids, clock=clock),
             settings=settings,
             clock=clock,
         )

@@ -1,0 +1,141 @@
+"""What contradicts the memory of a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from memwal_core.coordination.freeze.cause import FreezeCause
+from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
+from memwal_core.ids import RegionId
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What was just read of a table; None where nothing was.
+
+    Attributes:
+        address: Where it was read.
+        table: The newest version.
+        progress: Region -> merge progress of that version.
+        interrupted_at: A version without the MemWAL index, made since the one that is remembered.
+        rewritten: Whether the version that is remembered was replaced by another one.
+        listed: Regions that have a directory.
+        regions: Region -> its newest manifest.
+        replaced: Regions whose remembered manifest was replaced, or is missing among older ones.
+    """
+
+    address: str | None = None
+    table: SeenTable | None = None
+    progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
+    interrupted_at: int | None = None
+    rewritten: bool = False
+    listed: Collection[RegionId] | None = None
+    regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
+    replaced: Collection[RegionId] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """What cannot be true of one table at once.
+
+    Attributes:
+        cause: What it means.
+        evidence: The values that prove it, JSON-able.
+        region_id: The region concerned; None for the whole table.
+    """
+
+    cause: FreezeCause
+    evidence: Mapping[str, object]
+    region_id: RegionId | None = None
+
+
+def compare(memory: Memory, seen: Sighting) -> tuple[Contradiction, ...]:
+    """Return every contradiction between the memory and what was read after it."""
+    return (*_address(memory, seen), *_table(memory, seen), *_regions(memory, seen))
+
+
+def _address(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    if seen.address is not None and memory.addresses and seen.address not in memory.addresses:
+        yield Contradiction(
+            FreezeCause.ADDRESS_CHANGED, {"address": seen.address, "known_addresses": list(memory.addresses)}
+        )
+
+
+def _table(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    known, now = memory.table, seen.table
+    if known is None or now is None:
+        return
+    if now.version < known.version or seen.rewritten or (now.version == known.version and now != known):
+        evidence = {
+            "version": now.version,
+            "made": now.timestamp.isoformat(),
+            "seen_version": known.version,
+            "seen_made": known.timestamp.isoformat(),
+        }
+        yield Contradiction(FreezeCause.TABLE_WENT_BACK, evidence)
+    if known.index_id is not None:
+        yield from _index(now, memory, seen)
+
+
+def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    before = {str(region_id): merged for region_id, merged in sorted(memory.progress.items()) if merged}
+    present = {str(region_id): merged for region_id, merged in sorted(seen.progress.items()) if merged}
+    evidence: dict[str, object] = {"version": now.version, "merged_before": before}
+    if now.index_id is None:
+        yield Contradiction(FreezeCause.INDEX_GONE, evidence)
+    elif seen.interrupted_at is not None or (before and not present):
+        evidence |= {"version_without_index": seen.interrupted_at, "merged": present}
+        yield Contradiction(FreezeCause.INDEX_MADE_ANEW, evidence)
+    else:
+        yield from _progress(now, memory, seen)
+
+
+def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    for region_id, highest in sorted(memory.progress.items()):
+        merged = seen.progress.get(region_id, 0)
+        if merged < highest:
+            yield Contradiction(
+                FreezeCause.PROGRESS_WENT_BACK,
+                {"version": now.version, "merged": merged, "merged_before": highest},
+                region_id,
+            )
+
+
+def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
+    if seen.listed is not None:
+        for region_id in sorted(memory.regions.keys() - set(seen.listed)):
+            yield Contradiction(FreezeCause.REGION_VANISHED, _known_facts(memory, region_id), region_id)
+    for region_id, now in sorted(seen.regions.items()):
+        known = memory.regions.get(region_id)
+        evidence: dict[str, object] = {
+            "manifest_version": now.version,
+            "current_generation": now.current_generation,
+        }
+        merged = seen.progress.get(region_id, 0)
+        cause = _changed(known, now, replaced=region_id in seen.replaced) if known is not None else None
+        if cause is not None:
+            yield Contradiction(cause, {**evidence, **_known_facts(memory, region_id)}, region_id)
+        elif merged >= now.current_generation:
+            yield Contradiction(FreezeCause.PROGRESS_AHEAD, {"merged": merged, **evidence}, region_id)
+
+
+def _known_facts(memory: Memory, region_id: RegionId) -> dict[str, object]:
+    known = memory.regions[region_id]
+    return {
+        "seen_manifest_version": known.version,
+        "seen_current_generation": known.current_generation,
+        "merged_before": memory.progress.get(region_id, 0),
+    }
+
+
+def _changed(known: SeenRegion, now: SeenRegion, *, replaced: bool) -> FreezeCause | None:
+    """Return what became of a region whose manifest does not follow the one that is remembered; None if it does."""
+    other = any(known.generations.get(number, path) != path for number, path in now.generations.items())
+    if other or replaced or (now.version == known.version and now.digest != known.digest):
+        return FreezeCause.REGION_BEGAN_AGAIN
+    if now.version < known.version or now.current_generation < known.current_generation:
+        empty = now.current_generation == 1 and known.current_generation > 1
+        return FreezeCause.REGION_BEGAN_AGAIN if empty else FreezeCause.REGION_WENT_BACK
+    return None

@@ -1,0 +1,197 @@
+"""The maintenance record as a value and as bytes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from memwal_core.coordination.freeze.cause import Choice, FreezeCause
+from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
+from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.ids import RegionId, parse_region_id
+
+_ENDED_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeEnd:
+    """How a person ended a freeze.
+
+    Attributes:
+        choice: What was chosen.
+        by: Who.
+        at: When, in UTC.
+        reason: In their words; may be empty.
+    """
+
+    choice: Choice
+    by: str
+    at: datetime
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"choice": self.choice.value, "by": self.by, "at": _text(self.at), "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """One freeze of a table.
+
+    Attributes:
+        cause: What froze it.
+        evidence: The values that prove it, JSON-able.
+        by: Who found it: a job, or a person.
+        at: When, in UTC.
+        region_id: The region concerned; None for the whole table.
+        ended: How it ended; None while the table is frozen by it.
+    """
+
+    cause: FreezeCause
+    evidence: Mapping[str, object]
+    by: str
+    at: datetime
+    region_id: RegionId | None = None
+    ended: FreezeEnd | None = None
+
+    @property
+    def subject(self) -> tuple[FreezeCause, RegionId | None]:
+        """What makes it the same freeze when it is found again."""
+        return self.cause, self.region_id
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "cause": self.cause.value,
+            "region_id": str(self.region_id) if self.region_id is not None else None,
+            "evidence": dict(self.evidence),
+            "by": self.by,
+            "at": _text(self.at),
+            "ended": self.ended.to_dict() if self.ended is not None else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRecord:
+    """What is remembered of a table, and its freezes, the oldest first."""
+
+    memory: Memory = field(default_factory=Memory)
+    freezes: tuple[Freeze, ...] = ()
+
+    @property
+    def active(self) -> tuple[Freeze, ...]:
+        """The freezes that have not ended."""
+        return tuple(each for each in self.freezes if each.ended is None)
+
+    def frozen(self, found: Iterable[Freeze]) -> MaintenanceRecord:
+        """Return the record with more freezes; what is frozen already stays as it was first found."""
+        known = {each.subject for each in self.active}
+        new = tuple(each for each in found if each.subject not in known)
+        return replace(self, freezes=(*self.freezes, *new)) if new else self
+
+    def thawed(self, ends: Mapping[tuple[FreezeCause, RegionId | None], FreezeEnd]) -> MaintenanceRecord:
+        """Return the record with some active freezes ended; of those that ended, only the newest are kept."""
+        freezes = [
+            replace(each, ended=ends[each.subject]) if each.ended is None and each.subject in ends else each
+            for each in self.freezes
+        ]
+        over = [each for each in freezes if each.ended is not None][-_ENDED_KEPT:]
+        return replace(self, freezes=(*over, *(each for each in freezes if each.ended is None)))
+
+
+def encode_record(record: MaintenanceRecord, commit_id: bytes) -> bytes:
+    """Return the bytes of one version; ``commit_id`` keeps two processes' equal changes apart."""
+    memory = record.memory
+    document = {
+        "commit_id": commit_id.hex(),
+        "addresses": list(memory.addresses),
+        "table": _table_to_dict(memory.table),
+        "progress": {str(region_id): merged for region_id, merged in sorted(memory.progress.items())},
+        "regions": {str(region_id): _region_to_dict(seen) for region_id, seen in sorted(memory.regions.items())},
+        "freezes": [each.to_dict() for each in record.freezes],
+    }
+    return json.dumps(document, separators=(",", ":"), default=str).encode()
+
+
+def decode_record(data: bytes, path: str) -> MaintenanceRecord:
+    """Read one version; ``path`` is for the error.
+
+    Raises:
+        CorruptionError: It cannot be read. What it forbade is unknown, so no job may act.
+    """
+    try:
+        found = json.loads(data)
+        memory = Memory(
+            addresses=tuple(str(each) for each in found["addresses"]),
+            table=_table_from_dict(found["table"]),
+            progress={parse_region_id(name): int(merged) for name, merged in found["progress"].items()},
+            regions={parse_region_id(name): _region_from_dict(each) for name, each in found["regions"].items()},
+        )
+        return MaintenanceRecord(memory, tuple(_freeze_from_dict(each) for each in found["freezes"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRequestError) as error:
+        raise CorruptionError(
+            "the maintenance record of the table cannot be read",
+            remedy="follow docs/runbooks/record-unreadable.md; no job acts until then",
+            path=path,
+            problem=str(error),
+        ) from error
+
+
+def _table_to_dict(seen: SeenTable | None) -> dict[str, object] | None:
+    if seen is None:
+        return None
+    index_id = str(seen.index_id) if seen.index_id is not None else None
+    return {"version": seen.version, "timestamp": seen.timestamp.isoformat(), "index_id": index_id}
+
+
+def _table_from_dict(found: Any) -> SeenTable | None:  # noqa: ANN401 - parsed JSON
+    if found is None:
+        return None
+    index_id = uuid.UUID(found["index_id"]) if found["index_id"] is not None else None
+    return SeenTable(int(found["version"]), datetime.fromisoformat(found["timestamp"]), index_id)
+
+
+def _region_to_dict(seen: SeenRegion) -> dict[str, object]:
+    return {
+        "version": seen.version,
+        "digest": seen.digest,
+        "current_generation": seen.current_generation,
+        "generations": {str(number): path for number, path in sorted(seen.generations.items())},
+    }
+
+
+def _region_from_dict(found: Any) -> SeenRegion:  # noqa: ANN401 - parsed JSON
+    return SeenRegion(
+        int(found["version"]),
+        str(found["digest"]),
+        int(found["current_generation"]),
+        MappingProxyType({int(number): str(path) for number, path in found["generations"].items()}),
+    )
+
+
+def _freeze_from_dict(found: Any) -> Freeze:  # noqa: ANN401 - parsed JSON
+    region = found["region_id"]
+    return Freeze(
+        cause=FreezeCause(found["cause"]),
+        evidence=MappingProxyType(dict(found["evidence"])),
+        by=str(found["by"]),
+        at=datetime.fromisoformat(found["at"]),
+        region_id=parse_region_id(region) if region is not None else None,
+        ended=_end_from_dict(found["ended"]),
+    )
+
+
+def _end_from_dict(found: Any) -> FreezeEnd | None:  # noqa: ANN401 - parsed JSON
+    if found is None:
+        return None
+    at = datetime.fromisoformat(found["at"])
+    return FreezeEnd(Choice(found["choice"]), str(found["by"]), at, str(found["reason"]))
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

@@ -1,0 +1,88 @@
+"""What is remembered of a table, so that its history cannot change unnoticed. Pure values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import MappingProxyType
+
+from memwal_core.ids import RegionId
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """The newest version of the base table that was seen.
+
+    Attributes:
+        version: Its number.
+        timestamp: When it was made, in UTC.
+        index_id: Of its MemWAL index; None if it has none. Commits of Lance give the index a new one.
+    """
+
+    version: int
+    timestamp: datetime
+    index_id: uuid.UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRegion:
+    """The newest manifest of a region that was seen.
+
+    Attributes:
+        version: Of the manifest.
+        digest: Of the manifest's bytes: tells the region from another one of the same id.
+        current_generation: As it says.
+        generations: Recorded generation -> name of its directory, which no other flush has.
+    """
+
+    version: int
+    digest: str
+    current_generation: int
+    generations: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that is remembered of a table.
+
+    Attributes:
+        addresses: Where the table is; empty if it was never seen.
+        table: The newest version seen; None if none was.
+        progress: Region -> highest merge progress seen.
+        regions: Region -> its newest manifest seen.
+    """
+
+    addresses: tuple[str, ...] = ()
+    table: SeenTable | None = None
+    progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
+    regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
+
+    def learned(self, address: str, table: SeenTable | None, progress: Mapping[RegionId, int]) -> Memory:
+        """Return the memory with a version of the table that does not contradict it."""
+        addresses = self.addresses or (address,)
+        if table is None or (self.table is not None and table.version < self.table.version):
+            return replace(self, addresses=addresses)
+        highest = {**self.progress}
+        for region_id, merged in progress.items():
+            highest[region_id] = max(merged, highest.get(region_id, 0))
+        return replace(self, addresses=addresses, table=table, progress=highest)
+
+    def learned_regions(self, found: Mapping[RegionId, SeenRegion]) -> Memory:
+        """Return the memory with manifests that do not contradict it."""
+        newer = {
+            region_id: seen
+            for region_id, seen in found.items()
+            if region_id not in self.regions or seen.version > self.regions[region_id].version
+        }
+        return replace(self, regions={**self.regions, **newer}) if newer else self
+
+    def without_regions(self, regions: Iterable[RegionId]) -> Memory:
+        """Return the memory without some regions and their progress."""
+        gone = set(regions)
+        return replace(
+            self,
+            progress={each: merged for each, merged in self.progress.items() if each not in gone},
+            regions={each: seen for each, seen in self.regions.items() if each not in gone},
+        )

@@ -1,0 +1,167 @@
+"""The maintenance record of one table: read it, add freezes, end them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from memwal_core.clock import Clock
+from memwal_core.coordination.freeze.cause import FreezeCause
+from memwal_core.coordination.freeze.comparison import Contradiction
+from memwal_core.coordination.freeze.document import Freeze, MaintenanceRecord, decode_record, encode_record
+from memwal_core.errors import CommitUnknownError, ConflictError, MemwalError
+from memwal_core.format.paths import RECORD_DIRECTORY
+from memwal_core.ids import IdSource, RegionId
+from memwal_core.register import FIRST_VERSION, Entry, VersionedRegister
+from memwal_core.storage.protocol import ObjectStore
+
+RECORD_SUFFIX = ".json"
+_ATTEMPTS = 20
+_TRUST_S = 600.0
+"""How long a version that was read is taken for the newest if it has no successor; less than any retention, since
+the successors of an older one may be deleted."""
+
+
+class FrozenError(MemwalError):
+    """The table is frozen, and nothing was done. Let a person decide with ``memwal thaw``; do not retry.
+
+    ``facts`` has ``causes``, and ``found_now`` if this run found the cause.
+    """
+
+    exit_code = 8
+
+
+class FreezeStore:
+    """The maintenance record of one table, as a versioned register in ``_mem_wal/_record/``.
+
+    Safe to share between threads. A record that was read before costs one request to read again, unless it changed.
+    """
+
+    def __init__(self, store: ObjectStore, ids: IdSource, *, clock: Clock) -> None:
+        self._store = store
+        self._ids = ids
+        self._clock = clock
+        self._register = VersionedRegister(store, RECORD_DIRECTORY, RECORD_SUFFIX)
+        self._known: tuple[Entry, MaintenanceRecord] | None = None
+        self._read_at = 0.0
+
+    def load(self) -> MaintenanceRecord | None:
+        """Return the record; None if the table was never maintained.
+
+        Raises:
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: It cannot be read. Do not act on the table.
+        """
+        found = self._load()
+        return found[1] if found is not None else None
+
+    def active(self) -> tuple[Freeze, ...]:
+        """Return the freezes that have not ended; errors as for ``load``."""
+        record = self.load()
+        return record.active if record is not None else ()
+
+    def require_thawed(self) -> None:
+        """Refuse to act on a frozen table.
+
+        Raises:
+            FrozenError: It is frozen.
+            MemwalError: As for ``load``.
+        """
+        refuse_frozen(self._store.uri, self.active())
+
+    def add(
+        self, cause: FreezeCause, evidence: Mapping[str, object], by: str, *, region_id: RegionId | None = None
+    ) -> Freeze:
+        """Freeze the table for a cause; one that it is frozen for already stays as it was first found.
+
+        Args:
+            cause: What is wrong.
+            evidence: The values that prove it, JSON-able.
+            by: The job, or the person.
+            region_id: The region concerned; None for the whole table.
+
+        Returns:
+            The freeze, as it is stored.
+
+        Raises:
+            ConflictError: Others changed the record each time. Try again.
+            UnavailableError: Storage failed; the table may not be frozen. Try again.
+        """
+        return self.freeze((Contradiction(cause, evidence, region_id),), by)[0]
+
+    def freeze(self, found: Iterable[Contradiction], by: str) -> tuple[Freeze, ...]:
+        """Freeze the table for several contradictions at once; otherwise as ``add``."""
+        now = self._clock.now()
+        wanted = [Freeze(each.cause, dict(each.evidence), by, now, each.region_id) for each in found]
+        stored = {each.subject: each for each in self.update(lambda record: record.frozen(wanted)).active}
+        return tuple(stored[each.subject] for each in wanted)
+
+    def update(self, change: Callable[[MaintenanceRecord], MaintenanceRecord]) -> MaintenanceRecord:
+        """Change the record by compare-and-swap; an equal record is not written.
+
+        Args:
+            change: Derives the new record from the stored one, which may have changed since it was last read.
+
+        Raises:
+            ConflictError: Others changed the record each time. Try again.
+            UnavailableError: Storage failed. Try again.
+            CorruptionError: The stored record cannot be read.
+        """
+        for _ in range(_ATTEMPTS):
+            found = self._load()
+            record = found[1] if found is not None else MaintenanceRecord()
+            changed = change(record)
+            if changed == record:
+                return changed
+            entry = Entry(
+                found[0].version + 1 if found is not None else FIRST_VERSION,
+                encode_record(changed, self._ids.commit_id()),
+            )
+            try:
+                self._register.create(entry.version, entry.data)
+            except (ConflictError, CommitUnknownError):
+                self._known = None
+                continue
+            self._remember(entry, changed)
+            return changed
+        raise ConflictError(
+            "other processes changed the maintenance record in every attempt",
+            remedy="try again later",
+            table=self._store.uri,
+            attempts=_ATTEMPTS,
+        )
+
+    def _load(self) -> tuple[Entry, MaintenanceRecord] | None:
+        known = self._known
+        fresh = known is not None and self._clock.monotonic() - self._read_at < _TRUST_S
+        if known is not None and fresh and not self._register.exists(known[0].version + 1):
+            return known
+        entry = self._register.latest()
+        if entry is None:
+            return None
+        return self._remember(entry, decode_record(entry.data, self._register.path(entry.version)))
+
+    def _remember(self, entry: Entry, record: MaintenanceRecord) -> tuple[Entry, MaintenanceRecord]:
+        self._known, self._read_at = (entry, record), self._clock.monotonic()
+        return self._known
+
+
+def refuse_frozen(uri: str, active: Iterable[Freeze], *, found_now: bool = False) -> None:
+    """Raise for a table with active freezes.
+
+    Raises:
+        FrozenError: There is at least one.
+    """
+    freezes = tuple(active)
+    if not freezes:
+        return
+    first = freezes[0]
+    raise FrozenError(
+        f"the table is frozen: {first.cause.facts.summary}",
+        remedy=f"run `memwal thaw {uri}`, which explains each cause and its choices; see {first.cause.facts.runbook}",
+        table=uri,
+        causes=list(dict.fromkeys(each.cause.value for each in freezes)),
+        region_id=str(first.region_id) if first.region_id is not None else None,
+        evidence=dict(first.evidence),
+        since=first.at.isoformat(),
+        found_now=found_now,
+    )

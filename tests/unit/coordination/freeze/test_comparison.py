@@ -1,0 +1,100 @@
+"""What contradicts the memory of a table, and what does not."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memwal_core.coordination.freeze import (
+    CAUSES,
+    Choice,
+    FreezeCause,
+    Memory,
+    SeenRegion,
+    SeenTable,
+    Sighting,
+    compare,
+)
+from memwal_core.ids import RegionId
+
+REGION = RegionId(uuid.UUID("11111111-1111-4111-8111-111111111111"))
+OTHER = RegionId(uuid.UUID("22222222-2222-4222-8222-222222222222"))
+MADE = datetime(2026, 1, 1, tzinfo=UTC)
+INDEX = uuid.UUID(int=1)
+
+MEMORY = Memory(
+    addresses=("/tables/a",),
+    table=SeenTable(7, MADE, INDEX),
+    progress={REGION: 3},
+    regions={REGION: SeenRegion(9, "nine", 6, {4: "a_gen_4", 5: "b_gen_5"})},
+)
+SAME = Sighting(
+    address="/tables/a",
+    table=MEMORY.table,
+    progress={REGION: 3},
+    listed=(REGION,),
+    regions=MEMORY.regions,
+)
+LATER = replace(
+    SAME,
+    table=SeenTable(9, MADE + timedelta(hours=1), uuid.UUID(int=2)),
+    progress={REGION: 5, OTHER: 1},
+    listed=(REGION, OTHER),
+    regions={REGION: SeenRegion(12, "twelve", 7, {6: "c_gen_6"}), OTHER: SeenRegion(2, "two", 2, {1: "d_gen_1"})},
+)
+
+
+def causes(seen: Sighting, memory: Memory = MEMORY) -> list[FreezeCause]:
+    return [each.cause for each in compare(memory, seen)]
+
+
+@pytest.mark.parametrize("seen", [SAME, LATER, Sighting(), replace(LATER, table=None, progress={})])
+def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
+    assert causes(seen) == []
+    assert causes(seen, Memory()) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "cause"),
+    [
+        (replace(SAME, address="/tables/b"), FreezeCause.ADDRESS_CHANGED),
+        (replace(SAME, table=SeenTable(6, MADE, INDEX)), FreezeCause.TABLE_WENT_BACK),
+        (replace(SAME, table=SeenTable(7, MADE + timedelta(seconds=1), INDEX)), FreezeCause.TABLE_WENT_BACK),
+        (replace(LATER, rewritten=True), FreezeCause.TABLE_WENT_BACK),
+        (replace(LATER, table=SeenTable(9, MADE, None), progress={}), FreezeCause.INDEX_GONE),
+        (replace(LATER, interrupted_at=8), FreezeCause.INDEX_MADE_ANEW),
+        (replace(LATER, progress={}), FreezeCause.INDEX_MADE_ANEW),
+        (replace(LATER, progress={REGION: 2}), FreezeCause.PROGRESS_WENT_BACK),
+        (replace(LATER, progress={OTHER: 1}), FreezeCause.PROGRESS_WENT_BACK),
+        (replace(LATER, progress={REGION: 7}), FreezeCause.PROGRESS_AHEAD),
+        (replace(SAME, listed=()), FreezeCause.REGION_VANISHED),
+        (replace(SAME, regions={REGION: SeenRegion(9, "other", 6)}), FreezeCause.REGION_BEGAN_AGAIN),
+        (replace(SAME, regions={REGION: SeenRegion(2, "two", 1)}), FreezeCause.REGION_BEGAN_AGAIN),
+        (replace(SAME, regions={REGION: SeenRegion(20, "x", 9, {5: "other_gen_5"})}), FreezeCause.REGION_BEGAN_AGAIN),
+        (replace(LATER, replaced=(REGION,)), FreezeCause.REGION_BEGAN_AGAIN),
+        (replace(SAME, regions={REGION: SeenRegion(8, "eight", 5, {4: "a_gen_4"})}), FreezeCause.REGION_WENT_BACK),
+    ],
+)
+def test_each_break_of_the_history_has_its_cause(seen: Sighting, cause: FreezeCause) -> None:
+    assert causes(seen) == [cause]
+
+
+def test_a_region_that_was_never_seen_can_still_be_behind_its_progress() -> None:
+    seen = Sighting(progress={REGION: 3}, regions={REGION: SeenRegion(1, "one", 2)})
+    assert causes(seen, Memory()) == [FreezeCause.PROGRESS_AHEAD]
+
+
+def test_memory_learns_only_what_is_newer() -> None:
+    assert LATER.table is not None
+    learned = MEMORY.learned("/tables/a", LATER.table, LATER.progress).learned_regions(LATER.regions)
+    assert learned.progress == {REGION: 5, OTHER: 1}
+    assert learned.regions == LATER.regions
+    assert learned.learned("/tables/a", MEMORY.table, MEMORY.progress).learned_regions(MEMORY.regions) == learned
+
+
+def test_every_cause_says_what_a_person_may_choose() -> None:
+    assert set(CAUSES) == set(FreezeCause)
+    assert all(facts.choices and set(facts.choices) <= set(Choice) for facts in CAUSES.values())

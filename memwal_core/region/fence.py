@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from memwal_core.errors import CorruptionError, FencedError
+from memwal_core.errors import ConflictError, CorruptionError, FencedError
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
 from memwal_core.region.changes import claim_epoch
@@ -42,12 +42,32 @@ def check_epoch(local: int, stored: RegionManifest) -> None:
         )
 
 
-def claim(store: ManifestStore, region_id: RegionId) -> RegionManifest:
+def claim(store: ManifestStore, region_id: RegionId, *, expected_epoch: int | None = None) -> RegionManifest:
     """Become the writer of an existing region; its present writer is fenced at its next check.
 
     The epoch of the returned version belongs to this caller alone. After ``CommitUnknownError``, claim
     again: an unused epoch does no harm.
+
+    Args:
+        store: The table's region manifests.
+        region_id: The region.
+        expected_epoch: Claim only from the writer of this epoch; from any if None.
+
+    Raises:
+        ConflictError: Another process claimed the region first. Look at it again.
     """
-    claimed = store.update(region_id, claim_epoch)
+
+    def change(stored: RegionManifest) -> RegionManifest:
+        if expected_epoch is not None and stored.writer_epoch != expected_epoch:
+            raise ConflictError(
+                "another process claimed the region first",
+                remedy="look at the region again; its new writer may be alive",
+                region_id=str(region_id),
+                expected_epoch=expected_epoch,
+                found_epoch=stored.writer_epoch,
+            )
+        return claim_epoch(stored)
+
+    claimed = store.update(region_id, change)
     _log.info("region claimed [region_id=%s, writer_epoch=%d]", region_id, claimed.writer_epoch)
     return claimed

@@ -69,6 +69,7 @@ class RegionWriter:
         ids: IdSource | None = None,
         memory: MemoryBudget | None = None,
         failpoints: Failpoints = NO_FAILPOINTS,
+        expected_epoch: int | None = None,
     ) -> Self:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
@@ -80,24 +81,33 @@ class RegionWriter:
             ids: Source of identifiers; the system's if None.
             memory: A bound that several writers share; none if None.
             failpoints: Hit before and after each call of Lance in a flush; for tests.
+            expected_epoch: Claim only from the writer of this epoch; from any if None.
 
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
             FencedError: A newer writer claimed the region meanwhile.
-            ConflictError: A predecessor wrote late, in an older schema; open again.
+            ConflictError: A predecessor wrote late, in an older schema, or the epoch is another one; open again.
             CorruptionError: The WAL has a hole or an unreadable entry. Nothing was changed but the epoch.
             CommitUnknownError: Storage did not answer while the claim was made known; open again.
         """
         chosen = settings if settings is not None else Settings()
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
-        writer = cls(open_context(table, region_id, chosen, time, source, failpoints), chosen, time, memory)
+        context = open_context(table, region_id, chosen, time, source, failpoints, expected_epoch)
+        writer = cls(context, chosen, time, memory)
         if not writer._layout_is_current:
             # The table's schema has changed since the last writer crashed: its rows keep their schema.
             writer.flush()
             writer.close()
             return cls.open(
-                table, region_id, settings=chosen, clock=time, ids=source, memory=memory, failpoints=failpoints
+                table,
+                region_id,
+                settings=chosen,
+                clock=time,
+                ids=source,
+                memory=memory,
+                failpoints=failpoints,
+                expected_epoch=None if expected_epoch is None else writer.writer_epoch,
             )
         if writer._scheduler.rotate_if_due():
             writer._scheduler.flush_soon()
@@ -263,7 +273,7 @@ class RegionWriter:
         """Freeze the active MemTable and queue it for its flush, without waiting for that.
 
         Returns:
-            Whether there were rows to freeze.
+            Whether it was frozen: there were rows, and the queue had room.
 
         Raises:
             FencedError: Another writer owns the region.
@@ -271,7 +281,7 @@ class RegionWriter:
         """
         with self._state.lock:
             self._admission.require_open()
-            if not self._state.queue.active.num_rows:
+            if not self._state.queue.active.num_rows or self._flushes.is_full():
                 return False
             self._scheduler.rotate(RotationReason.REQUEST)
         if self._settings.background_flush:
@@ -343,9 +353,12 @@ class RegionWriter:
             )
 
     def close(self) -> None:
-        """Make pending rows durable, end the threads and release the region. Unflushed rows stay in the WAL.
+        """Make pending rows durable, flush what is due, end the threads and release the region.
 
-        Skipping it loses nothing that was acknowledged as durable. Closing twice is harmless.
+        Due are full MemTables, and rows that have waited for ``max_memtable_age_s``, under earlier writers
+        included. Younger rows stay in the WAL, as do those whose flush fails; the next writer or the job
+        ``flush`` flushes them. Skipping it loses nothing that was acknowledged as durable. Closing twice is
+        harmless.
 
         Raises:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
@@ -367,6 +380,7 @@ class RegionWriter:
             if self._state.is_closed:
                 self._scheduler.stop()
         if self._state.ownership.ended is None:
+            self._scheduler.flush_due_at_end()
             note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
 
     def __enter__(self) -> Self:

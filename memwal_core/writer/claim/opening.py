@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.indexes.recipes import IndexRecipe
 from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import MemTable, MemTableQueue
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus, claim
 from memwal_core.settings import Settings
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal import WalAppender, WalCodec, codec_for_suffix, read_tail
+from memwal_core.wal import WalAppender, WalCodec, WalEntry, codec_for_suffix, read_tail
 from memwal_core.writer.claim.ownership import Ownership
 from memwal_core.writer.flushing.flush_queue import FlushQueue
 from memwal_core.writer.flushing.flusher import MaintainedIndexes, RegionFlusher
@@ -48,22 +49,23 @@ class WriterContext:
     recipes: Callable[[], Sequence[IndexRecipe]]
 
 
-def open_context(
+def open_context(  # noqa: PLR0913  (the components of a writer)
     table: BaseTable,
     region_id: RegionId,
     settings: Settings,
     clock: Clock,
     ids: IdSource,
     failpoints: Failpoints = NO_FAILPOINTS,
+    expected_epoch: int | None = None,
 ) -> WriterContext:
-    """Claim a region and replay its unflushed rows; errors as for ``RegionWriter.open``."""
+    """Claim a region and replay its unflushed rows; arguments and errors as for ``RegionWriter.open``."""
     state = table.state()
     table.require_writable(state)
     current = TableLayout.of(table, state)
     manifests = ManifestStore(table.store, ids, settings=settings.storage)
     codec = codec_of_region(manifests.load(region_id), state.field_ids)
     started = clock.monotonic()
-    manifest = claim(manifests, region_id)
+    manifest = claim(manifests, region_id, expected_epoch=expected_epoch)
     ownership = Ownership(manifests, manifest, started, settings.writer.epoch_check_interval_s, clock)
     entries = read_tail(
         table.store,
@@ -82,7 +84,8 @@ def open_context(
     leading = leading_run(entries)
     schemas = [entry.rows.schema for entry in leading if not entry.is_fence]
     layout = layout_of_rows(table, current, schemas[0]) if schemas else current
-    memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, clock.now())
+    written = _first_written(table.store, region_id, codec, leading, clock.now())
+    memtable = MemTable(manifest.current_generation, layout.memtable_schema, manifest.replay_after_wal_id, written)
     replay(leading, memtable, layout.entry_shape, ownership)
     is_complete = len(leading) == len(entries)
     meters = WriterMeters(str(region_id))
@@ -129,6 +132,19 @@ def open_context(
         ids=ids,
     )
     return WriterContext(layout, layout is current and is_complete, table.store, shared, wal, flushes, recipes)
+
+
+def _first_written(
+    store: ObjectStore, region_id: RegionId, codec: WalCodec, entries: Sequence[WalEntry], now: datetime
+) -> datetime:
+    """Return when the oldest rows to replay were written, ``now`` without any.
+
+    Rows keep their age when their region changes hands; otherwise those of a region that is often opened
+    and closed would never be old enough for a flush.
+    """
+    first = next((entry.wal_id for entry in entries if not entry.is_fence), None)
+    found = None if first is None else store.head(wal_entry_path(region_id, first, codec.suffix))
+    return now if found is None else min(now, found.modified)
 
 
 def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:

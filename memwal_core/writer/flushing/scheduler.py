@@ -16,6 +16,7 @@ from memwal_core.writer.state import RegionState
 _log = logging.getLogger(__name__)
 
 _SHORTEST_WAIT_S = 0.05
+_MAX_DOUBLINGS = 64
 
 
 class BackgroundScheduler:
@@ -122,6 +123,24 @@ class BackgroundScheduler:
         while self._flushes.flush_next() is not None:
             pass
 
+    def flush_due_at_end(self) -> None:
+        """Flush full MemTables and rows that are old enough, once; a failure that may pass leaves them to a successor.
+
+        Call it after ``stop``.
+
+        Raises:
+            FencedError: Another writer owns the region.
+        """
+        try:
+            while True:
+                rotated = self.rotate_if_due()
+                if self._flushes.flush_next() is None and not rotated:
+                    return
+        except RETRYABLE as error:
+            _log.warning(
+                "rows stay in the WAL, their flush failed [region_id=%s]: %s", self._state.ownership.region_id, error
+            )
+
     def stop(self) -> None:
         """End the threads; waits for a running flush."""
         self._wal_loop.stop()
@@ -175,5 +194,11 @@ class BackgroundScheduler:
 
     def _retry_wait_s(self) -> float:
         self._flush_retries += 1
-        wait_s = self._settings.flush_retry_wait_s * 2.0 ** (self._flush_retries - 1)
-        return min(wait_s, self._settings.flush_retry_wait_max_s)
+        return retry_wait_s(self._flush_retries, self._settings)
+
+
+def retry_wait_s(failures: int, settings: WriterSettings) -> float:
+    """Return how long to wait after a number of failed flushes in a row, at least 1."""
+    # Doubling in floats would overflow for a flush that failed a thousand times, and end its thread.
+    doublings = min(failures - 1, _MAX_DOUBLINGS)
+    return min(settings.flush_retry_wait_s * 2.0**doublings, settings.flush_retry_wait_max_s)

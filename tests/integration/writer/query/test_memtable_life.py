@@ -203,6 +203,18 @@ def test_a_requested_rotation_returns_before_the_flush_and_tags_a_new_range(tabl
     assert active.wal_mapping() == {0: (1, 0)}
 
 
+def test_a_requested_rotation_waits_for_room_in_the_queue(table, region_id) -> None:
+    writer = _open(table, region_id, writer_settings(max_queued_memtables=1))
+    writer.put(people(1))
+    assert writer.rotate()
+    writer.put(people(2))
+    assert not writer.rotate()
+    assert len(writer.view().memtables) == 2
+    writer.flush()
+    writer.put(people(3))
+    assert writer.rotate()
+
+
 @pytest.mark.req("WRT-63", "WRT-64", "MEM-14")
 def test_rows_frozen_before_they_are_durable_get_an_entry_of_their_own(table, region_id) -> None:
     writer = _open(table, region_id, writer_settings(durable_write=False, max_memtable_rows=2, max_queued_memtables=9))

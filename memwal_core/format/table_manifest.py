@@ -160,6 +160,46 @@ def replace_mem_wal_entry(staged: bytes, change: Callable[[MemWalEntry], MemWalE
     return staged[: footer.manifest] + section + _section(manifest) + end
 
 
+def with_base_path(message: bytes, address: str) -> bytes:
+    """Return a ``Manifest`` message whose base paths have another address.
+
+    Args:
+        message: The message alone, as ``LanceDataset`` serialises it.
+        address: Of all its base paths.
+
+    Raises:
+        CorruptionError: The bytes are not such a message.
+    """
+    with _intact():
+        manifest = parse(pb.Manifest(), message)
+        for base in manifest.base_paths:
+            base.path = address
+        return manifest.SerializeToString()
+
+
+def next_with_base_path(stored: bytes, address: str) -> bytes | None:
+    """Return the file of the version after a stored one, equal but for the address of its base paths.
+
+    Everything before the ``Manifest`` message stays where it is, so that the offsets in it remain right.
+
+    Returns:
+        None if all base paths have this address.
+
+    Raises:
+        CorruptionError: The file is not a table manifest.
+    """
+    with _intact():
+        file = BoundedFile(len(stored), lambda start, length: stored[start : start + length], len(stored))
+        footer = read_manifest_footer(stored)
+        manifest = parse(pb.Manifest(), read_framed(file, footer.manifest))
+        if all(base.path == address for base in manifest.base_paths):
+            return None
+        manifest.version += 1
+        for base in manifest.base_paths:
+            base.path = address
+        return stored[: footer.manifest] + _section(manifest) + footer.pack()
+
+
 @contextmanager
 def _intact() -> Iterator[None]:
     """Refuse a file whose bytes are not those of a table manifest.

@@ -35,12 +35,14 @@ class StoredEntry:
     Attributes:
         size_bytes: Length of its file.
         file_version: Version of its Lance file if it was replayed; None if this MemTable's writer wrote it.
+        attempt: The mark that no other entry has; empty on foreign entries.
     """
 
     wal_id: int
     rows: int
     size_bytes: int
     file_version: tuple[int, int] | None = None
+    attempt: str = ""
 
 
 class MemTable:
@@ -137,16 +139,14 @@ class MemTable:
         self._count(fragment)
         return fragment
 
-    def add_replayed(
-        self, rows: pa.Table, wal_id: int, size_bytes: int, file_version: tuple[int, int] | None = None
-    ) -> None:
+    def add_replayed(self, rows: pa.Table, entry: StoredEntry) -> None:
         """Add the rows of an existing WAL entry as one fragment, before all pending ones.
 
         A late entry of a predecessor precedes the pending rows in the WAL, and the WAL's order decides which
         row of a key is the newest.
         """
-        self._advance(StoredEntry(wal_id, rows.num_rows, size_bytes, file_version))
-        fragment = Fragment(rows, int(rows.nbytes), wal_id)
+        self._advance(entry)
+        fragment = Fragment(rows, int(rows.nbytes), entry.wal_id)
         self._fragments.insert(len(self._fragments) - len(self._pending), fragment)
         self._count(fragment)
 
@@ -170,10 +170,11 @@ class MemTable:
         """Return the fragments that are in no WAL entry yet, in write order."""
         return list(self._pending)
 
-    def mark_flushed(self, count: int, wal_id: int, size_bytes: int) -> None:
-        """Record that one WAL entry now has the first ``count`` pending fragments, in order."""
+    def mark_flushed(self, count: int, wal_id: int, size_bytes: int, attempt: str = "") -> None:
+        """Record that one WAL entry, written by ``attempt``, now has the first ``count`` pending fragments."""
         written = self._pending[:count]
-        self._advance(StoredEntry(wal_id, sum(fragment.rows.num_rows for fragment in written), size_bytes))
+        rows = sum(fragment.rows.num_rows for fragment in written)
+        self._advance(StoredEntry(wal_id, rows, size_bytes, attempt=attempt))
         for position, fragment in enumerate(written):
             fragment.wal_id = wal_id
             fragment.position = position

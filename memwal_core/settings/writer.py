@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+KIB = 1024
 MIB = 1024 * 1024
 
 
@@ -69,6 +70,12 @@ class WriterSettings(BaseModel):
         ge=1,
         description="Arrow bytes after which a MemTable is flushed. Larger: fewer generations, longer recovery, more "
         "memory.",
+    )
+    pack_below_bytes: int = Field(
+        default=64 * KIB,
+        ge=0,
+        description="Neighbouring WAL entries smaller than this many bytes are written again at flush, as one file. "
+        "Larger: fewer files to open for each reader and merge, and more bytes written at flush. 0 shares every entry.",
     )
     max_memtable_rows: int = Field(
         default=1_000_000,

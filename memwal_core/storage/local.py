@@ -142,6 +142,12 @@ class LocalStore:
                 self._publish(staged, target, path)
             local_files.remove_file(staged)
 
+    def link(self, path: str, source: str) -> bool:
+        """Link a file to a second name; False where the file system cannot."""
+        target, existing = self._locate(path), self._locate(source)
+        with self._translated("link", source):
+            return local_files.link_if_possible(existing, target)
+
     def delete(self, path: str) -> None:
         """Remove an object; one that is already gone counts as success."""
         target = self._locate(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -17,6 +18,8 @@ _MTIME_STEP_NS = 1000
 _LOCK_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_VECTORS = 1024
 """Parts that the operating system accepts in one call."""
+_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""Another file system, one without links (FAT, some network and object mounts), a forbidden or one too many."""
 _JOINED_BYTES = 256 * 1024
 """Up to this size, one copy costs less than passing the parts one by one."""
 
@@ -81,6 +84,17 @@ def link_new(staged: str, target: str) -> None:
             os.makedirs(os.path.dirname(target), exist_ok=True)
         else:
             return
+
+
+def link_if_possible(existing: str, target: str) -> bool:
+    """Link a file to a second name; False if this file system has no links, or no more for this file."""
+    try:
+        link_new(existing, target)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
+    return True
 
 
 def replace_file(staged: str, target: str) -> None:

@@ -117,6 +117,19 @@ class ObjectStore(Protocol):
         """Like ``put_if_absent``, with the content of a local file, which may be consumed (moved)."""
         ...
 
+    def link(self, path: str, source: str) -> bool:
+        """Give an object a second name, under which it stays when the first is deleted; no byte is copied.
+
+        For directories that no reader knows yet, before ``sync_directory``. A name that is taken is an error.
+
+        Returns:
+            Whether the object has the second name; False where the store has no links or refuses this one.
+
+        Raises:
+            ObjectNotFoundError: ``source`` does not exist.
+        """
+        ...
+
     def delete(self, path: str) -> None:
         """Remove an object; one that is already gone counts as success."""
         ...

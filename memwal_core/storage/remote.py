@@ -156,6 +156,12 @@ class RemoteStore:
         with self._translated("put_file_if_absent", path):
             source.unlink(missing_ok=True)
 
+    def link(self, path: str, source: str) -> bool:
+        """Return False: object stores have no links."""
+        check_path(path)
+        check_path(source)
+        return False
+
     def delete(self, path: str) -> None:
         """Remove an object; one that is already gone counts as success."""
         with suppress(ObjectNotFoundError):

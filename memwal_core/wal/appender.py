@@ -31,11 +31,13 @@ class Appended:
     Attributes:
         wal_id: Where the rows are.
         size_bytes: Length of the stored entry.
+        attempt: The mark in the entry.
         late: Entries found at the positions before ``wal_id``; their rows are older than the appended ones.
     """
 
     wal_id: int
     size_bytes: int
+    attempt: str
     late: tuple[WalEntry, ...] = field(default=())
 
 
@@ -96,11 +98,12 @@ class WalAppender:
         late: list[WalEntry] = []
         while True:
             wal_id = self._last_wal_id + len(late) + 1
-            size = self._put(wal_id, rows, self._ids.commit_id().hex(), metadata)
+            attempt = self._ids.commit_id().hex()
+            size = self._put(wal_id, rows, attempt, metadata)
             if size is not None:
                 # Not earlier: an append that fails must find the late entries again.
                 self._last_wal_id = wal_id
-                return Appended(wal_id, size, tuple(late))
+                return Appended(wal_id, size, attempt, tuple(late))
             late.append(self._occupied(wal_id))
 
     def _put(self, wal_id: int, rows: pa.Table, attempt: str, extra: Mapping[str, str]) -> int | None:

@@ -21,6 +21,7 @@ WRITES = frozenset(
         "put_if_absent",
         "put_parts_if_absent",
         "put_file_if_absent",
+        "link",
         "delete",
         "delete_directory",
     }
@@ -95,6 +96,8 @@ class FaultyStore:
     def __init__(self, inner: ObjectStore) -> None:
         """Begin without rules and with an empty log."""
         self.inner = inner
+        self.has_links = True
+        """Whether ``link`` asks the inner store; a file system without links says no to each."""
         self.calls: list[Call] = []
         """All calls so far, in order; failed ones, too."""
         self._rules: list[Rule] = []
@@ -191,6 +194,10 @@ class FaultyStore:
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Publish a local file only if nothing is there."""
         self._call("put_file_if_absent", path, lambda: self.inner.put_file_if_absent(path, source))
+
+    def link(self, path: str, source: str) -> bool:
+        """Give an object a second name; never, if ``has_links`` is off."""
+        return self._call("link", path, lambda: self.has_links and self.inner.link(path, source))
 
     def delete(self, path: str) -> None:
         """Remove an object."""

@@ -5,6 +5,7 @@ May import the base table, the MemTable schema and what lies below.
 """
 
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.keyed import KeyedGeneration, read_keys, read_whole
 from memwal_core.flushed.read.opening import open_generation
 from memwal_core.flushed.read.row_filter import kept_rows
@@ -14,6 +15,7 @@ __all__ = [
     "KeyedGeneration",
     "MergeTarget",
     "SchemaMismatch",
+    "check_contents",
     "kept_rows",
     "map_columns",
     "open_generation",

@@ -1,13 +1,22 @@
-"""Opening the Lance table of a flushed MemTable."""
+"""Opening the Lance table of a flushed MemTable: over the files of its own region, wherever the table lies now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import lance
 from lance.lance import _Session
 
 from memwal_core.base_table import translated
+from memwal_core.errors import CorruptionError
+from memwal_core.flushed.wal_files import WAL_BASE_NAME
+from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.format.table_manifest import with_base_path
+from memwal_core.storage import ObjectStore, StoreKind, open_store
+from memwal_core.storage.concurrent import map_concurrently
+
+_REQUESTS = 8
 
 
 def open_generation(
@@ -15,8 +24,94 @@ def open_generation(
 ) -> lance.LanceDataset:
     """Open a flushed MemTable's dataset at its newest version; ``session`` shares caches with other datasets.
 
+    One that has no links to its WAL entries names them by an address, which is wrong after the table was copied or
+    moved. It is opened over the WAL of the region in which it lies, never over another table's.
+
     Raises:
         ObjectNotFoundError: No dataset is there; it may have been merged and collected.
+        CorruptionError: It refers to other files than its region's WAL entries, or one of these is missing or has
+            another size than when it was flushed.
     """
     with translated("open a flushed MemTable", uri):
-        return lance.dataset(uri, storage_options=dict(storage_options) or None, session=session)
+        dataset = lance.dataset(uri, storage_options=dict(storage_options) or None, session=session)
+        bases = [(base.name, base.is_dataset_root, base.path) for base in dataset.base_paths().values()]
+    if not bases:
+        return dataset
+    region, own = _region_of(uri), wal_of(uri)
+    for name, is_root, recorded in bases:
+        if name != WAL_BASE_NAME or is_root or recorded.split("/")[-2:] != [region, "wal"]:
+            raise CorruptionError(
+                "a flushed MemTable refers to files outside of its region",
+                remedy="find out which program wrote it; after a copy or move by hand, run `memwal relocate URI`",
+                uri=uri,
+                recorded=recorded,
+                expected=own,
+            )
+    if any(recorded != own for _, _, recorded in bases):
+        with translated("open a flushed MemTable at its new address", uri):
+            moved = with_base_path(bytes(dataset._ds.serialized_manifest()), own)  # noqa: SLF001 - no public way
+            dataset = lance.LanceDataset(
+                uri,
+                version=dataset.version,
+                serialized_manifest=moved,
+                storage_options=dict(storage_options) or None,
+                session=session,
+            )
+    _require_files(dataset, uri, storage_options, [recorded for _, _, recorded in bases])
+    return dataset
+
+
+def wal_of(uri: str) -> str:
+    """Return the address of the WAL of the region in which a flushed MemTable lies."""
+    return f"{uri.rpartition('/')[0]}/wal"
+
+
+def shared_files(dataset: lance.LanceDataset) -> dict[str, int | None]:
+    """Return the WAL entries that a flushed MemTable names by an address: file name -> size when it was flushed."""
+    return {
+        file.path: file.file_size_bytes
+        for fragment in dataset.get_fragments()
+        for file in fragment.metadata.files
+        if file.base_id is not None
+    }
+
+
+def _region_of(uri: str) -> str:
+    return uri.split("/")[-2]
+
+
+def _require_files(
+    dataset: lance.LanceDataset, uri: str, storage_options: Mapping[str, str], recorded: list[str]
+) -> None:
+    expected = shared_files(dataset)
+    root, _, inner = wal_of(uri).rpartition(f"/{MEM_WAL_DIRECTORY}/")
+    store = _store(root, tuple(sorted(storage_options.items())))
+
+    def size_of(name: str) -> int | None:
+        info = store.head(f"{MEM_WAL_DIRECTORY}/{inner}/{name}")
+        return None if info is None else info.size_bytes
+
+    found = map_concurrently(size_of, expected, 1 if store.kind is StoreKind.LOCAL else _REQUESTS)
+    for (name, size), actual in zip(expected.items(), found, strict=True):
+        if actual == size or (size is None and actual is not None):
+            continue
+        if actual is None:
+            with translated("open a flushed MemTable", uri):
+                lance.dataset(uri, storage_options=dict(storage_options) or None)  # Collected meanwhile?
+        raise CorruptionError(
+            "a WAL entry that a flushed MemTable consists of is missing"
+            if actual is None
+            else "a WAL entry has another size than when it was flushed",
+            remedy="restore the entry from a copy of this table; after a copy or move by hand, run "
+            "`memwal relocate URI`",
+            uri=uri,
+            file=f"{wal_of(uri)}/{name}",
+            recorded=recorded,
+            expected_bytes=size,
+            found_bytes=actual,
+        )
+
+
+@lru_cache(maxsize=4)
+def _store(root: str, storage_options: tuple[tuple[str, str], ...]) -> ObjectStore:
+    return open_store(root, storage_options=dict(storage_options))

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from memwal_core.errors import UnavailableError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.flushed.write.flush_plan import FlushPlan
@@ -19,13 +15,11 @@ from memwal_core.storage.protocol import ObjectStore
 FLUSH_KEYS = Failpoint("flush.keys")
 
 
-def write_sidecars(  # noqa: PLR0913  (what is written, and the failpoint)
+def write_sidecars(
     store: ObjectStore,
     plan: FlushPlan,
-    keys: pa.Table,
     key_columns: Sequence[str],
     false_positive_rate: float,
-    order: npt.NDArray[np.int64] | None = None,
     failpoints: Failpoints = NO_FAILPOINTS,
 ) -> None:
     """Write the key filters and the key index of a flushed MemTable, before it is recorded.
@@ -37,17 +31,15 @@ def write_sidecars(  # noqa: PLR0913  (what is written, and the failpoint)
     Args:
         store: The table's store.
         plan: The flush.
-        keys: The key of every physical row of the flushed table, in its order.
         key_columns: The primary key in key order.
         false_positive_rate: Of our filter.
-        order: ``key_order`` of the keys, if it is known.
         failpoints: Hit around the call of Lance.
 
     Raises:
         UnavailableError: Storage failed. Plan again with a new directory.
     """
     path = generation_path(plan.region_id, plan.directory)
-    named = keys.select(list(key_columns))
+    named = plan.keys.select(list(key_columns))
     hashes = hashes_of(named, key_columns)
     own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
     store.put(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
@@ -56,7 +48,7 @@ def write_sidecars(  # noqa: PLR0913  (what is written, and the failpoint)
         store.put(f"{path}/{PYLANCE_FILTER_NAME}", native)
     try:
         with failpoints.around(FLUSH_KEYS):
-            write_key_index(store, path, named, key_columns, order)
+            write_key_index(store, path, named, key_columns, plan.key_order)
     except (OSError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             "the key index of a flushed MemTable could not be written",

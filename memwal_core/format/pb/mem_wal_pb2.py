@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memwal_core/format/pb/mem_wal.proto\x12\x0blance.table\"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"\x99\x03\n\x0eRegionManifest\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x14\n\x0cwriter_epoch\x18\x02 \x01(\x04\x12\x1b\n\x13replay_after_wal_id\x18\x03 \x01(\x04\x12\x18\n\x10wal_id_last_seen\x18\x04 \x01(\x04\x12\x1a\n\x12\x63urrent_generation\x18\x06 \x01(\x04\x12;\n\x13\x66lushed_generations\x18\x08 \x03(\x0b\x32\x1e.lance.table.FlushedGeneration\x12\x16\n\x0eregion_spec_id\x18\n \x01(\r\x12$\n\tregion_id\x18\x0b \x01(\x0b\x32\x11.lance.table.UUID\x12:\n\x13region_field_values\x18\x0e \x03(\x0b\x32\x1d.lance.table.RegionFieldValue\x12)\n\x06status\x18\x0f \x01(\x0e\x32\x19.lance.table.RegionStatus\x12\x12\n\tcommit_id\x18\xe9\x07 \x01(\x0c\x12\x11\n\x08\x63hecksum\x18\xea\x07 \x01(\x06J\x04\x08\x07\x10\x08\"3\n\x10RegionFieldValue\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\x95\x01\n\x11\x46lushedGeneration\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x1c\n\x0fin_memory_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rphysical_rows\x18\x04 \x01(\x04H\x01\x88\x01\x01\x42\x12\n\x10_in_memory_bytesB\x10\n\x0e_physical_rows\"L\n\x10MergedGeneration\x12$\n\tregion_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"h\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12<\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32\x1d.lance.table.MergedGeneration\"G\n\nRegionSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12(\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x18.lance.table.RegionField\"\x87\x02\n\x0bRegionField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12<\n\nparameters\x18\x06 \x03(\x0b\x32(.lance.table.RegionField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"\xb9\x02\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x13\n\x0bnum_regions\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12-\n\x0cregion_specs\x18\x07 \x03(\x0b\x32\x17.lance.table.RegionSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12\x39\n\x12merged_generations\x18\t \x03(\x0b\x32\x1d.lance.table.MergedGeneration\x12\x38\n\rindex_catchup\x18\n \x03(\x0b\x32!.lance.table.IndexCatchupProgressB\x13\n\x11_inline_snapshots*&\n\x0cRegionStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\n\n\x06SEALED\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#memwal_core/format/pb/mem_wal.proto\x12\x0blance.table\"\x14\n\x04UUID\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"\x99\x03\n\x0eRegionManifest\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x14\n\x0cwriter_epoch\x18\x02 \x01(\x04\x12\x1b\n\x13replay_after_wal_id\x18\x03 \x01(\x04\x12\x18\n\x10wal_id_last_seen\x18\x04 \x01(\x04\x12\x1a\n\x12\x63urrent_generation\x18\x06 \x01(\x04\x12;\n\x13\x66lushed_generations\x18\x08 \x03(\x0b\x32\x1e.lance.table.FlushedGeneration\x12\x16\n\x0eregion_spec_id\x18\n \x01(\r\x12$\n\tregion_id\x18\x0b \x01(\x0b\x32\x11.lance.table.UUID\x12:\n\x13region_field_values\x18\x0e \x03(\x0b\x32\x1d.lance.table.RegionFieldValue\x12)\n\x06status\x18\x0f \x01(\x0e\x32\x19.lance.table.RegionStatus\x12\x12\n\tcommit_id\x18\xe9\x07 \x01(\x0c\x12\x11\n\x08\x63hecksum\x18\xea\x07 \x01(\x06J\x04\x08\x07\x10\x08\"3\n\x10RegionFieldValue\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xbe\x01\n\x11\x46lushedGeneration\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x1c\n\x0fin_memory_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rphysical_rows\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x18\n\nwal_digest\x18\xe9\x07 \x01(\x06H\x02\x88\x01\x01\x42\x12\n\x10_in_memory_bytesB\x10\n\x0e_physical_rowsB\r\n\x0b_wal_digest\"L\n\x10MergedGeneration\x12$\n\tregion_id\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"h\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12<\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32\x1d.lance.table.MergedGeneration\"G\n\nRegionSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12(\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x18.lance.table.RegionField\"\x87\x02\n\x0bRegionField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12<\n\nparameters\x18\x06 \x03(\x0b\x32(.lance.table.RegionField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"\xb9\x02\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x13\n\x0bnum_regions\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12-\n\x0cregion_specs\x18\x07 \x03(\x0b\x32\x17.lance.table.RegionSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12\x39\n\x12merged_generations\x18\t \x03(\x0b\x32\x1d.lance.table.MergedGeneration\x12\x38\n\rindex_catchup\x18\n \x03(\x0b\x32!.lance.table.IndexCatchupProgressB\x13\n\x11_inline_snapshots*&\n\x0cRegionStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\n\n\x06SEALED\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REGIONFIELD_PARAMETERSENTRY']._loaded_options = None
   _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_options = b'8\001'
-  _globals['_REGIONSTATUS']._serialized_start=1530
-  _globals['_REGIONSTATUS']._serialized_end=1568
+  _globals['_REGIONSTATUS']._serialized_start=1571
+  _globals['_REGIONSTATUS']._serialized_end=1609
   _globals['_UUID']._serialized_start=52
   _globals['_UUID']._serialized_end=72
   _globals['_REGIONMANIFEST']._serialized_start=75
@@ -42,17 +42,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGIONFIELDVALUE']._serialized_start=486
   _globals['_REGIONFIELDVALUE']._serialized_end=537
   _globals['_FLUSHEDGENERATION']._serialized_start=540
-  _globals['_FLUSHEDGENERATION']._serialized_end=689
-  _globals['_MERGEDGENERATION']._serialized_start=691
-  _globals['_MERGEDGENERATION']._serialized_end=767
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=769
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=873
-  _globals['_REGIONSPEC']._serialized_start=875
-  _globals['_REGIONSPEC']._serialized_end=946
-  _globals['_REGIONFIELD']._serialized_start=949
-  _globals['_REGIONFIELD']._serialized_end=1212
-  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_start=1134
-  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_end=1183
-  _globals['_MEMWALINDEXDETAILS']._serialized_start=1215
-  _globals['_MEMWALINDEXDETAILS']._serialized_end=1528
+  _globals['_FLUSHEDGENERATION']._serialized_end=730
+  _globals['_MERGEDGENERATION']._serialized_start=732
+  _globals['_MERGEDGENERATION']._serialized_end=808
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=810
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=914
+  _globals['_REGIONSPEC']._serialized_start=916
+  _globals['_REGIONSPEC']._serialized_end=987
+  _globals['_REGIONFIELD']._serialized_start=990
+  _globals['_REGIONFIELD']._serialized_end=1253
+  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_start=1175
+  _globals['_REGIONFIELD_PARAMETERSENTRY']._serialized_end=1224
+  _globals['_MEMWALINDEXDETAILS']._serialized_start=1256
+  _globals['_MEMWALINDEXDETAILS']._serialized_end=1569
 # @@protoc_insertion_point(module_scope)

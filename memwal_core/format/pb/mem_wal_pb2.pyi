@@ -57,16 +57,18 @@ class RegionFieldValue(_message.Message):
     def __init__(self, field_id: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class FlushedGeneration(_message.Message):
-    __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows")
+    __slots__ = ("generation", "path", "in_memory_bytes", "physical_rows", "wal_digest")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     IN_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    WAL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     generation: int
     path: str
     in_memory_bytes: int
     physical_rows: int
-    def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., in_memory_bytes: _Optional[int] = ..., physical_rows: _Optional[int] = ...) -> None: ...
+    wal_digest: int
+    def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., in_memory_bytes: _Optional[int] = ..., physical_rows: _Optional[int] = ..., wal_digest: _Optional[int] = ...) -> None: ...
 
 class MergedGeneration(_message.Message):
     __slots__ = ("region_id", "generation")

@@ -12,14 +12,28 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Manifest(_message.Message):
-    __slots__ = ("version", "index_section", "timestamp")
+    __slots__ = ("version", "index_section", "timestamp", "base_paths")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    BASE_PATHS_FIELD_NUMBER: _ClassVar[int]
     version: int
     index_section: int
     timestamp: _timestamp_pb2.Timestamp
-    def __init__(self, version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    base_paths: _containers.RepeatedCompositeFieldContainer[BasePath]
+    def __init__(self, version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ...) -> None: ...
+
+class BasePath(_message.Message):
+    __slots__ = ("id", "name", "is_dataset_root", "path")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_DATASET_ROOT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    is_dataset_root: bool
+    path: str
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., is_dataset_root: _Optional[bool] = ..., path: _Optional[str] = ...) -> None: ...
 
 class VersionFiles(_message.Message):
     __slots__ = ("fragments", "transaction_file")

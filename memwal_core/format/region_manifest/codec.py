@@ -113,6 +113,7 @@ def _generation_to_message(entry: FlushedGeneration) -> pb.FlushedGeneration:
         path=entry.path,
         in_memory_bytes=entry.in_memory_bytes,
         physical_rows=entry.physical_rows,
+        wal_digest=entry.wal_digest,
     )
     message.MergeFromString(entry.unknown)
     return message
@@ -134,6 +135,7 @@ def _generation_from_message(message: pb.FlushedGeneration, where: dict[str, obj
         path=path,
         in_memory_bytes=message.in_memory_bytes if message.HasField("in_memory_bytes") else None,
         physical_rows=message.physical_rows if message.HasField("physical_rows") else None,
+        wal_digest=message.wal_digest if message.HasField("wal_digest") else None,
         unknown=unknown_fields(message),
     )
 

@@ -33,7 +33,8 @@ class FlushedGeneration:
         generation: From 1, higher is newer.
         path: Directory name relative to the region directory, used as recorded.
         in_memory_bytes: Payload size of its rows as the writer counted it; None if unknown.
-        physical_rows: Rows, older duplicates of a key included; None if unknown.
+        physical_rows: Rows of its files, older duplicates of a key included; None if unknown.
+        wal_digest: Of the WAL entries that are its files by their address; None if it owns all of its files.
         unknown: Wire bytes of fields this version does not know, kept on rewrite.
     """
 
@@ -41,6 +42,7 @@ class FlushedGeneration:
     path: str
     in_memory_bytes: int | None = None
     physical_rows: int | None = None
+    wal_digest: int | None = None
     unknown: bytes = field(default=b"", repr=False)
 
 

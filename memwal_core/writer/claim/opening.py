@@ -119,6 +119,7 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
         layout,
         recipes,
         settings.writer.key_filter_false_positives,
+        settings.writer.pack_below_bytes,
         failpoints,
     )
     flushes = FlushQueue(

@@ -193,7 +193,7 @@ class FlushQueue:
         written = self._write(plan, memtable)
         _log.info("flushed table is complete [flush_id=%s, path=%s]", flush_id, written.path)
         record = self._record(waiting, written, plan.last_wal_id)
-        self._state.meters.discarded_rows(Discarded(plan.first_wal_id, plan.last_wal_id, len(plan.superseded)))
+        self._state.meters.discarded_rows(Discarded(plan.first_wal_id, plan.last_wal_id, plan.superseded))
         _log.info(
             "flush is recorded [flush_id=%s, region_id=%s, generation=%d, manifest_version=%d]",
             flush_id,

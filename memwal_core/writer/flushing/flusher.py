@@ -13,16 +13,14 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.flushed.write import (
     FlushPlan,
     build_maintained_indexes,
-    deduplicated_rows,
     plan_flush,
-    rewrite_memtable,
     write_flushed_memtable,
     write_sidecars,
 )
 from memwal_core.format.memwal_index.codec import maintains_all_indexes
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.ids import RegionId
-from memwal_core.memtable import MemTable
+from memwal_core.memtable import MemTable, StoredEntry
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import WalCodec
@@ -40,6 +38,7 @@ class RegionFlusher:
         layout: Shape of the rows.
         recipes: Reads how the maintained indexes are built; called at each flush.
         false_positive_rate: Of the key filter.
+        pack_below_bytes: Neighbouring WAL entries smaller than this become one file.
         failpoints: Hit before and after each call of Lance.
     """
 
@@ -49,33 +48,35 @@ class RegionFlusher:
     layout: TableLayout
     recipes: Callable[[], Sequence[IndexRecipe]]
     false_positive_rate: float
+    pack_below_bytes: int
     failpoints: Failpoints = NO_FAILPOINTS
 
     def plan(self, memtable: MemTable, directory: str) -> FlushPlan:
         """Plan the flush of a stored MemTable into a fresh directory."""
-        return plan_flush(memtable, self.region_id, directory, self.layout.key)
+        return plan_flush(
+            memtable,
+            self.region_id,
+            directory,
+            self.layout.key,
+            can_share=self._can_share,
+            pack_below_bytes=self.pack_below_bytes,
+        )
 
     def write(self, planned: FlushPlan, memtable: MemTable) -> FlushedGeneration:
         """Create the directory; see ``write_flushed_memtable`` for errors."""
         layout = self.layout
-        # Only Lance files of one version can be shared; otherwise each key's newest row is copied.
-        rows = None if self._can_share(planned) else deduplicated_rows(memtable, layout.key)
-        keys = planned.keys if rows is None else rows
 
         def complete(table: lance.LanceDataset) -> None:
             build_maintained_indexes(table, self.recipes(), self.failpoints)
-            order = planned.key_order if rows is None else None
-            write_sidecars(self.store, planned, keys, layout.key, self.false_positive_rate, order, self.failpoints)
+            write_sidecars(self.store, planned, layout.key, self.false_positive_rate, self.failpoints)
 
-        if rows is None:
-            return write_flushed_memtable(self.store, planned, layout.fields, self.codec, complete, self.failpoints)
-        return rewrite_memtable(self.store, planned, layout.fields, rows, complete, self.failpoints)
+        return write_flushed_memtable(
+            self.store, planned, layout.fields, self.codec.suffix, memtable, complete, self.failpoints
+        )
 
-    def _can_share(self, planned: FlushPlan) -> bool:
-        """Return whether the WAL entries can be the data files: a Lance table has files of one version."""
-        if self.codec.suffix != LANCE_WAL_SUFFIX:
-            return False
-        return all(entry.file_version in (None, self.layout.fields.file_version) for entry in planned.entries)
+    def _can_share(self, entry: StoredEntry) -> bool:
+        """Return whether a WAL entry can be a data file: a Lance table has files of one version."""
+        return self.codec.suffix == LANCE_WAL_SUFFIX and entry.file_version in (None, self.layout.fields.file_version)
 
 
 class MaintainedIndexes:

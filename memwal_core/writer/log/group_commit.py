@@ -23,10 +23,10 @@ from memwal_core.errors import (
     InternalError,
     MemwalError,
 )
-from memwal_core.memtable import Fragment, MemTable
+from memwal_core.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.wal import WalAppender, WalEntry
 from memwal_core.writer import stats
-from memwal_core.writer.log.replay import rows_of_entry
+from memwal_core.writer.log.replay import rows_of_entry, stored_entry
 from memwal_core.writer.state import RegionState
 
 _log = logging.getLogger(__name__)
@@ -145,8 +145,9 @@ class GroupCommit:
             with self._state.lock:
                 active = self._state.queue.active
                 for entry, rows in late:
-                    active.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
-                active.add_replayed(self._state.schema.empty_table(), appended.wal_id, appended.size_bytes)
+                    active.add_replayed(rows, stored_entry(entry, rows))
+                fence = StoredEntry(appended.wal_id, 0, appended.size_bytes, attempt=appended.attempt)
+                active.add_replayed(self._state.schema.empty_table(), fence)
 
     def _write(self) -> tuple[Sequence[_Ticket], MemwalError | None]:
         """Write what is pending now; return whose rows that covers, and what went wrong."""
@@ -175,8 +176,8 @@ class GroupCommit:
         late = [(entry, self._late_rows(entry)) for entry in appended.late]
         with self._state.lock:
             for entry, rows in late:
-                memtable.add_replayed(rows, entry.wal_id, entry.size_bytes, entry.file_version)
-            memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes)
+                memtable.add_replayed(rows, stored_entry(entry, rows))
+            memtable.mark_flushed(len(fragments), appended.wal_id, appended.size_bytes, appended.attempt)
             self._state.queue.open_ranges()
             self._state.pending_since = started if self._state.queue.unstored() else None
             self._state.changed.notify_all()

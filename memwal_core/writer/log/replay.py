@@ -43,12 +43,13 @@ def replay(entries: Sequence[WalEntry], memtable: MemTable, shape: EntryShape, o
             raise ownership.fenced_by_entry(entry.wal_id, entry.writer_epoch)
         replayed.append(rows_of_entry(entry, shape, ownership.region_id))
     memtable.add_all_replayed(
-        [
-            StoredEntry(entry.wal_id, rows.num_rows, entry.size_bytes, entry.file_version)
-            for entry, rows in zip(entries, replayed, strict=True)
-        ],
-        replayed,
+        [stored_entry(entry, rows) for entry, rows in zip(entries, replayed, strict=True)], replayed
     )
+
+
+def stored_entry(entry: WalEntry, rows: pa.Table) -> StoredEntry:
+    """Return what a MemTable remembers of an entry that gave it these rows."""
+    return StoredEntry(entry.wal_id, rows.num_rows, entry.size_bytes, entry.file_version, entry.attempt)
 
 
 def rows_of_entry(entry: WalEntry, shape: EntryShape, region_id: RegionId) -> pa.Table:

@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.format.paths import generation_path
+from memwal_core.format.paths import generation_path, wal_entry_name
 from memwal_core.ids import IdSource
 from memwal_core.memtable import memtable_schema, with_tombstones
 from memwal_core.wal import WalAppender
@@ -15,7 +15,7 @@ from testkit.tables.people import PEOPLE, make_people_table, people
 from testkit.tables.regions import create_region, flushed_rows, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
 
-SETTINGS = writer_settings()
+SETTINGS = writer_settings(pack_below_bytes=0)
 
 
 def _append_in_version(table, region_id, epoch: int, last_wal_id: int, rows: pa.Table, version: str) -> None:
@@ -46,7 +46,9 @@ def test_entries_of_another_format_version_are_replayed_and_flushed_by_copy(tmp_
     record = writer.flush()
     assert flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: None, 4: "new"}
     copied = lance.dataset(table.store.uri_of(generation_path(region_id, record.path)))
-    assert [file.base_id for fragment in copied.get_fragments() for file in fragment.data_files()] == [None]
+    names = [file.path for fragment in copied.get_fragments() for file in fragment.data_files()]
+    # Only the entry of another version is written again.
+    assert names == [f"{record.path}_0.lance", *(wal_entry_name(wal_id, ".lance") for wal_id in (2, 3))]
 
     writer.put(people(5))
     shared = writer.flush()
@@ -55,4 +57,4 @@ def test_entries_of_another_format_version_are_replayed_and_flushed_by_copy(tmp_
         for fragment in lance.dataset(table.store.uri_of(generation_path(region_id, shared.path))).get_fragments()
         for file in fragment.data_files()
     ]
-    assert [(file.base_id, file.file_major_version, file.file_minor_version) for file in files] == [(1, 2, 0)]
+    assert [(file.base_id, file.file_major_version, file.file_minor_version) for file in files] == [(None, 2, 0)]

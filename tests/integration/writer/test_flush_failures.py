@@ -9,22 +9,32 @@ import pytest
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import UnavailableError
 from memwal_core.failpoints import Failpoint
-from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP, FLUSH_HIDE, FLUSH_ROWS
+from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP
+from memwal_core.flushed.write.files import FLUSH_HIDE, FLUSH_ROWS
 from memwal_core.flushed.write.indexes import FLUSH_INDEX
 from memwal_core.flushed.write.sidecars import FLUSH_KEYS
 from memwal_core.format.paths import region_directory
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.settings import Settings
 from memwal_core.writer import RegionWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.tables.people import people
 from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
 SETTINGS = writer_settings()
+SHARING = writer_settings(pack_below_bytes=0)
 CALLS = (FLUSH_COMMIT, FLUSH_DROP, FLUSH_INDEX, FLUSH_KEYS)
-OF_CODEC = {RegionStatus.SEALED: FLUSH_HIDE, RegionStatus.ACTIVE: FLUSH_ROWS}
+WAYS = {
+    "shared": (RegionStatus.SEALED, SHARING, (*CALLS, FLUSH_HIDE)),
+    "packed": (RegionStatus.SEALED, SETTINGS, (FLUSH_ROWS,)),
+    "rewritten": (RegionStatus.ACTIVE, SETTINGS, (*CALLS, FLUSH_ROWS)),
+}
 EVERYWHERE = [
-    (status, place) for status, own in OF_CODEC.items() for call in (*CALLS, own) for place in (call, call.done)
+    pytest.param(status, settings, place, id=f"{way}-{place}")
+    for way, (status, settings, calls) in WAYS.items()
+    for call in calls
+    for place in (call, call.done)
 ]
 
 
@@ -44,9 +54,9 @@ def table(tmp_path: Path):
 
 
 @pytest.mark.req("MEM-22", "MEM-25", "WRT-01")
-@pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
+@pytest.mark.parametrize(("status", "settings", "place"), EVERYWHERE)
 def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(
-    table, status: RegionStatus, place: Failpoint
+    table, status: RegionStatus, settings: Settings, place: Failpoint
 ) -> None:
     region = create_region(table, status)
 
@@ -54,7 +64,7 @@ def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(
         raise OSError("the object store did not answer")
 
     points = ArmedFailpoints().arm(place, fail)
-    with RegionWriter.open(table, region, settings=SETTINGS, failpoints=points) as writer:
+    with RegionWriter.open(table, region, settings=settings, failpoints=points) as writer:
         writer.put(people(1, 2, name="first"))
         writer.put(people(2, 3, name="second"))
         writer.delete(pa.table({"id": [3]}))
@@ -75,13 +85,13 @@ def test_a_flush_that_fails_anywhere_is_repeated_in_a_new_directory(
 
 
 @pytest.mark.req("MEM-25")
-@pytest.mark.parametrize(("status", "place"), EVERYWHERE, ids=[f"{s.name}-{p}" for s, p in EVERYWHERE])
+@pytest.mark.parametrize(("status", "settings", "place"), EVERYWHERE)
 def test_a_writer_that_dies_in_a_flush_leaves_all_rows_to_its_successor(
-    table, status: RegionStatus, place: Failpoint
+    table, status: RegionStatus, settings: Settings, place: Failpoint
 ) -> None:
     region = create_region(table, status)
     points = ArmedFailpoints()
-    writer = RegionWriter.open(table, region, settings=SETTINGS, failpoints=points)
+    writer = RegionWriter.open(table, region, settings=settings, failpoints=points)
     writer.put(people(1, 2, name="first"))
     writer.put(people(2, 3, name="second"))
     points.arm(place)

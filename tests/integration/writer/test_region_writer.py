@@ -9,7 +9,7 @@ import pytest
 from memwal_core.base_table import read_snapshot
 from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
-from memwal_core.format.paths import generation_path, manifest_path, wal_directory, wal_entry_path
+from memwal_core.format.paths import generation_path, manifest_path, wal_directory, wal_entry_name, wal_entry_path
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.ids import IdSource
 from memwal_core.jobs.context import OpenTable
@@ -27,6 +27,7 @@ from testkit.tables.people import PEOPLE, make_people_table, people, reopened
 from testkit.tables.wal_entries import LANCE_CODEC
 
 FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
+SHARING = FAST.model_copy(update={"writer": WriterSettings(pack_below_bytes=0)})
 
 
 @pytest.fixture
@@ -120,8 +121,8 @@ def test_an_unclosed_writer_is_replayed_entry_by_entry(table, region_id) -> None
     "MEM-24",
     "MEM-26",
 )
-def test_a_flush_points_at_the_wal_files_and_records_the_generation(table, region_id) -> None:
-    with _open(table, region_id) as writer:
+def test_a_flush_links_the_wal_files_and_records_the_generation(table, region_id) -> None:
+    with _open(table, region_id, settings=SHARING) as writer:
         writer.put(people(1, 2, name="old"))
         writer.put(people(2, 3, name="new"))
         record = writer.flush()
@@ -132,11 +133,13 @@ def test_a_flush_points_at_the_wal_files_and_records_the_generation(table, regio
     assert manifest.flushed_generations == (record,)
     assert (record.generation, record.physical_rows) == (1, 4)
     assert _flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: "new"}
-    objects = [info.path for info in table.store.list_objects(generation_path(region_id, record.path))]
-    assert not [path for path in objects if "/data/" in path]
-    table.store.delete(wal_entry_path(region_id, 1, ".lance"))
-    with pytest.raises(pa.ArrowInvalid, match="Not found"):
-        _flushed_rows(table, region_id, record)
+    data = f"{generation_path(region_id, record.path)}/data"
+    for number in (1, 2):
+        entry = wal_entry_path(region_id, number, ".lance")
+        link = table.store.uri_of(f"{data}/{wal_entry_name(number, '.lance')}")
+        assert Path(link).samefile(table.store.uri_of(entry))
+        table.store.delete(entry)
+    assert _flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: "new"}
 
 
 @pytest.mark.req("FMT-20", "MRG-05")

@@ -12,6 +12,7 @@ from memwal_core.memtable import (
     KeyIndexKind,
     MemTable,
     MemTableIndex,
+    StoredEntry,
     key_capacity,
     make_key_index,
     memtable_schema,
@@ -133,7 +134,7 @@ def test_a_late_entry_does_not_hide_newer_rows_that_are_covered(kind) -> None:
     index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
     memtable.add(_rows(1, v="new"))
     index.refresh()
-    memtable.add_replayed(_rows(1, 5, v="late"), 1, 10)
+    memtable.add_replayed(_rows(1, 5, v="late"), StoredEntry(1, 2, 10))
     found = index.lookup(_keys_of(5, 1, 7))
     assert found.select(["id", "v"]).to_pydict() == {"id": [5, 1], "v": ["late", "new"]}
     assert index.scan(2, 9).column("id").to_pylist() == [5]

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import InternalError
-from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable, memtable_schema, with_tombstones
+from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable, StoredEntry, memtable_schema, with_tombstones
 
 BASE = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string(), nullable=False)])
 SCHEMA = memtable_schema(BASE, ["id"])
@@ -51,7 +51,7 @@ def test_fragments_of_one_entry_get_its_relative_id_and_their_positions() -> Non
 @pytest.mark.req("MEM-13")
 def test_wal_bytes_sum_the_entries_that_hold_the_rows() -> None:
     memtable = _memtable()
-    memtable.add_replayed(_rows(1), 11, 70)
+    memtable.add_replayed(_rows(1), StoredEntry(11, 1, 70))
     memtable.add(_rows(2))
     memtable.mark_flushed(1, 12, 30)
     assert memtable.wal_bytes == 100
@@ -61,7 +61,7 @@ def test_wal_bytes_sum_the_entries_that_hold_the_rows() -> None:
 def test_a_late_entry_is_ordered_before_pending_rows() -> None:
     memtable = _memtable(replay_after=0)
     memtable.add(_rows(5))
-    memtable.add_replayed(_rows(4), 1, 10)
+    memtable.add_replayed(_rows(4), StoredEntry(1, 1, 10))
     memtable.mark_flushed(1, 2, 10)
     assert memtable.to_table(["id"]).column("id").to_pylist() == [4, 5]
     assert memtable.wal_mapping() == {0: (1, 0), 1: (2, 0)}

@@ -20,6 +20,7 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.native.panics import panics_raised
 
 
 class StaleMergeError(ConflictError):
@@ -95,7 +96,8 @@ _MAX_REASON_LENGTH = 400
 def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
     """Turn pylance's errors into this package's; ``operation`` and ``table`` become facts of the error."""
     try:
-        yield
+        with panics_raised():
+            yield
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         translation = classified(error, {"operation": operation, "table": table, **facts})
         # The text of the library's error may hold a signed query; then it must not travel along.

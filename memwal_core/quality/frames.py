@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from memwal_core.base_table import translated
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.native.casting import cast
 from memwal_core.quality.checks.audit import AuditTask
 
 REGION_COLUMN = "_region_id"
@@ -99,7 +100,7 @@ def _read_slice(schema: pa.Schema, storage_options: dict[str, str]) -> Callable[
             scanner = dataset.scanner(columns=schema.names, fragments=fragments, batch_size=_BATCH_ROWS)
             for batch in scanner.to_batches():
                 yield pa.RecordBatch.from_arrays(
-                    [batch.column(field.name).cast(field.type) for field in schema], schema=schema
+                    [cast(batch.column(field.name), field.type) for field in schema], schema=schema
                 )
 
     return read
@@ -134,7 +135,7 @@ def _as_row_batch(
     arrays = []
     for field in schema:
         if field.name in sources:
-            arrays.append(batch.column(sources[field.name]).cast(field.type))
+            arrays.append(cast(batch.column(sources[field.name]), field.type))
         elif field.name in origin:
             arrays.append(pa.repeat(pa.scalar(origin[field.name], field.type), batch.num_rows))
         else:

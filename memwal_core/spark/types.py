@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.native.casting import cast
 
 FRESHNESS_FIELD = "memwal:freshness"
 """Metadata of the first column of a DataFrame: the ``Freshness`` of its rows as JSON."""
@@ -78,7 +79,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type.equals(field.type):
         return column
     try:
-        return column.cast(field.type)
+        return cast(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRequestError(
             "Spark cannot represent a value",

@@ -59,7 +59,8 @@ class ArrowCodec:
             shared = {key: value for key, value in metadata.items() if key != ATTEMPT_KEY}
             schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
             with pa.ipc.new_stream(sink, schema) as writer:
-                for number, batch in enumerate(rows.cast(schema).combine_chunks().to_batches()):
+                named = pa.Table.from_arrays(rows.columns, schema=schema)
+                for number, batch in enumerate(named.combine_chunks().to_batches()):
                     writer.write_batch(batch, custom_metadata=None if number else own)
         data = memoryview(sink.getvalue())
         return sealed([data], 0, metadata_range(data))

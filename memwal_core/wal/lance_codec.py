@@ -21,6 +21,8 @@ from memwal_core.format.lance_file.unpack import KnownSchema, unpack
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
+from memwal_core.native.casting import compact
+from memwal_core.native.panics import panics_raised
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
     FIELD_IDS_KEY,
@@ -148,10 +150,10 @@ def file_version(data: bytes) -> tuple[int, int]:
 
 def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], storage_version: str) -> None:
     schema = _uncompressed(rows.schema)
-    with LanceFileWriter(str(path), schema, version=storage_version) as writer:
+    with panics_raised(), LanceFileWriter(str(path), schema, version=storage_version) as writer:
         for key, value in metadata.items():
             writer.add_schema_metadata(key, value)
-        for batch in rows.cast(schema).to_batches():
+        for batch in pa.Table.from_arrays(compact(rows).columns, schema=schema).to_batches():
             writer.write_batch(batch)
     data = path.read_bytes()
     before, digits, _ = sealed([data], 0, schema_range(data))
@@ -161,7 +163,7 @@ def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], sto
 
 
 def _read_with_lance(store: ObjectStore, path: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
-    with _local_file(store, path, data) as file:
+    with _local_file(store, path, data) as file, panics_raised():
         reader = LanceFileReader(file)
         stored = dict(reader.metadata().schema.metadata or {})
         return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table().replace_schema_metadata(None), stored

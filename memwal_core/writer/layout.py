@@ -11,6 +11,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.write import FieldLayout, NotedField, field_layout
 from memwal_core.memtable import memtable_schema
 from memwal_core.wal import EntryShape, entry_file_version, noted_field_ids
+from memwal_core.writer.admission.storable import unstorable_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,21 @@ class TableLayout:
         key = state.require_primary_key().columns
         schema = memtable_schema(state.schema, key)
         version = entry_file_version(schema, state.data_storage_version)
+        _require_storable_types(schema, version)
         fields = field_layout(table.dataset(state.version).lance_schema.fields(), schema, version)
         return cls(state.version, state.schema, key, schema, fields, version)
+
+
+def _require_storable_types(schema: pa.Schema, version: str) -> None:
+    unstorable = unstorable_columns(schema.remove_metadata(), version)
+    if unstorable:
+        raise InvalidRequestError(
+            "Lance cannot store these columns in files of the table's version and read them again",
+            remedy="give the columns another type (docs/types.md)",
+            version=version,
+            columns=[name for name, _ in unstorable],
+            reason=unstorable[0][1],
+        )
 
 
 def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schema) -> TableLayout:

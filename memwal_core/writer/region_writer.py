@@ -16,10 +16,12 @@ from memwal_core.errors import MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
+from memwal_core.native.casting import compact
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings
 from memwal_core.writer.admission.admission import Admission
 from memwal_core.writer.admission.memory import MemoryBudget
+from memwal_core.writer.admission.storable import require_storable
 from memwal_core.writer.admission.validate import conform, tombstones
 from memwal_core.writer.claim.opening import WriterContext, open_context
 from memwal_core.writer.claim.takeover import note_release
@@ -213,7 +215,30 @@ class RegionWriter:
             CommitUnknownError: Storage did not answer; the rows stay pending and may be durable.
                 Put them again, or call ``sync``.
         """
-        return self._write(self._conformed(rows))
+        return self.write(self.prepared(rows))
+
+    def prepared(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Return rows as ``write`` takes them, after every check that a put makes of its rows; nothing is written.
+
+        Raises:
+            InvalidRequestError: The batch does not fit.
+        """
+        layout = self._layout
+        conformed = compact(conform(rows, layout.schema, layout.key))
+        batch = with_tombstones(conformed, layout.memtable_schema, deleted=False)
+        require_storable(batch, layout.storage_version)
+        return batch
+
+    def prepared_deletes(self, keys: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Return the tombstones of keys as ``write`` takes them; nothing is written.
+
+        Raises:
+            InvalidRequestError: As for ``delete``.
+        """
+        layout = self._layout
+        batch = tombstones(keys, layout.schema, layout.key, layout.memtable_schema)
+        require_storable(batch, layout.storage_version)
+        return batch
 
     def put_async(self, rows: pa.Table | pa.RecordBatch) -> Future[PutReceipt]:
         """Write rows and return at once; they are readable now, and durable when the future says so.
@@ -231,7 +256,7 @@ class RegionWriter:
             BackpressureError: The flush queue stayed full; nothing was written.
             FencedError: Another writer owns the region; nothing was written.
         """
-        future = self._admission.accept(self._conformed(rows), is_awaited=True)
+        future = self._admission.accept(self.prepared(rows), is_awaited=True)
         self._scheduler.write_wal_soon()
         return future
 
@@ -252,8 +277,7 @@ class RegionWriter:
             ConflictError: As for ``put``.
             CommitUnknownError: As for ``put``.
         """
-        layout = self._layout
-        return self._write(tombstones(keys, layout.schema, layout.key, layout.memtable_schema))
+        return self.write(self.prepared_deletes(keys))
 
     def sync(self) -> int:
         """Make all rows put so far durable.
@@ -391,11 +415,8 @@ class RegionWriter:
     ) -> None:
         self.close()
 
-    def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        layout = self._layout
-        return with_tombstones(conform(rows, layout.schema, layout.key), layout.memtable_schema, deleted=False)
-
-    def _write(self, batch: pa.Table) -> PutReceipt:
+    def write(self, batch: pa.Table) -> PutReceipt:
+        """Write what ``prepared`` or ``prepared_deletes`` returned; returns and raises as ``put`` does."""
         is_first = self._state.pending_since is None
         is_durable = self._settings.durable_write and batch.num_rows > 0
         future = self._admission.accept(batch, is_awaited=is_durable)

@@ -169,7 +169,7 @@ class TableWriter:
                 if not self._follow_schema(only_if_due=False):
                     raise
                 batch = self._conformed(rows)
-            begun = self._begin(batch, RegionWriter.put)
+            begun = self._begin(batch, RegionWriter.prepared)
         return self._finish(begun)
 
     def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
@@ -185,7 +185,7 @@ class TableWriter:
         with self._lock:
             self._follow_schema(only_if_due=True)
             key_schema = pa.schema([field for field in self._target.schema if field.name in self._target.key])
-            begun = self._begin(conform(keys, key_schema, self._target.key), RegionWriter.delete)
+            begun = self._begin(conform(keys, key_schema, self._target.key), RegionWriter.prepared_deletes)
         return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
@@ -232,16 +232,17 @@ class TableWriter:
             self._check(batch)
         return batch
 
-    def _begin(self, batch: pa.Table, write: Callable[[RegionWriter, pa.Table], PutReceipt]) -> _Begun:
-        """Route a batch and hand it to the regions; call under the lock."""
+    def _begin(self, batch: pa.Table, prepared: Callable[[RegionWriter, pa.Table], pa.Table]) -> _Begun:
+        """Route a batch, check the share of every region, then hand them to the regions; call under the lock."""
         own, left = [], 0
         for value, part in self._target.router.route(batch):
             if self._accept is None or self._accept(value):
-                own.append((self._writer(value), part))
+                writer = self._writer(value)
+                own.append((writer, prepared(writer, part)))
             else:
                 left += part.num_rows
         self._running += 1
-        return _Begun({writer.region_id: self._pool.submit(write, writer, part) for writer, part in own}, left)
+        return _Begun({writer.region_id: self._pool.submit(writer.write, part) for writer, part in own}, left)
 
     def _finish(self, begun: _Begun) -> TableReceipt:
         """Wait for the regions without the lock, so that concurrent callers share WAL entries."""

@@ -20,6 +20,7 @@ from memwal_core.base_table.translate import translated
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
+from memwal_core.native.casting import compact
 
 DEFAULT_RETRY_TIMEOUT = timedelta(minutes=10)
 """pylance's own limit of 30 seconds ends the retries of any merge whose first attempt took longer."""
@@ -118,7 +119,7 @@ def _execute(
             [CompactedSsTable(str(region_id), generation) for region_id, generation in marks.items()]
         )
     with translated("merge rows", dataset.uri, read_version=dataset.version, rows=source.num_rows):
-        counts = builder.execute(source)
+        counts = builder.execute(compact(source))
         version = dataset.version
     return CommitResult(
         version=version,

@@ -23,6 +23,7 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
+from memwal_core.native.casting import compact_batch
 from memwal_core.storage import ObjectStore
 
 _SEARCH_ROWS = 1 << 20
@@ -112,7 +113,7 @@ def write_rows(dataset: lance.LanceDataset, rows: pa.RecordBatchReader) -> tuple
     """
     with translated("write fragments", dataset.uri, read_version=dataset.version):
         made = write_fragments(
-            rows,
+            pa.RecordBatchReader.from_batches(rows.schema, map(compact_batch, rows)),
             dataset,
             mode="append",
             max_rows_per_file=_MAX_FILE_ROWS,

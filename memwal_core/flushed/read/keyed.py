@@ -16,6 +16,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.flushed.read.row_filter import kept_rows
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.native.casting import cast
 
 _SPARSE = 16
 """Below one winner in this many rows, taking rows by number is faster than scanning all of them."""
@@ -220,5 +221,5 @@ def _as_base_rows(batch: pa.RecordBatch, target: MergeTarget, uri: str) -> pa.Re
                 column=field.name,
                 rows=int(pc.sum(column.is_null()).as_py()),
             )
-    columns = [column.cast(field.type) for field, column in zip(target.schema, batch.columns, strict=True)]
+    columns = [cast(column, field.type) for field, column in zip(target.schema, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=target.schema)

@@ -17,6 +17,7 @@ from memwal_core.flushed.write.flush_plan import FlushPlan
 from memwal_core.format.paths import generation_path, wal_directory
 from memwal_core.format.region_manifest.model import FlushedGeneration
 from memwal_core.memtable import MemTable
+from memwal_core.native.panics import panics_raised
 from memwal_core.storage.protocol import ObjectStore
 
 Complete = Callable[[lance.LanceDataset], None]
@@ -79,7 +80,8 @@ def write_flushed_memtable(  # noqa: PLR0913  (what is written, from where, and 
 def _writing(plan: FlushPlan) -> Iterator[None]:
     """Translate the errors that Lance raises while the table is written."""
     try:
-        yield
+        with panics_raised():
+            yield
     except (OSError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             "a flushed MemTable could not be written",

@@ -16,6 +16,7 @@ from lance.fragment import LanceFragment
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.lance_field import LanceField
+from memwal_core.format.lance_file.example import example
 
 _PLACEHOLDER = "__memwal_gap_"
 _KEY_METADATA = b"lance-schema:unenforced-primary-key"
@@ -135,9 +136,8 @@ class _PhysicalColumns:
 def _physical_columns(schema: pa.Schema, storage_version: str) -> _PhysicalColumns:
     """Ask Lance which fields of a schema have physical columns; fields are numbered 0, 1, 2, ... depth first."""
     nullable = pa.schema([_without_key(field.with_nullable(True)) for field in schema])
-    one_row = pa.table(
-        [pa.nulls(1, field.type) for field in nullable], schema=nullable
-    )  # Lance rejects a table without rows.
+    # Lance rejects a table without rows, and in version 2.0 a NULL struct.
+    one_row = pa.table([example(field.type, 1) for field in nullable], schema=nullable)
     with tempfile.TemporaryDirectory(prefix="memwal-layout-") as scratch:
         sample = LanceFragment.create(scratch, one_row, data_storage_version=storage_version).files[0]
     return _PhysicalColumns(
@@ -146,6 +146,6 @@ def _physical_columns(schema: pa.Schema, storage_version: str) -> _PhysicalColum
 
 
 def _without_key(field: pa.Field) -> pa.Field:
-    """Return the field without its key metadata: Lance demands NOT NULL keys, but the sample row is all NULL."""
+    """Return the field without its key metadata: it would have to be NOT NULL."""
     kept = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(_KEY_METADATA)}
     return field.with_metadata(kept)

@@ -14,6 +14,7 @@ from memwal_core.flushed.write.flush_plan import FlushPlan, Piece
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
 from memwal_core.format.paths import generation_path, wal_entry_name, wal_entry_path
 from memwal_core.memtable import MemTable
+from memwal_core.native.casting import compact
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 
@@ -135,7 +136,7 @@ def _write(store: ObjectStore, path: str, layout: FieldLayout, rows: pa.Table) -
         version=f"{layout.file_version[0]}.{layout.file_version[1]}",
         storage_options=dict(store.storage_options) or None,
     ) as writer:
-        for batch in rows.to_batches():
+        for batch in compact(rows).to_batches():
             writer.write_batch(batch)
 
 

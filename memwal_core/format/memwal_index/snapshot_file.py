@@ -14,6 +14,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_core.errors import CorruptionError
 from memwal_core.format.footer import read_file_footer
+from memwal_core.native.panics import panics_raised
 
 _FILE_NAME = "index.lance"
 
@@ -37,8 +38,9 @@ def snapshot_from_bytes(data: bytes) -> pa.Table:
         path = Path(directory) / _FILE_NAME
         path.write_bytes(data)
         try:
-            read_file_footer(data, len(data))  # Where it is damaged, Lance's reader panics instead of raising.
-            return LanceFileReader(str(path)).read_all().to_table()
+            read_file_footer(data, len(data))
+            with panics_raised():
+                return LanceFileReader(str(path)).read_all().to_table()
         except (OSError, ValueError, RuntimeError) as error:
             raise CorruptionError(
                 "a region snapshot cannot be read",

@@ -14,6 +14,7 @@ from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.memtable import TOMBSTONE_COLUMN
+from memwal_core.native.casting import cast, cast_rows
 from memwal_core.reader.explain import RegionNames, explain_lookup
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
@@ -102,16 +103,16 @@ class Lookup:
             )
         try:
             fits = keys.column_names == key and keys.schema.types == schema.types
-            cast = pa.Table.from_arrays(keys.columns, schema=schema) if fits else keys.select(key).cast(schema)
-        except (pa.ArrowInvalid, ValueError) as error:
+            typed = pa.Table.from_arrays(keys.columns, schema=schema) if fits else cast_rows(keys.select(key), schema)
+        except (pa.ArrowException, ValueError) as error:
             raise InvalidRequestError(
                 "the keys do not fit the primary key's types",
                 remedy="cast the key columns, and remove NULLs",
                 cause=str(error),
             ) from error
-        if any(column.null_count for column in cast.columns):
+        if any(column.null_count for column in typed.columns):
             raise InvalidRequestError("a key is NULL", remedy="remove it; no row has a NULL key", columns=key)
-        return cast.take(pa.array(last_row_per_key(cast, key))) if cast.num_rows > 1 else cast
+        return typed.take(pa.array(last_row_per_key(typed, key))) if typed.num_rows > 1 else typed
 
     def _stated(self, plan: ReadPlan) -> dict[bytes, bytes]:
         return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
@@ -189,7 +190,7 @@ class Lookup:
             return None
         last = matching[last_row_per_key(rows.keys.take(pa.array(matching)), key)]
         live = last[~rows.deleted[last]]
-        batches = [batch.cast(empty.schema) for batch in rows.read(live, RowRequest(tuple(empty.column_names)))]
+        batches = [cast_rows(batch, empty.schema) for batch in rows.read(live, RowRequest(tuple(empty.column_names)))]
         return _Hits(pa.Table.from_batches(batches, empty.schema), rows.keys.take(pa.array(last)))
 
     def _in_flushed(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
@@ -252,8 +253,5 @@ def _without(keys: pa.Table, settled: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _typed(columns: Mapping[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
     arrays = [columns[field.name] for field in schema]
-    cast = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(arrays, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(cast, schema=schema)
+    typed = [cast(column, field.type) for column, field in zip(arrays, schema, strict=True)]
+    return pa.Table.from_arrays(typed, schema=schema)

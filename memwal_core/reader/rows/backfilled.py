@@ -16,6 +16,7 @@ import pyarrow as pa
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.flushed.read import MergeTarget
+from memwal_core.native.casting import cast_rows
 from memwal_core.reader.rows.by_key import rows_with_keys
 from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, RowRequest
 
@@ -58,11 +59,11 @@ def _backfilled(
             continue
         live = settled[~rows.deleted[settled]]
         batches = rows.read(live, RowRequest((*key, column)))
-        found.append(pa.Table.from_batches([batch.cast(schema) for batch in batches], schema=schema))
+        found.append(pa.Table.from_batches([cast_rows(batch, schema) for batch in batches], schema=schema))
         done = rows.keys.take(pa.array(settled))
         pending = pending.filter(pa.array(~KeySearch(done, key).found(pending)))
     if pending.num_rows:
-        found.append(rows_with_keys(base, pending, key, [column]).select([*key, column]).cast(schema))
+        found.append(cast_rows(rows_with_keys(base, pending, key, [column]).select([*key, column]), schema))
     values = pa.concat_tables(found)
     # A key that no source holds has a NULL position, which take turns into NULL.
     return values.column(column).take(positions(keys, values.select(key), key))

@@ -22,6 +22,7 @@ from memwal_core.flushed.read import (
     read_keys,
     read_whole,
 )
+from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.in_memory import filtered
 
@@ -156,7 +157,7 @@ class FlushedRows:
                 mask = is_among(batch.column(ROW_ADDRESS).to_numpy(), live)
                 if mask.any():
                     kept = kept_rows(batch, mask)
-                    columns = [kept.column(field.name).cast(field.type) for field in schema]
+                    columns = [cast(kept.column(field.name), field.type) for field in schema]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def addresses(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

@@ -17,6 +17,7 @@ from memwal_core.base_table.history.fields import MAX_VERSIONS, Renamings
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
+from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.generation_rows import Inherit, MemoryRows
 from memwal_core.wal import noted_field_ids
@@ -52,10 +53,7 @@ def unflushed_rows(
     deleted = source.rows.column(TOMBSTONE_COLUMN).to_numpy().astype(bool)
     fields = [target.schema.field(name) for name in mapping.sources]
     found = [source.rows.column(mapping.sources[field.name]) for field in fields]
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(found, fields, strict=True)
-    ]
+    columns = [cast(column, field.type) for column, field in zip(found, fields, strict=True)]
     schema = pa.schema([each if each.name in target.key else each.with_nullable(True) for each in fields])
     rows = pa.Table.from_arrays(columns, schema=schema)
     return MemoryRows(source, rows, rows.select(list(target.key)), deleted, target, mapping.missing, backfill)

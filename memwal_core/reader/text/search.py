@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
+from memwal_core.native.casting import cast
 from memwal_core.reader.explain import RegionNames, explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
@@ -189,7 +190,7 @@ class TextSearch:
         if not len(ids):
             return schema.empty_table()
         rows = rows_of(self._opened.base, ids, self._columns)
-        return pa.Table.from_arrays([rows.column(field.name).cast(field.type) for field in schema], schema=schema)
+        return pa.Table.from_arrays([cast(rows.column(field.name), field.type) for field in schema], schema=schema)
 
     def _by_key(self, keys: pa.Table) -> pa.Table:
         found = self._lookup.find(keys, self._columns) if keys.num_rows else self._of_base(np.empty(0, dtype=np.uint64))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.native.casting import cast, cast_rows
 from memwal_core.reader.index_gap.bridge import fragments_of
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.by_id import rows_of
@@ -80,7 +81,7 @@ class CachedVectors:
         is_base = numbers < len(self.base_ids)
         if is_base.any():
             rows = rows_of(self.base, self.base_ids[numbers[is_base]], tuple(schema.names))
-            parts.append(pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema))
+            parts.append(pa.Table.from_arrays([cast(rows.column(f.name), f.type) for f in schema], schema=schema))
             places.append(np.flatnonzero(is_base))
         start = len(self.base_ids)
         for generation, own in zip(self.generations, self.numbers, strict=True):
@@ -88,7 +89,7 @@ class CachedVectors:
             if len(chosen):
                 chosen = chosen[np.argsort(numbers[chosen])]
                 batches = generation.rows.read(own[numbers[chosen] - start], RowRequest(tuple(schema.names)))
-                parts.extend(pa.Table.from_batches([batch]).cast(schema) for batch in batches)
+                parts.extend(cast_rows(pa.Table.from_batches([batch]), schema) for batch in batches)
                 places.append(chosen)
             start += len(own)
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(places))))
@@ -113,7 +114,7 @@ def cache_vectors(
     if sum(each.count_rows() for each in fragments) <= left:
         base_ids, vectors = _gap_of(opened, column, fragments, superseded)
         has_gap, left = True, left - len(base_ids)
-        parts.append(vectors.cast(field.type))
+        parts.append(cast(vectors, field.type))
     generations, numbers = [], []
     for generation in winners:
         if not len(generation.live) or len(generation.live) > left:

@@ -20,6 +20,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
+from memwal_core.native.casting import cast
 from memwal_core.reader.explain import RegionNames, explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -338,7 +339,7 @@ class VectorSearch:
         schema = pa.schema([*(own.field(name) for name in names), pa.field(DISTANCE_COLUMN, pa.float32())])
         if rows is None:
             return schema.empty_table()
-        arrays = [rows.column(field.name).cast(field.type) for field in schema]
+        arrays = [cast(rows.column(field.name), field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema).filter(rows.column(DISTANCE_COLUMN).is_valid())
 
 

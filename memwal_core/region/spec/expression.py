@@ -16,6 +16,7 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext, SQLOptions, udf
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.native.panics import panics_raised
 from memwal_core.region.spec.byte_form import check_hashable
 from memwal_core.region.spec.columns import plain_array, plain_type, widened
 from memwal_core.region.spec.expression_text import RESERVED_PREFIX, check_expression, last_call
@@ -54,7 +55,8 @@ def _evaluate(expression: str, columns: Sequence[pa.Array], num_rows: int) -> pa
     frame = _planned(context, _with_hash_functions(context, expression), expression)
     _check_row_local(frame, expression)
     try:
-        table = frame.to_arrow_table()
+        with panics_raised():
+            table = frame.to_arrow_table()
     except Exception as error:  # noqa: BLE001 - DataFusion raises plain Exception when a row fails
         _refuse(expression, error, error)
     return plain_array(table.column(0))
@@ -73,7 +75,8 @@ def _planned(context: SessionContext, planned: str, expression: str) -> DataFram
     options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
     try:
         # The text was checked to be one expression, and statements are off.
-        return context.sql_with_options(f"SELECT ({planned}) AS value FROM {_SOURCE}", options)  # noqa: S608
+        with panics_raised():
+            return context.sql_with_options(f"SELECT ({planned}) AS value FROM {_SOURCE}", options)  # noqa: S608
     except Exception as error:  # noqa: BLE001 - DataFusion raises ValueError or plain Exception
         _refuse(expression, error, error)
 

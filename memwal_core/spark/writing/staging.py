@@ -20,6 +20,7 @@ from memwal_core.base_table import TableReader, translated
 from memwal_core.format.paths import staged_rows_path
 from memwal_core.ingest.admission import RowAdmission, RowProblem
 from memwal_core.key_filter.messages import key_hashes
+from memwal_core.native.casting import compact
 from memwal_core.settings import MIB
 
 SPILL_BYTES = 64 * MIB
@@ -99,7 +100,7 @@ class Stager:
         start = 0
         with translated("stage rows", str(file)), LanceFileWriter(str(file), parts[0][1].schema) as writer:
             for value, rows in parts:
-                for batch in rows.to_batches():
+                for batch in compact(rows).to_batches():
                     writer.write_batch(batch)
                 hashes = key_hashes(rows, self._admission.key, stored_width=False)
                 digest = int(np.bitwise_xor.reduce(hashes.astype(np.uint64)))

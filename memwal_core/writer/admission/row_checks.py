@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from memwal_core.native.casting import cast
+
 SAMPLE_ROWS = 5
 """Rows that an error shows."""
 
@@ -45,7 +47,7 @@ def sample_rows(table: pa.Table, positions: Sequence[int], first_columns: Sequen
 
 def _casts(column: pa.ChunkedArray, wanted: pa.DataType) -> bool:
     try:
-        column.cast(wanted)
+        cast(column, wanted)
     except pa.ArrowException:
         return False
     return True

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
+from memwal_core.native.casting import cast, has_forbidden_null, is_list, unwrapped
 from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -20,8 +21,9 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
     """Bring a batch into the base table's schema; buffers are shared where nothing changes.
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers and
-    floats, text and binary variants, dictionaries, all-NULL columns, instants in another time zone or
-    unit); everything else is refused, because a silent conversion of a caller's mistake cannot be undone.
+    floats, text and binary variants, dictionaries, run-end encoding, list layouts, all-NULL columns, instants
+    in another time zone or unit, and these inside of nested values); everything else is refused, because a
+    silent conversion of a caller's mistake cannot be undone.
 
     Raises:
         InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL; the fact
@@ -39,11 +41,19 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
             unknown=unknown,
             expected=wanted,
         )
+    _require_valid(table)
     is_exact = table.schema.equals(schema)
     columns = table.columns if is_exact else [_conform_column(table, field, key_columns) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and (field.name in key_columns or not field.nullable):
             _refuse_null(table, field.name, column, key_columns)
+        if has_forbidden_null(column):
+            raise InvalidRequestError(
+                "a nested value is NULL where its field does not allow it; the whole batch was refused",
+                remedy="remove or complete the rows, or make the nested field nullable",
+                column=field.name,
+                expected=str(field.type),
+            )
     return table if is_exact else pa.Table.from_arrays(columns, names=wanted)
 
 
@@ -69,6 +79,18 @@ def tombstones(
     return with_tombstones(pa.Table.from_arrays(columns, names=schema.names), memtable_schema, deleted=True)
 
 
+def _require_valid(table: pa.Table) -> None:
+    """Refuse buffers that contradict each other: reading such a batch may end the process."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequestError(
+            "the batch contradicts its own layout; the whole batch was refused",
+            remedy="make the batch anew; what made it wrote invalid Arrow data",
+            cause=str(error),
+        ) from error
+
+
 def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]) -> pa.ChunkedArray:
     column = table.column(field.name)
     if column.type == field.type:
@@ -82,7 +104,7 @@ def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]
             found=str(column.type),
         )
     try:
-        return column.cast(field.type)
+        return cast(column, field.type)
     except pa.ArrowException as error:
         bad = rows_that_do_not_cast(column, field.type)
         raise InvalidRequestError(
@@ -99,15 +121,35 @@ def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]
 
 
 def _lossless(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_dictionary(wanted):
-        wanted = wanted.value_type
+    if _is_other_extension(found, wanted):
+        return False
+    found, wanted = unwrapped(found), unwrapped(wanted)
     if pa.types.is_null(found) or found == wanted:
         return True
-    if pa.types.is_list(found) and pa.types.is_fixed_size_list(wanted):
-        return _lossless(found.value_type, wanted.value_type)
+    if pa.types.is_nested(found):
+        return _lossless_parts(found, wanted)
     return _wider_number(found, wanted) or _other_form(found, wanted)
+
+
+def _is_other_extension(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether the types give the same bytes two meanings; a plain type has any meaning."""
+    both = [kind.extension_name for kind in (found, wanted) if isinstance(kind, pa.BaseExtensionType)]
+    return len(set(both)) > 1
+
+
+def _lossless_parts(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if is_list(found):
+        return is_list(wanted) and _lossless(found.value_type, wanted.value_type)
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return _lossless(found.key_type, wanted.key_type) and _lossless(found.item_type, wanted.item_type)
+    if not (pa.types.is_struct(found) and pa.types.is_struct(wanted)):
+        return False
+    parts, names = {field.name: field.type for field in found}, {field.name for field in wanted}
+    return (
+        len(parts) == found.num_fields == wanted.num_fields
+        and names == set(parts)
+        and all(_lossless(parts[field.name], field.type) for field in wanted)
+    )
 
 
 def _wider_number(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -1,0 +1,248 @@
+"""Casts and copies of Arrow data after which no library crashes.
+
+pyarrow 26 reads invalid memory when it casts some lists to lists of a fixed size (all NULL, read from IPC), and Lance
+panics when it writes a slice of a struct in a struct. So nothing else in this package casts nested columns, and nested
+rows are copied here before Lance gets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+_LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+def cast(values: _Values, wanted: pa.DataType) -> _Values:
+    """Cast values, nested ones part by part; the same errors as a checked cast of pyarrow.
+
+    Dictionaries, run-end encoding, views and extension types are dissolved where ``wanted`` does not have them. Struct
+    fields are found by name and must be the same on both sides.
+
+    Raises:
+        pa.ArrowInvalid: A value does not fit, for example a list of another length.
+        pa.ArrowNotImplementedError: The types have no such cast.
+    """
+    if values.type == wanted:
+        return values
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([_cast(chunk, wanted) for chunk in values.chunks], wanted)
+    return _cast(values, wanted)
+
+
+def cast_rows(rows: _Rows, schema: pa.Schema) -> _Rows:
+    """Cast all columns, which have the names and the order of ``schema``; errors as for ``cast``.
+
+    Raises:
+        ValueError: The columns are not those of ``schema``.
+    """
+    if rows.schema.names != schema.names:
+        raise ValueError(f"the columns {rows.schema.names} are not {schema.names}")
+    columns = [cast(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return type(rows).from_arrays(columns, schema=schema)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values of a type are lists, in any of Arrow's layouts; maps are not."""
+    return any(is_kind(kind) for is_kind in _LISTS)
+
+
+def unwrapped(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values behind dictionaries, run-end encoding and extension types."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def has_forbidden_null(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether there is a NULL inside of a value, where a nested field does not allow it."""
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return _forbids_null(values.type) and any(_has_forbidden_null(chunk) for chunk in chunks)
+
+
+def compact(rows: pa.Table) -> pa.Table:
+    """Return the rows with their own copy of every column that has a struct inside, from its first byte.
+
+    A slice shares the buffers of the whole and only says where it begins; Lance's writers forget that for the parts of
+    a struct in a struct. Other columns stay as they are.
+    """
+    nested = [number for number, kind in enumerate(rows.schema.types) if _has_struct(kind)]
+    if not nested:
+        return rows
+    sink = pa.BufferOutputStream()
+    chosen = rows.select(nested)
+    with pa.ipc.new_stream(sink, chosen.schema) as writer:
+        writer.write_table(chosen)
+    copied = pa.ipc.open_stream(sink.getvalue()).read_all()
+    columns = list(rows.columns)
+    for number, column in zip(nested, copied.columns, strict=True):
+        columns[number] = column
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return one batch as ``compact`` does."""
+    [copied] = compact(pa.Table.from_batches([batch])).to_batches() or [batch]
+    return copied
+
+
+def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if is_list(kind) else []
+
+
+def _forbids_null(kind: pa.DataType) -> bool:
+    return any(not field.nullable or _forbids_null(field.type) for field in _inner_fields(unwrapped(kind)))
+
+
+def _parts(array: pa.Array) -> list[pa.Array]:
+    """Return the values inside of nested ones that are not NULL, for each of ``_inner_fields``."""
+    if pa.types.is_struct(array.type):
+        return list(array.drop_null().flatten())
+    if pa.types.is_map(array.type):
+        return list(_entries(array).flatten().flatten())
+    return [array.flatten()] if is_list(array.type) else []
+
+
+def _has_forbidden_null(array: pa.Array) -> bool:
+    array = _dissolved(array)
+    return any(
+        (not field.nullable and part.null_count > 0) or _has_forbidden_null(part)
+        for field, part in zip(_inner_fields(array.type), _parts(array), strict=True)
+    )
+
+
+def _has_struct(kind: pa.DataType) -> bool:
+    kind = unwrapped(kind)
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return True
+    return is_list(kind) and _has_struct(kind.value_type)
+
+
+def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type == wanted:
+        return array
+    if isinstance(wanted, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(wanted, _cast(array, wanted.storage_type))
+    array = _dissolved(array)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    if pa.types.is_dictionary(wanted):
+        return _as_dictionary(_cast(array, wanted.value_type), wanted)
+    if pa.types.is_nested(wanted) or pa.types.is_nested(array.type):
+        return _cast_nested(array, wanted)
+    return array.cast(wanted)
+
+
+def _cast_nested(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if is_list(wanted) and is_list(array.type):
+        return _as_vectors(array, wanted) if pa.types.is_fixed_size_list(wanted) else _as_lists(array, wanted)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        return _as_structs(array, wanted)
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        return _as_maps(array, wanted)
+    raise pa.ArrowNotImplementedError(f"no cast from {array.type} to {wanted}")
+
+
+def _dissolved(array: pa.Array) -> pa.Array:
+    while True:
+        if isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array
+
+
+def _as_dictionary(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    encoded = values.dictionary_encode()
+    indices = encoded.indices.cast(wanted.index_type)
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=wanted.ordered)
+
+
+def _as_vectors(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    size = wanted.list_size
+    lengths = pc.unique(pc.list_value_length(array.drop_null())).to_pylist()
+    if any(length != size for length in lengths) or size == 0:
+        raise pa.ArrowInvalid(f"lists of {lengths[:5]} values are not lists of {size}")
+    items = _cast(array.flatten(), wanted.value_type)
+    if not array.null_count:
+        return pa.FixedSizeListArray.from_arrays(items, type=wanted)
+    is_null = array.is_null()
+    present = ~np.asarray(is_null)
+    places = np.zeros((len(array), size), dtype=np.int64)
+    places[present] = np.arange(len(items), dtype=np.int64).reshape(-1, size)
+    absent = np.repeat(~present, size)
+    return pa.FixedSizeListArray.from_arrays(
+        items.take(pa.array(places.reshape(-1), mask=absent)), type=wanted, mask=is_null
+    )
+
+
+def _as_lists(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_list_view(wanted) or pa.types.is_large_list_view(wanted):
+        raise pa.ArrowNotImplementedError(f"no cast from {array.type} to {wanted}")
+    layout, width = (pa.LargeListArray, pa.int64()) if pa.types.is_large_list(wanted) else (pa.ListArray, pa.int32())
+    items = _cast(array.flatten(), wanted.value_type)
+    mask = array.is_null() if array.null_count else None
+    return layout.from_arrays(_offsets(array).cast(width), items, type=wanted, mask=mask)
+
+
+def _as_structs(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    found = [field.name for field in array.type]
+    names = [field.name for field in wanted]
+    if sorted(found) != sorted(names) or len(set(names)) != len(names) or not names:
+        raise pa.ArrowNotImplementedError(f"no cast from {array.type} to {wanted}")
+    merged = array.flatten()
+    children = []
+    for field in wanted:
+        place = found.index(field.name)
+        # Below a NULL, the values of a field that allows none stay as they are.
+        children.append(_cast(merged[place] if field.nullable else array.field(place), field.type))
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null() if array.null_count else None)
+
+
+def _as_maps(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    lists = _entries(array)
+    kept = lists.flatten()
+    return pa.MapArray.from_arrays(
+        _offsets(lists).cast(pa.int32()),
+        _cast(kept.field(0), wanted.key_type),
+        _cast(kept.field(1), wanted.item_type),
+        type=wanted,
+        mask=array.is_null() if array.null_count else None,
+    )
+
+
+def _entries(array: pa.Array) -> pa.Array:
+    """Return maps as lists of structs with a key and an item."""
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    offsets = pa.array(np.asarray(array.offsets))
+    return pa.ListArray.from_arrays(offsets, entries, mask=array.is_null() if array.null_count else None)
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Return where each list begins among the flattened items of all, and where the last one ends."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), dtype=np.int64)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())

@@ -1,0 +1,82 @@
+"""A batch is stored whole or not at all, in all of its regions, whatever types it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import InvalidRequestError
+from memwal_core.region.spec import bucket_spec
+from memwal_core.settings import Settings, StorageSettings
+from memwal_core.table import Table
+from memwal_core.writer import TableWriter
+from testkit.tables.people import PRIMARY_KEY_METADATA
+
+FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
+NESTED = pa.struct([("in", pa.struct([("v", pa.int32()), ("t", pa.string())]))])
+KEY = pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA)
+
+
+def _table(uri: str, kind: pa.DataType, version: str = "2.2") -> BaseTable:
+    lance.write_dataset(pa.schema([KEY, pa.field("n", kind)]).empty_table(), uri, data_storage_version=version)
+    base = BaseTable.open(uri, settings=FAST)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 4)])
+    return base
+
+
+def _stored(uri: str) -> list[Path]:
+    return list(Path(uri).glob("_mem_wal/*/wal/*"))
+
+
+def test_s8_structs_in_structs_reach_several_regions(tmp_path: Path) -> None:
+    """Lance panicked at the slice of the second region, when the first had its rows."""
+    uri = str(tmp_path / "t")
+    values = [
+        None if key % 5 == 0 else {"in": None if key % 3 == 0 else {"v": key, "t": str(key)}} for key in range(40)
+    ]
+    rows = pa.table({"id": pa.array(range(40), pa.int64()), "n": pa.array(values, NESTED)})
+    with TableWriter.open(_table(uri, NESTED), settings=FAST) as writer:
+        assert len(writer.put(rows.slice(3, 30)).regions) == 4
+        writer.flush()
+    assert Table.open(uri, settings=FAST).scan().to_arrow().sort_by("id").to_pylist() == rows.slice(3, 30).to_pylist()
+
+
+def test_s8_a_row_that_one_region_cannot_store_keeps_all_regions_empty(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    values = [None if key == 17 else {"in": {"v": key, "t": "x"}} for key in range(40)]
+    rows = pa.table({"id": pa.array(range(40), pa.int64()), "n": pa.array(values, NESTED)})
+    with TableWriter.open(_table(uri, NESTED, "2.0"), settings=FAST) as writer:
+        with pytest.raises(InvalidRequestError) as caught:
+            writer.put(rows)
+        assert _stored(uri) == []
+        assert "does not encode struct validity" in str(caught.value.facts["reason"])
+        assert len(writer.put(rows.slice(0, 17)).regions) == 4  # The writer goes on.
+        writer.flush()
+    assert Table.open(uri, settings=FAST).scan().count() == 17
+
+
+def test_s8_a_type_that_lance_cannot_read_again_is_refused_before_a_row_is_written(tmp_path: Path) -> None:
+    """Lance 14 writes fixed size lists of structs and then reads another number of rows."""
+    uri = str(tmp_path / "t")
+    kind = pa.list_(pa.struct([("v", pa.int32())]), 2)
+    base = _table(uri, kind)
+    rows = pa.table({"id": pa.array([1], pa.int64()), "n": pa.array([[{"v": 1}, {"v": 2}]], kind)})
+    with TableWriter.open(base, settings=FAST) as writer, pytest.raises(InvalidRequestError) as caught:
+        writer.put(rows)
+    assert caught.value.facts["columns"] == ["n"]
+    assert _stored(uri) == []
+
+
+def test_s8_a_batch_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    """Offsets behind the end of the values make Arrow read foreign memory."""
+    uri = str(tmp_path / "t")
+    offsets = pa.array([0, 200, 2], pa.int32()).buffers()[1]
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"ab")])
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "n": broken})
+    with TableWriter.open(_table(uri, pa.string()), settings=FAST) as writer, pytest.raises(InvalidRequestError):
+        writer.put(rows)
+    assert _stored(uri) == []

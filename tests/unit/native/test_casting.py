@@ -1,0 +1,173 @@
+"""Casts that agree with pyarrow where pyarrow survives, and survive where it does not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from lance.file import LanceFileWriter
+
+from memwal_core.base_table import translated
+from memwal_core.errors import InternalError
+from memwal_core.native.casting import cast, cast_rows, compact, has_forbidden_null
+from memwal_core.native.panics import NativePanicError, panics_raised
+
+VECTOR = pa.list_(pa.float32(), 2)
+_ALL_NULL_FROM_IPC = """
+import pyarrow as pa
+from memwal_core.native.casting import cast
+sink = pa.BufferOutputStream()
+rows = pa.table({"v": pa.array([None, None], pa.list_(pa.float32()))})
+with pa.ipc.new_stream(sink, rows.schema) as writer:
+    writer.write_table(rows)
+column = pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+wanted = pa.list_(pa.float32(), 4)
+"""
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+
+def test_s8_control_pyarrow_crashes_on_lists_of_nothing_but_null_read_from_ipc() -> None:
+    assert _run(f"{_ALL_NULL_FROM_IPC}column.cast(wanted)").returncode == -signal.SIGSEGV
+
+
+def test_s8_lists_of_nothing_but_null_read_from_ipc_become_null_vectors() -> None:
+    done = _run(f"{_ALL_NULL_FROM_IPC}print(cast(column, wanted).to_pylist())")
+    assert (done.returncode, done.stdout.strip()) == (0, "[None, None]")
+
+
+NESTED = pa.struct([("in", pa.struct([("v", pa.int32()), ("t", pa.string())])), ("k", pa.list_(pa.int8()))])
+_NESTED_VALUES = [
+    {"in": {"v": 1, "t": "a"}, "k": [1, 2]},
+    None,
+    {"in": None, "k": None},
+    {"in": {"v": None, "t": "b"}, "k": []},
+    {"in": {"v": 5, "t": None}, "k": [None, 3]},
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32())), VECTOR),
+        (pa.array([None, [1.0, 2.0], None], pa.large_list(pa.float64())), VECTOR),
+        (pa.array([[1.0, 2.0], None], pa.list_view(pa.float32())), VECTOR),
+        (pa.array([[1.0, 2.0], None], VECTOR), pa.list_(pa.float64())),
+        (pa.array([[1.0, 2.0], None], VECTOR), pa.list_(pa.float64(), 2)),
+        (pa.array([[[1.0, 2.0], None], None, []], pa.list_(pa.list_(pa.float32()))), pa.large_list(VECTOR)),
+        (pa.array([None, None]), NESTED),
+        (pa.array([None, None]), VECTOR),
+        (pa.array([["a"], None, [None]], pa.list_(pa.string())), pa.list_(pa.large_string())),
+        (pa.array(["a", None, "b"]).dictionary_encode(), pa.large_string()),
+        (pa.array(["a", None, "b"]), pa.dictionary(pa.int8(), pa.string())),
+        (pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", None])), pa.string()),
+        (pa.array(["a", None], pa.string_view()), pa.string()),
+        (pa.array([b"a", None], pa.binary_view()), pa.large_binary()),
+        (pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int8())), pa.map_(pa.large_string(), pa.int64())),
+        (pa.array([1, None], pa.int8()), pa.int64()),
+        (pa.array([{"a": [1.0, 2.0]}, None], pa.struct([("a", pa.list_(pa.float32()))])), pa.struct([("a", VECTOR)])),
+    ],
+    ids=lambda each: str(each if isinstance(each, pa.DataType) else each.type)[:40],
+)  # fmt: skip
+def test_s8_values_survive_a_cast_whole_and_in_slices(values: pa.Array, wanted: pa.DataType) -> None:
+    for start in range(len(values) + 1):
+        part = values.slice(start)
+        found = cast(part, wanted)
+        found.validate(full=True)
+        assert found.type == wanted
+        assert found.to_pylist() == part.to_pylist()
+    chunked = pa.chunked_array([values.slice(0, 1), values.slice(0, 0), values.slice(1)])
+    assert cast(chunked, wanted).to_pylist() == values.to_pylist()
+    assert cast(pa.chunked_array([], values.type), wanted).type == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "error"),
+    [
+        (pa.array([[1.0]], pa.list_(pa.float32())), VECTOR, pa.ArrowInvalid),
+        (pa.array([[1.0, 2.0, 3.0], None], pa.list_(pa.float32())), VECTOR, pa.ArrowInvalid),
+        (pa.array([300]), pa.int8(), pa.ArrowInvalid),
+        (pa.array([str(each) for each in range(200)]), pa.dictionary(pa.int8(), pa.string()), pa.ArrowInvalid),
+        (pa.array(["a"]), VECTOR, pa.ArrowNotImplementedError),
+        (pa.array([{"a": 1}]), pa.struct([("b", pa.int64())]), pa.ArrowNotImplementedError),
+        (pa.array([{"a": 1}]), pa.int64(), pa.ArrowNotImplementedError),
+    ],
+    ids=str,
+)
+def test_s8_values_that_do_not_fit_are_refused(values: pa.Array, wanted: pa.DataType, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        cast(values, wanted)
+
+
+def test_s8_fields_of_structs_are_found_by_name() -> None:
+    found = cast(pa.array([{"a": 1, "b": "x"}]), pa.struct([("b", pa.large_string()), ("a", pa.int64())]))
+    assert found.to_pylist() == [{"b": "x", "a": 1}]
+
+
+def test_s8_extension_types_are_dissolved_and_made() -> None:
+    uuids = pa.array([b"\x01" * 16, None], pa.uuid())
+    assert cast(uuids, pa.binary()).to_pylist() == [b"\x01" * 16, None]
+    assert cast(pa.array([b"\x01" * 16, None], pa.binary(16)), pa.uuid()).type == pa.uuid()
+
+
+def test_rows_with_other_columns_are_not_cast() -> None:
+    with pytest.raises(ValueError, match="are not"):
+        cast_rows(pa.table({"a": [1]}), pa.schema([("b", pa.int64())]))
+
+
+def _write(rows: pa.Table, path: str) -> None:
+    with LanceFileWriter(path, rows.schema, version="2.2") as writer:
+        for batch in rows.to_batches():
+            writer.write_batch(batch)
+
+
+def test_s8_a_sliced_struct_in_a_struct_panics_in_lance_unless_compact(tmp_path) -> None:
+    rows = pa.table({"n": pa.array(_NESTED_VALUES * 4, NESTED)}).slice(3, 9)
+    with pytest.raises(NativePanicError), panics_raised():
+        _write(rows, str(tmp_path / "sliced.lance"))
+    copied = compact(rows)
+    _write(copied, str(tmp_path / "compact.lance"))
+    assert copied.to_pylist() == rows.to_pylist()
+    assert (
+        lance.file.LanceFileReader(str(tmp_path / "compact.lance")).read_all().to_table().to_pylist()
+        == rows.to_pylist()
+    )
+
+
+def test_s8_a_panic_becomes_an_error_of_this_package(tmp_path) -> None:
+    rows = pa.table({"n": pa.array(_NESTED_VALUES * 4, NESTED)}).slice(3, 9)
+    with pytest.raises(InternalError) as caught, translated("write", "t"):
+        _write(rows, str(tmp_path / "sliced.lance"))
+    assert "panicked" in str(caught.value.facts["reason"])
+
+
+def test_columns_without_structs_are_not_copied() -> None:
+    rows = pa.table({"v": pa.array([[1.0, 2.0]], VECTOR), "n": np.arange(1)})
+    assert compact(rows) is rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_forbidden"),
+    [
+        (pa.list_(pa.field("item", pa.int8(), nullable=False)), [1, None], True),
+        (pa.list_(pa.field("item", pa.int8(), nullable=False)), [1], False),
+        (pa.list_(pa.int8()), [None], False),
+        (pa.struct([pa.field("a", pa.int8(), nullable=False)]), {"a": None}, True),
+        (pa.struct([pa.field("a", pa.struct([pa.field("b", pa.int8(), nullable=False)]))]), {"a": {"b": None}}, True),
+        (pa.struct([pa.field("a", pa.struct([pa.field("b", pa.int8(), nullable=False)]))]), {"a": None}, False),
+        (pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=False)), [("a", None)], True),
+        (pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=False)), [("a", 1)], False),
+    ],
+    ids=str,
+)
+def test_s8_nulls_that_a_nested_field_does_not_allow_are_found(
+    kind: pa.DataType, value: object, is_forbidden: bool
+) -> None:
+    assert has_forbidden_null(pa.array([None, value], kind)) is is_forbidden

@@ -19,6 +19,7 @@ from memwal_core.settings import (
     MergeSettings,
     Settings,
     StorageSettings,
+    WalCollection,
     WriterSettings,
 )
 from testkit.processes.start import process_context
@@ -100,7 +101,7 @@ def hurried_settings(
         compact=CompactSettings(min_fragments=2),
         gc=GcSettings(
             grace_s=grace_s,
-            collect_wal=True,
+            collect_wal=WalCollection.ALL,
             wal_min_age_s=8,
             orphan_age_s=orphan_age_s,
             manifest_retention=2,

@@ -8,11 +8,12 @@ packed here at memory speed. Numbers are little-endian.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-FILE_TYPE = "bitmap"
+FILE_TYPE: Final = "bitmap"
 SUFFIX = "bin"
 
 _COOKIE = 12346  # no run containers

@@ -19,7 +19,7 @@ from memwal_core.settings.model import (
     StorageSettings,
     load_settings,
 )
-from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings
+from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, WalCollection
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -41,6 +41,7 @@ __all__ = [
     "Settings",
     "StatusSettings",
     "StorageSettings",
+    "WalCollection",
     "WriterSettings",
     "load_settings",
 ]

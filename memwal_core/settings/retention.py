@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from memwal_core.settings.writer import MIB
@@ -76,6 +78,14 @@ class CompactSettings(BaseModel):
     )
 
 
+class WalCollection(StrEnum):
+    """Whose WAL entries a garbage collection may delete."""
+
+    NONE = "none"
+    OURS = "ours"
+    ALL = "all"
+
+
 class GcSettings(BaseModel):
     """How long the garbage collector keeps objects that nothing refers to.
 
@@ -98,11 +108,12 @@ class GcSettings(BaseModel):
         "storage. Below one day it is refused without `allow_unsafe_retention`: a flush or commit may still be under "
         "way.",
     )
-    collect_wal: bool = Field(
-        default=False,
-        description="Delete WAL entries that are no longer needed. Off: they are only listed and take storage. Switch "
-        "it on when every writer of the table verifies its epoch before it acknowledges, or is never stalled for "
-        "`wal_min_age_s`.",
+    collect_wal: WalCollection = Field(
+        default=WalCollection.OURS,
+        description="Whose WAL entries are deleted once they are flushed and no flushed MemTable consists of them. "
+        "`ours`: those of regions that only this project's writers write. `all`: also those of regions that Lance's "
+        "own writer may write, which acknowledges without verifying its epoch; choose it when no such writer is ever "
+        "stalled for `wal_min_age_s`. `none`: entries are only listed and take storage.",
     )
     wal_min_age_s: float = Field(
         default=7 * DAY_S,

@@ -12,6 +12,7 @@ from memwal_core.settings import (
     MergeSettings,
     Settings,
     StorageSettings,
+    WalCollection,
     WriterSettings,
 )
 
@@ -45,7 +46,7 @@ def small_settings(seed: int = 0) -> Settings:
         gc=GcSettings(
             grace_s=60,
             orphan_age_s=RETENTION_S,
-            collect_wal=True,
+            collect_wal=WalCollection.ALL,
             wal_min_age_s=3600,
             manifest_retention=2,
             manifest_min_age_s=RETENTION_S,

@@ -22,13 +22,14 @@ from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, 
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.rng import seeded_rng
-from memwal_core.settings import DAY_S, GcSettings, Settings
+from memwal_core.settings import DAY_S, GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.protocol import ObjectInfo
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.clock import ManualClock
-from testkit.tables.people import make_people_table, people
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -38,7 +39,7 @@ OLD_S = 30 * DAY_S
 
 def policy(settings: GcSettings | None = None) -> Policy:
     """Return the policy of some settings at ``NOW``; the defaults with WAL collection if None."""
-    return Policy.of(Settings(gc=settings if settings is not None else GcSettings(collect_wal=True)), NOW)
+    return Policy.of(Settings(gc=settings if settings is not None else GcSettings(collect_wal=WalCollection.ALL)), NOW)
 
 
 def stored(path: str, age_s: float = OLD_S, size_bytes: int = 10) -> ObjectInfo:
@@ -157,7 +158,7 @@ def gc_admin(
         clock: A month ahead by default.
         store: For faults; one opened from the address by default.
     """
-    chosen = Settings(gc=settings if settings is not None else GcSettings(collect_wal=True, grace_s=0))
+    chosen = Settings(gc=settings if settings is not None else GcSettings(collect_wal=WalCollection.ALL, grace_s=0))
     sources = Sources(clock if clock is not None else later(OLD_S), seeded_rng(1))
     return Table(OpenTable.of(BaseTable.open(uri, store=store, settings=chosen, sources=sources)))
 
@@ -168,21 +169,36 @@ def collect(admin: Table) -> GcReport:
     return report
 
 
-def write_generations(table: BaseTable, *generations: Sequence[int], name: str) -> None:
-    """Write people with some ids and one name, one WAL entry and one flushed MemTable per sequence."""
-    with TableWriter.open(table) as writer:
+SHARING = Settings(writer=WriterSettings(pack_below_bytes=0))
+"""For writers that share every WAL entry with a flushed MemTable."""
+
+
+def without_links(table: BaseTable) -> BaseTable:
+    """Return the same table over a store without links, where a flushed MemTable names the WAL entries."""
+    store = FaultyStore(table.store)
+    store.has_links = False
+    return reopened(table, store, SHARING)
+
+
+def write_generations(table: BaseTable, *generations: Sequence[int], name: str, owned: bool = False) -> None:
+    """Write people with some ids and one name, one WAL entry and one flushed MemTable per sequence.
+
+    Each flushed MemTable consists of its WAL entry, as on a store without links, unless ``owned`` says that it shall
+    own its files.
+    """
+    with TableWriter.open(table if owned else without_links(table), settings=SHARING) as writer:
         for ids in generations:
             writer.put(people(*ids, name=name))
             writer.flush()
 
 
-def make_merged_table(uri: str) -> BaseTable:
+def make_merged_table(uri: str, *, owned: bool = False) -> BaseTable:
     """Make a table with one region: WAL entries 1 to 3, generations 1 to 3, merged, no old versions.
 
-    A reader must see what ``MERGED_ROWS`` says.
+    A reader must see what ``MERGED_ROWS`` says; for ``owned`` see ``write_generations``.
     """
     made = make_people_table(uri, rows=people(1, 2), buckets=1)
-    write_generations(made, [1, 5], [6], [5, 7], name="a")
+    write_generations(made, [1, 5], [6], [5, 7], name="a", owned=owned)
     Table.open(uri).run(MergeRequest())
     drop_old_versions(uri)
     return made

@@ -21,7 +21,7 @@ from memwal_core.jobs.gc.run import GcContext, collect_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import no_lease
-from memwal_core.settings import GcSettings, Settings
+from memwal_core.settings import GcSettings, Settings, WalCollection
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, TableWriter
 from testkit.faults.failpoints import SimulatedCrash
@@ -144,9 +144,9 @@ class Patient:
             return
 
     def context(self, store: FaultyStore) -> GcContext:
-        chosen = Settings(gc=GcSettings(collect_wal=True, grace_s=0, manifest_retention=2, concurrency=1))
+        chosen = Settings(gc=GcSettings(collect_wal=WalCollection.ALL, grace_s=0, manifest_retention=2, concurrency=1))
         admin = gc_admin(self.uri, store=store)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, with_references=True)
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, collect_wal=WalCollection.ALL)
         clock = later(OLD_S)
         return GcContext(surveyor, chosen, clock, no_lease)
 

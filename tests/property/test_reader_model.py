@@ -30,7 +30,7 @@ from memwal_core.reader.text.search import TextQuery
 from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.reader.view import TableView
 from memwal_core.region.spec import bucket_spec
-from memwal_core.settings import GcSettings, Settings, WriterSettings
+from memwal_core.settings import GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.tables.garbage import OLD_S, gc_admin, later
@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 WORDS = ["ant", "bee", "cat", "dog"]
 KEYS = 12
 MAINTENANCE = ["flush", "flush", "flush", "merge", "merge", "snapshot", "catch_up", "compact", "collect"]
-GC = GcSettings(collect_wal=True, grace_s=0, manifest_retention=2, concurrency=1)
+GC = GcSettings(collect_wal=WalCollection.ALL, grace_s=0, manifest_retention=2, concurrency=1)
 
 Step = tuple[str, list[int] | None, tuple[str, tuple[float, float]] | None]
 Model = dict[int, tuple[str, tuple[float, float]]]
@@ -174,7 +174,7 @@ class _Table:
         """Delete what nobody needs, as if all of it were old; the versions before the newest first."""
         lance.dataset(self._uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
         admin = gc_admin(self._uri)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, with_references=True)
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, collect_wal=WalCollection.ALL)
         report = collect_garbage(GcContext(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
         assert report.failures == ()
 

@@ -18,7 +18,7 @@ def gc_surveyor(context: JobContext) -> GcSurveyor:
     """Return what reads the table for a collection."""
     settings = context.settings
     return GcSurveyor(
-        context.base, context.manifests, settings.storage.concurrency, with_references=settings.gc.collect_wal
+        context.base, context.manifests, settings.storage.concurrency, collect_wal=settings.gc.collect_wal
     )
 
 

@@ -165,8 +165,8 @@ class _Run:
         if Gate.SWITCHED_OFF.value in gates.get(Kind.WAL_ENTRY, {}):
             tally = gates[Kind.WAL_ENTRY][Gate.SWITCHED_OFF.value]
             notes.append(
-                f"WAL collection is switched off (gc.collect_wal): {tally.items} entries with {tally.size_bytes} bytes "
-                "may be free"
+                f"WAL collection is switched off (gc.collect_wal) for {tally.items} entries, {tally.size_bytes} bytes, "
+                "that may be free"
             )
         if drained and Gate.GRACE.value not in gates.get(Kind.DIRECTORY, {}) and self._context.settings.gc.grace_s:
             notes.append(f"drained directories go after {self._context.settings.gc.grace_s:.0f} s, in a later run")

@@ -15,6 +15,7 @@ from itertools import pairwise
 from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, retained_versions
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import (
+    ARROW_WAL_SUFFIX,
     LEASES_DIRECTORY,
     LEDGER_DIRECTORY,
     MERGE_STAGING_DIRECTORY,
@@ -31,6 +32,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.contents import RegionContents, number_of, region_contents
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
 from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.settings import WalCollection
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
@@ -46,13 +48,13 @@ class GcSurveyor:
 
     Attributes:
         concurrency: Requests under way at once.
-        with_references: Whether to open every flushed MemTable to find out which WAL entries it consists of.
+        collect_wal: Whose flushed MemTables are opened to find out which WAL entries they consist of.
     """
 
     table: BaseTable
     manifests: ManifestStore
     concurrency: int
-    with_references: bool
+    collect_wal: WalCollection
 
     @property
     def store(self) -> ObjectStore:
@@ -182,7 +184,9 @@ class GcSurveyor:
         # The newest entry stays anyway; without another flushed one, references decide nothing.
         if not any(entry.number <= flushed for entry in contents.wal[:-1]):
             return directories
-        if not self.with_references:
+        if contents.wal_suffixes == {ARROW_WAL_SUFFIX}:
+            return directories  # No Lance table consists of such files.
+        if self.collect_wal is WalCollection.NONE:
             return [replace(each, wal_ids=None, problem=_NOT_READ) for each in directories]
         recorded = set() if manifest is None else {each.path for each in manifest.flushed_generations}
         return map_concurrently(

@@ -64,7 +64,7 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
 def _garbage(context: WhyContext, region_id: RegionId, now: datetime) -> GcPlan | str:
     settings = context.settings
     surveyor = GcSurveyor(
-        context.table, context.manifests, settings.storage.concurrency, with_references=settings.gc.collect_wal
+        context.table, context.manifests, settings.storage.concurrency, collect_wal=settings.gc.collect_wal
     )
     try:
         policy = Policy.of(settings, now)

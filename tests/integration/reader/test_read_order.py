@@ -20,7 +20,7 @@ from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.plan.survey import Survey, Surveyor
 from memwal_core.region import ManifestStore, RegionStatus
-from memwal_core.settings import GcSettings, Settings
+from memwal_core.settings import GcSettings, Settings, WalCollection
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
@@ -33,7 +33,12 @@ from testkit.tables.regions import FAST_STORAGE, create_region, writer_settings
 AT_ONCE = Settings(
     storage=FAST_STORAGE,
     gc=GcSettings(
-        grace_s=0, collect_wal=True, wal_min_age_s=0, wal_epoch_checks=0, orphan_age_s=0, allow_unsafe_retention=True
+        grace_s=0,
+        collect_wal=WalCollection.ALL,
+        wal_min_age_s=0,
+        wal_epoch_checks=0,
+        orphan_age_s=0,
+        allow_unsafe_retention=True,
     ),
 )
 KEYS = range(1, 5)

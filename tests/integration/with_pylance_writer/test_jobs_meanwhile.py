@@ -12,7 +12,7 @@ import pytest
 from memwal_core.clock import SystemClock
 from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Settings
+from memwal_core.settings import CompactSettings, GcSettings, IndexSettings, Settings, WalCollection
 from memwal_core.table import Table
 from testkit.processes.job import TAKES_OVER, JobSite, forget_versions, run_once
 from testkit.processes.native_writer import NativeStream, native_writer_process
@@ -30,7 +30,7 @@ SETTINGS = Settings(
     # Real ages on a real clock; no flush here takes as long, and only one writer ever writes.
     gc=GcSettings(
         grace_s=0.3,
-        collect_wal=True,
+        collect_wal=WalCollection.ALL,
         wal_min_age_s=1,
         wal_epoch_checks=0.1,
         orphan_age_s=20,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memwal_core.format.paths import ARROW_WAL_SUFFIX
 from memwal_core.jobs.gc.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.kinds.directories import staying_directories
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import DirectoryState, GcRegionState, GcState, NumberedObject
+from memwal_core.settings import WalCollection
 
 
 class WalEntries:
@@ -40,6 +42,7 @@ def _plan_region(region: GcRegionState, directories: Sequence[DirectoryState], p
         return []
     newest = region.wal[-1].number
     users, unclear = _references(region, directories)
+    switched_off = _switched_off(region, policy.gc.collect_wal)
     items = []
     for entry in region.wal:
         item = Item(
@@ -52,19 +55,34 @@ def _plan_region(region: GcRegionState, directories: Sequence[DirectoryState], p
             action=None,
             reason=Gate.NOT_FLUSHED,
         )
-        gate = _gate(entry, region.manifest.replay_after_wal_id, newest, policy) or _use(entry, users, unclear)
+        gate = (
+            _gate(entry, region.manifest.replay_after_wal_id, newest)
+            or switched_off
+            or _age(entry, policy)
+            or _use(entry, users, unclear)
+        )
         items.append(item.freed(FreeingRule.UNREFERENCED) if gate is None else item.kept(*gate))
     return items
 
 
-def _gate(entry: NumberedObject, replay_after_wal_id: int, newest: int, policy: Policy) -> tuple[Gate, str] | None:
+def _gate(entry: NumberedObject, replay_after_wal_id: int, newest: int) -> tuple[Gate, str] | None:
     if entry.number > replay_after_wal_id:
         return Gate.NOT_FLUSHED, f"the replay pointer is {replay_after_wal_id}"
     if entry.number == newest:
         # Without it, a later writer would start again at a position that an older one may still fill.
         return Gate.FENCE, "it is the newest entry"
-    if not policy.gc.collect_wal:
-        return Gate.SWITCHED_OFF, "gc.collect_wal is off; whether a flushed MemTable needs it was not read"
+    return None
+
+
+def _switched_off(region: GcRegionState, collected: WalCollection) -> tuple[Gate, str] | None:
+    if collected is WalCollection.NONE:
+        return Gate.SWITCHED_OFF, "gc.collect_wal is none; whether a flushed MemTable needs it was not read"
+    if collected is WalCollection.OURS and ARROW_WAL_SUFFIX in region.wal_suffixes:
+        return Gate.SWITCHED_OFF, "gc.collect_wal is ours, and Lance's own writer may write this region"
+    return None
+
+
+def _age(entry: NumberedObject, policy: Policy) -> tuple[Gate, str] | None:
     age = policy.age_s(entry.info.modified)
     if age < policy.wal_age_s:
         return Gate.YOUNG, f"{age:.0f} s of {policy.wal_age_s:.0f} s old"

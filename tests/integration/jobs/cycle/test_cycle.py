@@ -23,7 +23,7 @@ from memwal_core.jobs.cycle.report import MaintainReport
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.rng import seeded_rng
-from memwal_core.settings import CompactSettings, GcSettings, LedgerSettings, Settings
+from memwal_core.settings import CompactSettings, GcSettings, LedgerSettings, Settings, WalCollection
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
@@ -33,7 +33,7 @@ from testkit.tables.garbage import later, write_generations
 from testkit.tables.people import make_people_table, people, reopened
 
 ROOT = Path(__file__).resolve().parents[4]
-SETTINGS = Settings(compact=CompactSettings(min_fragments=2), gc=GcSettings(grace_s=0, collect_wal=True))
+SETTINGS = Settings(compact=CompactSettings(min_fragments=2), gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL))
 FORGETFUL = CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1)
 ORDER = ["merge", "catchup", "compact", "catchup", "snapshot", "gc"]
 ROWS = {1: "a", 2: "p2", 5: "b", 6: "b"}

@@ -14,7 +14,7 @@ from memwal_core.jobs.cycle.plan import MaintainRequest
 from memwal_core.jobs.merge.decide.strategy import NATIVE, SINGLE_COMMIT
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.settings import CatchupSettings, CompactSettings, GcSettings, MergeSettings, Settings
+from memwal_core.settings import CatchupSettings, CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
@@ -25,7 +25,7 @@ from testkit.tables.people import make_people_table, people, reopened
 SETTINGS = Settings(
     compact=CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1),
     catchup=CatchupSettings(),
-    gc=GcSettings(grace_s=0, collect_wal=True),
+    gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL),
 )
 DELETIONS = ("delete", "delete_directory")
 

@@ -15,7 +15,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region import RegionManifest
-from memwal_core.settings import GcSettings
+from memwal_core.settings import GcSettings, WalCollection
 from memwal_core.table import Table
 from memwal_core.writer.region_writer import RegionWriter
 from testkit.faults.faulty_store import FaultyStore, Moment
@@ -24,12 +24,14 @@ from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import (
     MERGED_ROWS,
     OLD_S,
+    SHARING,
     collect,
     drop_old_versions,
     gc_admin,
     later,
     make_merged_table,
     only_region,
+    without_links,
     write_generations,
 )
 from testkit.tables.people import make_people_table, people
@@ -153,7 +155,7 @@ def test_dry_run_changes_nothing_and_lists_what_a_run_then_collects(uri):
 
 @pytest.mark.req("GC-28")
 def test_dry_run_after_the_grace_period_equals_the_deletions(uri):
-    collect(gc_admin(uri, settings=GcSettings(collect_wal=True), clock=later(0)))
+    collect(gc_admin(uri, settings=GcSettings(collect_wal=WalCollection.ALL), clock=later(0)))
     admin = gc_admin(uri)
     before = set(objects(admin))
     home = f"{region_directory(only_region(admin))}/"
@@ -181,7 +183,7 @@ def test_report_is_json_with_every_object(uri):
 @pytest.mark.req("GC-23", "LEASE-37")
 def test_reader_that_planned_before_the_drain_finishes_within_the_grace_period(uri):
     clock = later(0)
-    admin = gc_admin(uri, settings=GcSettings(collect_wal=True), clock=clock)
+    admin = gc_admin(uri, settings=GcSettings(collect_wal=WalCollection.ALL), clock=clock)
     path = admin.opened.manifests.load(only_region(admin)).flushed_generations[0].path
     reader = f"{uri}/{region_directory(only_region(admin))}/{path}"
 
@@ -211,8 +213,8 @@ def test_run_that_waits_deletes_what_it_drained(uri):
     assert objects(admin, "_gen_") == []
 
 
-def test_wal_collection_is_off_unless_it_is_switched_on(uri):
-    admin = gc_admin(uri, settings=GcSettings(grace_s=0))
+def test_wal_collection_can_be_switched_off(uri):
+    admin = gc_admin(uri, settings=GcSettings(grace_s=0, collect_wal=WalCollection.NONE))
 
     report = collect(admin)
 
@@ -220,12 +222,35 @@ def test_wal_collection_is_off_unless_it_is_switched_on(uri):
     assert any("gc.collect_wal" in note for note in report.notes)
 
 
+def test_the_wal_of_our_writers_is_collected_by_default(uri):
+    admin = gc_admin(uri, settings=GcSettings(grace_s=0))
+
+    report = collect(admin)
+
+    assert len(objects(admin, "wal/")) == 1
+    assert not any("gc.collect_wal" in note for note in report.notes)
+
+
+def test_flushed_memtables_that_own_their_files_outlive_their_wal_entries(tmp_path):
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
+    write_generations(table, [1, 5], [6], [5, 7], name="a", owned=True)
+    admin = gc_admin(table.uri)
+
+    collect(admin)
+
+    assert len(objects(admin, "wal/")) == 1
+    assert len({path.partition("/")[0] for path in objects(admin, "_gen_")}) == 3
+    assert lsm_view(admin.base) == MERGED_ROWS
+    admin.run(MergeRequest())
+    assert lsm_view(admin.base) == MERGED_ROWS
+
+
 @pytest.mark.req("WRT-86", "GC-10")
 def test_entries_of_a_fenced_writer_stay_until_they_are_flushed_and_merged(uri):
     admin = gc_admin(uri)
     region = only_region(admin)
     RegionWriter.open(admin.base, region).put(people(13, name="fenced"))
-    successor = RegionWriter.open(admin.base, region)
+    successor = RegionWriter.open(without_links(admin.base), region, settings=SHARING)
     successor.put(people(14, name="successor"))
 
     collect(admin)

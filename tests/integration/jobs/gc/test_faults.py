@@ -15,14 +15,14 @@ from memwal_core.jobs.gc.run import GcContext, collect_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region import ManifestStore
-from memwal_core.settings import GcSettings, LeaseSettings, Settings
+from memwal_core.settings import GcSettings, LeaseSettings, Settings, WalCollection
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.faults.faulty_store import Call, FaultyStore, Moment
 from testkit.faults.faulty_store import Rule as Fault
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import MERGED_ROWS, OLD_S, collect, gc_admin, later, make_merged_table, only_region
 
-NOW = GcSettings(collect_wal=True, grace_s=0)
+NOW = GcSettings(collect_wal=WalCollection.ALL, grace_s=0)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def guarded(uri: str, store: FaultyStore, check) -> GcContext:
     settings = Settings(gc=NOW)
     table = gc_admin(uri, store=store).base
     manifests = ManifestStore(store, IdSource())
-    return GcContext(GcSurveyor(table, manifests, 4, with_references=True), settings, later(OLD_S), check)
+    return GcContext(GcSurveyor(table, manifests, 4, collect_wal=WalCollection.ALL), settings, later(OLD_S), check)
 
 
 @pytest.mark.req("GC-21", "LEASE-38")

@@ -11,7 +11,7 @@ from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.settings import GcSettings, Settings
+from memwal_core.settings import GcSettings, Settings, WalCollection
 from memwal_core.table import Table
 from testkit.faults.faulty_store import FaultyStore
 from testkit.s3_server import s3_server
@@ -63,7 +63,7 @@ def test_planning_ten_thousand_objects_takes_as_many_requests_as_a_hundred(tmp_p
 def test_table_on_s3_is_collected():
     with s3_server() as server:
         uri, options = server.uri("bucket/people.lance"), dict(server.storage_options)
-        chosen = Settings(gc=GcSettings(collect_wal=True, grace_s=0))
+        chosen = Settings(gc=GcSettings(collect_wal=WalCollection.ALL, grace_s=0))
         table = make_people_table(uri, rows=people(1, 2), buckets=1, storage_options=options)
         write_generations(table, [1, 5], [6], [5, 7], name="a")
         Table.open(uri, storage_options=options).run(MergeRequest())

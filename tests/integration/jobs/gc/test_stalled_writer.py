@@ -9,7 +9,7 @@ from memwal_core.errors import FencedError
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.settings import GcSettings, Settings, WriterSettings
+from memwal_core.settings import GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer.region_writer import RegionWriter
 from testkit.clock import ManualClock
@@ -26,7 +26,7 @@ def settings(wal_epoch_checks: float) -> Settings:
     return Settings(
         writer=WriterSettings(epoch_check_interval_s=INTERVAL_S),
         gc=GcSettings(
-            collect_wal=True,
+            collect_wal=WalCollection.ALL,
             grace_s=0,
             wal_min_age_s=0,
             wal_epoch_checks=wal_epoch_checks,

@@ -1,13 +1,11 @@
 from pathlib import Path
 
 import lance
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.write import field_layout
-from memwal_core.flushed.write.flush_plan import row_addresses
 from memwal_core.memtable import memtable_schema
 
 NESTED = pa.schema(
@@ -56,9 +54,3 @@ def test_ids_that_do_not_ascend_are_refused_with_the_column(tmp_path: Path) -> N
     with pytest.raises(InvalidRequestError) as caught:
         field_layout(swapped, schema, table.data_storage_version)
     assert caught.value.facts["column"] == "vec"
-
-
-@pytest.mark.req("WRT-59")
-def test_row_numbers_become_fragment_and_offset() -> None:
-    addresses = row_addresses(np.array([0, 1, 2, 4, 5, 8]), [2, 3, 4])
-    assert addresses.tolist() == [0, 1, 1 << 32, (1 << 32) + 2, 2 << 32, (2 << 32) + 3]

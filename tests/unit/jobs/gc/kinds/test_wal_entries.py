@@ -10,7 +10,7 @@ from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.plan import plan_gc
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import GcRegionState
-from memwal_core.settings import DAY_S, GcSettings, Settings, WriterSettings
+from memwal_core.settings import DAY_S, GcSettings, Settings, WalCollection, WriterSettings
 from testkit.tables.garbage import NOW, OLD_S, base, directory, policy, region, table
 
 
@@ -112,7 +112,17 @@ def test_slow_epoch_checks_lengthen_the_age():
     assert Policy.of(settings, NOW).wal_age_s == 48 * 3600
 
 
-def test_wal_collection_is_off_by_default():
-    items = planned(region(current=2, replay=1, wal=entries(1, 2)), merged=1, settings=GcSettings())
+@pytest.mark.parametrize(
+    ("collected", "suffix", "reason"),
+    [
+        (WalCollection.NONE, ".lance", Gate.SWITCHED_OFF),
+        (WalCollection.OURS, ".lance", FreeingRule.UNREFERENCED),
+        (WalCollection.OURS, ".arrow", Gate.SWITCHED_OFF),
+        (WalCollection.ALL, ".arrow", FreeingRule.UNREFERENCED),
+    ],
+)
+def test_a_setting_says_whose_entries_are_collected(collected, suffix, reason):
+    chosen = replace(region(current=2, replay=1, wal=entries(1, 2)), wal_suffixes=frozenset({suffix}))
+    items = planned(chosen, merged=1, settings=GcSettings(collect_wal=collected))
 
-    assert reasons(items) == {1: Gate.SWITCHED_OFF, 2: Gate.NOT_FLUSHED}
+    assert reasons(items) == {1: reason, 2: Gate.NOT_FLUSHED}

@@ -36,7 +36,8 @@ def _batches(count: int) -> list[pa.Table]:
 
 def _sample(started: float, region: Path, case: Case) -> Sample:
     elapsed = SystemClock().monotonic() - started
-    written = sum(path.stat().st_size for path in region.rglob("*") if path.is_file())
+    files = {found.st_ino: found.st_size for path in region.rglob("*") if path.is_file() for found in (path.stat(),)}
+    written = sum(files.values())  # A link is no second file.
     return {SECONDS.name: elapsed, AMPLIFICATION.name: written / sum(batch.nbytes for batch in case.data)}
 
 

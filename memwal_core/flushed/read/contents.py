@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import DamagedError
 from memwal_core.flushed.read.opening import open_generation, shared_files
 from memwal_core.flushed.wal_files import wal_digest
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name
@@ -26,7 +26,8 @@ def check_contents(store: ObjectStore, region_id: RegionId, recorded: FlushedGen
 
     Raises:
         ObjectNotFoundError: The flushed MemTable is gone.
-        CorruptionError: An entry is damaged, or is another than was flushed.
+        CorruptionError: An entry cannot be read.
+        DamagedError: An entry is missing, has another size, or is another than was flushed.
     """
     uri = store.uri_of(generation_path(region_id, recorded.path))
     names = list(shared_files(open_generation(uri, store.storage_options)))
@@ -39,13 +40,12 @@ def check_contents(store: ObjectStore, region_id: RegionId, recorded: FlushedGen
 
     found = wal_digest(map_concurrently(mark, names, _REQUESTS))
     if found != recorded.wal_digest:
-        raise CorruptionError(
+        expected = "no digest" if recorded.wal_digest is None else f"{recorded.wal_digest:016x}"
+        raise DamagedError(
             "the WAL entries of a flushed MemTable are not those that were flushed",
-            remedy="restore the region's wal directory from the same copy as its manifest; `memwal relocate URI` "
-            "lists what belongs together",
-            uri=uri,
-            expected=None if recorded.wal_digest is None else f"{recorded.wal_digest:016x}",
-            found=f"{found:016x}",
-            entries=len(names),
+            remedy="restore the region's wal directory from the same copy as its manifest",
+            region_id=str(region_id),
+            path=generation_path(region_id, recorded.path),
+            cause=f"{len(names)} entries have the digest {found:016x}, and the region manifest has {expected}",
         )
     return len(names)

@@ -9,7 +9,7 @@ import lance
 from lance.lance import _Session
 
 from memwal_core.base_table import translated
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import DamagedError
 from memwal_core.flushed.wal_files import WAL_BASE_NAME
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.format.table_manifest import with_base_path
@@ -29,7 +29,7 @@ def open_generation(
 
     Raises:
         ObjectNotFoundError: No dataset is there; it may have been merged and collected.
-        CorruptionError: It refers to other files than its region's WAL entries, or one of these is missing or has
+        DamagedError: It refers to other files than its region's WAL entries, or one of these is missing or has
             another size than when it was flushed.
     """
     with translated("open a flushed MemTable", uri):
@@ -40,10 +40,12 @@ def open_generation(
     region, own = _region_of(uri), wal_of(uri)
     for name, is_root, recorded in bases:
         if name != WAL_BASE_NAME or is_root or recorded.split("/")[-2:] != [region, "wal"]:
-            raise CorruptionError(
+            raise DamagedError(
                 "a flushed MemTable refers to files outside of its region",
                 remedy="find out which program wrote it; after a copy or move by hand, run `memwal relocate URI`",
-                uri=uri,
+                region_id=region,
+                path=uri,
+                cause=f"it refers to {recorded} instead of {own}",
                 recorded=recorded,
                 expected=own,
             )
@@ -98,17 +100,18 @@ def _require_files(
         if actual is None:
             with translated("open a flushed MemTable", uri):
                 lance.dataset(uri, storage_options=dict(storage_options) or None)  # Collected meanwhile?
-        raise CorruptionError(
+        raise DamagedError(
             "a WAL entry that a flushed MemTable consists of is missing"
             if actual is None
             else "a WAL entry has another size than when it was flushed",
-            remedy="restore the entry from a copy of this table; after a copy or move by hand, run "
-            "`memwal relocate URI`",
-            uri=uri,
-            file=f"{wal_of(uri)}/{name}",
+            remedy="run `memwal repair`, or restore the entry from a copy of this table; after a copy or move by hand, "
+            "run `memwal relocate URI`; other regions can be used meanwhile",
+            region_id=_region_of(uri),
+            path=f"{MEM_WAL_DIRECTORY}/{inner}/{name}",
+            cause="it is missing" if actual is None else f"it has {actual} bytes instead of {size}",
+            flushed=uri,
             recorded=recorded,
-            expected_bytes=size,
-            found_bytes=actual,
+            expected=wal_of(uri),
         )
 
 

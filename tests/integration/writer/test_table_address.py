@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import DamagedError
 from memwal_core.flushed.read import check_contents, open_generation
 from memwal_core.flushed.write import rebase_flushed
 from memwal_core.format.paths import generation_path, wal_directory, wal_entry_path
@@ -200,11 +200,12 @@ def test_an_entry_of_another_size_is_refused_by_every_reader(named: Place, chang
     else:
         table.store.put(path, data + b"\0" if change == "longer" else data[:-1])
     record = newest(table, region_id)
-    with pytest.raises(CorruptionError, match="another size" if change != "gone" else "missing") as caught:
+    with pytest.raises(DamagedError, match="another size" if change != "gone" else "missing") as caught:
         visible(table)
-    assert caught.value.facts["file"] == table.store.uri_of(path)
+    assert caught.value.facts["path"] == path
+    assert caught.value.facts["expected"] == table.store.uri_of(wal_directory(region_id))
     assert table.store.uri_of(wal_directory(region_id)) in caught.value.facts["recorded"]
-    with pytest.raises(CorruptionError):
+    with pytest.raises(DamagedError):
         check_contents(table.store, region_id, record)
 
 
@@ -218,7 +219,7 @@ def test_an_entry_of_another_history_with_the_same_size_is_found_by_reading_it(n
     assert len(table.store.get(path)) == len(other.store.get(path))
     table.store.put(path, other.store.get(path))
     record = newest(table, region_id)
-    with pytest.raises(CorruptionError, match="not those that were flushed"):
+    with pytest.raises(DamagedError, match="not those that were flushed"):
         check_contents(table.store, region_id, record)
     assert check_contents(other.store, region_id, newest(other, region_id)) == 1
 
@@ -231,7 +232,7 @@ def test_a_flushed_memtable_that_refers_to_files_elsewhere_is_refused(tmp_path: 
     record = newest(table, region_id)
     own = table.store.uri_of(generation_path(region_id, record.path))
     shutil.copytree(own, table.store.uri_of(generation_path(stranger, record.path)))
-    with pytest.raises(CorruptionError, match="outside of its region") as caught:
+    with pytest.raises(DamagedError, match="outside of its region") as caught:
         open_generation(table.store.uri_of(generation_path(stranger, record.path)), {})
     assert caught.value.facts["recorded"] == table.store.uri_of(wal_directory(region_id))
     assert caught.value.facts["expected"] == table.store.uri_of(wal_directory(stranger))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.new import write_empty_table
 from memwal_core.clock import Clock
+from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.lease import LeaseTicket
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId
@@ -22,6 +23,8 @@ from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import execute
+from memwal_core.jobs.thaw.report import ThawReport
+from memwal_core.jobs.thaw.run import Decision, explain_freezes, freeze_by_hand, thaw
 from memwal_core.observe.status import TableStatus, table_status
 from memwal_core.observe.why.answers import RegionAnswer
 from memwal_core.observe.why.reading import WhyContext, why
@@ -200,6 +203,7 @@ class Table(MergedReader):
             UnavailableError: Storage failed. Run again; what was done stands.
             CorruptionError: Stored state contradicts itself. Follow the runbook.
             FencedError: The lease is lost. What was done stands.
+            FrozenError: The table is frozen. A person decides with ``thaw``.
         """
         return execute(
             self.opened,
@@ -210,6 +214,33 @@ class Table(MergedReader):
             executors=executors,
             progress=progress,
         )
+
+    def freeze(self, reason: str, *, by: str) -> Freeze:
+        """Stop every job of the table until a person thaws it; writers and readers go on.
+
+        Args:
+            reason: For whoever finds the table frozen.
+            by: Who freezes it.
+
+        Raises:
+            InvalidRequestError: No reason is given.
+            UnavailableError: Storage failed; the table may not be frozen. Try again.
+        """
+        return freeze_by_hand(self.opened, reason, by)
+
+    def thaw(self, decision: Decision | None = None, *, dry_run: bool = False) -> ThawReport:
+        """End a freeze by a person's decision; without one, explain why the table is frozen and what can be chosen.
+
+        Args:
+            decision: What was decided, and by whom.
+            dry_run: Only say what would happen.
+
+        Raises:
+            InvalidRequestError: The choice does not fit what froze the table.
+            ConflictError: Another commit came first. Try again.
+            UnavailableError: Storage failed. Try again; what was done stands.
+        """
+        return explain_freezes(self.opened) if decision is None else thaw(self.opened, decision, dry_run=dry_run)
 
     def status(self) -> TableStatus:
         """Read the state of the table and its regions.
@@ -274,7 +305,8 @@ class Table(MergedReader):
     @property
     def configuration(self) -> TableConfiguration:
         """Region specs and maintained indexes."""
-        return TableConfiguration(self.base, self.opened.manifests, self._concurrency)
+        opened = self.opened
+        return TableConfiguration(self.base, opened.manifests, self._concurrency, opened.freezes.require_thawed)
 
     def _garbage(self) -> GcPlan | None:
         if not self.opened.settings.status.measure_garbage:

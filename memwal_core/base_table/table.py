@@ -23,6 +23,7 @@ from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index.configure import with_progress
 from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.format.table_manifest import MemWalEntry
@@ -143,6 +144,23 @@ class BaseTable(TableReader):
         new = change(old)
         check_any_commit(old, new)
         return self._commit(read, operation, entry_change(read, new, None), message)
+
+    def declare_progress(self, progress: Mapping[RegionId, int], *, read: TableState, message: str) -> int:
+        """Set the merge progress of some regions by a person's decision, without rows; return the new version.
+
+        Unlike every other commit, this one may lower progress; index catch-up is lowered with it.
+
+        Args:
+            progress: Region -> highest generation that counts as merged from now on.
+            read: The version that the decision was made on.
+            message: Shown in the table's history.
+
+        Raises:
+            ConflictError: Another commit came first; decide again.
+            CommitUnknownError: Read the table before trying again.
+        """
+        new = with_progress(self.require_mem_wal(read), progress)
+        return self._commit(read, _nothing_else(), entry_change(read, new, None), message)
 
     def merge_upsert(
         self,

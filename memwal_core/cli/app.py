@@ -11,6 +11,7 @@ from rich.console import Console
 from memwal_core.cli.checks import checks
 from memwal_core.cli.doctor import doctor
 from memwal_core.cli.explain import explain
+from memwal_core.cli.freeze import freeze, thaw
 from memwal_core.cli.history import history
 from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
@@ -26,6 +27,8 @@ app = typer.Typer(
 app.command()(status)
 for _request in REQUESTS:
     app.command(_request.info.name)(job_command(_request))
+app.command()(freeze)
+app.command()(thaw)
 app.command()(checks)
 app.command()(doctor)
 app.command()(why)

@@ -7,8 +7,8 @@ import sys
 from rich.console import Console
 from rich.table import Table as Grid
 
-from memwal_core.cli.findings import show_findings
 from memwal_core.cli.options import print_json
+from memwal_core.cli.show import show_findings
 from memwal_core.jobs.health import Health, record_health
 from memwal_core.metrics import INSTRUMENTS
 from memwal_core.observe.signals import SIGNALS, JudgedSignal

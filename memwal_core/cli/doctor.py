@@ -6,8 +6,8 @@ import sys
 
 from rich.console import Console
 
-from memwal_core.cli.findings import show_findings
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.jobs.health import Health
 from memwal_core.text import show_bytes

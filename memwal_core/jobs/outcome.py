@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
+from memwal_core.coordination.freeze import FrozenError
+
 
 class JobOutcome(StrEnum):
     """How a job ended, by what the caller does next."""
@@ -14,6 +16,7 @@ class JobOutcome(StrEnum):
     NOTHING_TO_DO = "nothing_to_do"
     CONFLICT = "conflict"
     BLOCKED = "blocked"
+    FROZEN = "frozen"
 
     @property
     def exit_code(self) -> int:
@@ -27,6 +30,7 @@ _EXIT_CODES = {
     JobOutcome.NOTHING_TO_DO: 3,
     JobOutcome.CONFLICT: 4,
     JobOutcome.BLOCKED: 5,
+    JobOutcome.FROZEN: FrozenError.exit_code,
 }
 
 CheckLease = Callable[[], None]

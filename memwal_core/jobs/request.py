@@ -34,12 +34,12 @@ class JobInfo:
         guide: Page for people in Markdown: what it does, when it is safe, what failures mean.
         exit_codes: What its exit codes mean beyond 0 and 2, for the help of its command.
         takes_lease: Whether a run holds a lease.
-        is_recorded: Whether a run is recorded; not if it consists of runs of other jobs, which are.
         dry_run_is_work: Whether a dry run reads so much that a scheduler gives it a task of its own.
         on_spark: Whether Airflow hands its work to Spark instead of doing it in a worker.
         started_by: Assets whose change starts a run.
         changes: Asset that a run changes; empty if no other job waits for one.
         may_need_approval: Whether the operator can demand that a person agrees first.
+        acts_on_frozen: Whether it works on a frozen table, because people need it to find or mend the cause.
     """
 
     name: str
@@ -49,12 +49,12 @@ class JobInfo:
     guide: str
     exit_codes: str = "3 nothing to do, 4 conflict or storage failure (try again), 5 it needs a person"
     takes_lease: bool = True
-    is_recorded: bool = True
     dry_run_is_work: bool = False
     on_spark: bool = False
     started_by: tuple[str, ...] = ()
     changes: str = ""
     may_need_approval: bool = False
+    acts_on_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
+from memwal_core.coordination.freeze import FrozenError
+from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
-from memwal_core.errors import FencedError
+from memwal_core.errors import FencedError, MemwalError
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
-from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
+
+_CHANGED = {JobOutcome.DONE, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
+"""Outcomes after which a table may differ from what the job last read of it."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +63,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         UnavailableError: Storage failed. Run again; what was done stands.
         CorruptionError: Stored state contradicts itself. Follow the runbook.
         FencedError: The lease is lost. What was done stands.
+        FrozenError: The table is frozen, or was found to need it. A person decides with ``memwal thaw``.
     """
     job = load_job(request)
     job.check(opened.settings, request)
@@ -65,10 +73,8 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     needs_lease = request.info.takes_lease and guard is None
     with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, token):
         context = JobContext(opened, check, name, executors, progress)
-        if request.info.is_recorded:
-            report = recorded(opened, opened.new_run(request.key, name, token), lambda: job.run(context, request))
-        else:
-            report = job.run(context, request)
+        work = partial(_watched, job, context, request)
+        report = recorded(opened, opened.new_run(request.key, name, token), work)
     _log.info(
         "%s ended [table=%s, outcome=%s, seconds=%.1f] %s",
         request.info.name,
@@ -78,6 +84,41 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         report.why(),
     )
     return report
+
+
+def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest) -> JobReport:
+    """Run a job on a table whose history goes on where it was last seen.
+
+    Whatever the job reads is compared as it is read, and nothing is written after a contradiction.
+
+    Raises:
+        FrozenError: The table is frozen, or this run found that it must be.
+    """
+    if request.info.acts_on_frozen:
+        return job.run(context, request)
+    opened = context.opened
+    watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, request.info.name)
+    watched = watch.begin()
+
+    def guard() -> None:
+        watch.check()
+        context.guard()
+
+    opened = replace(opened, base=watched.base, manifests=watched.manifests)
+    report = job.run(replace(context, opened=opened, guard=guard), request)
+    watch.check()
+    _learn(watch, report)
+    return report
+
+
+def _learn(watch: HistoryWatch, report: JobReport) -> None:
+    try:
+        watch.learn(again=report.outcome in _CHANGED)
+    except FrozenError:
+        raise
+    except MemwalError as error:
+        # What the job did stands, and the next run reads it again.
+        _log.warning("what was seen is not remembered [table=%s]: %s", report.table_uri, error)
 
 
 @contextmanager

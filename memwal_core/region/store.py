@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Protocol
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import (
@@ -46,6 +48,18 @@ _SETTLE_ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
 
+class ManifestObserver(Protocol):
+    """Is shown what is read, before whoever reads it; what it raises ends the read."""
+
+    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+        """See the newest version of a region's manifest."""
+        ...
+
+    def read_regions(self, listed: Collection[RegionId]) -> None:
+        """See which regions have a directory."""
+        ...
+
+
 class ManifestStore:
     """All region manifests of one table. Safe to share between threads.
 
@@ -67,6 +81,13 @@ class ManifestStore:
         self._settings = settings if settings is not None else StorageSettings()
         self._clock = clock if clock is not None else SystemClock()
         self._rng = rng if rng is not None else system_rng()
+        self._observer: ManifestObserver | None = None
+
+    def observed(self, observer: ManifestObserver) -> ManifestStore:
+        """Return the same manifests; whatever is read through them is shown to the observer first."""
+        manifests = copy(self)
+        manifests._observer = observer  # noqa: SLF001 - a copy of its own kind
+        return manifests
 
     def create(
         self,
@@ -115,18 +136,28 @@ class ManifestStore:
             ObjectNotFoundError: The region does not exist.
             CorruptionError: The newest version is damaged or breaks a rule. Change nothing.
         """
-        manifest = self.find(region_id)
-        if manifest is None:
-            raise ObjectNotFoundError(
-                "the region does not exist",
-                remedy="choose one of the regions that `memwal status` lists",
-                region_id=str(region_id),
-            )
+        manifest, data = self.load_with_bytes(region_id)
+        self._show(manifest, data)
         return manifest
 
     def load_version(self, region_id: RegionId, version: int) -> RegionManifest:
         """Read one version of a region's manifest; ``ObjectNotFoundError`` if it never existed or was deleted."""
         return _checked(region_id, Entry(version, self._register(region_id).read(version)))
+
+    def load_with_bytes(self, region_id: RegionId) -> tuple[RegionManifest, bytes]:
+        """Read the newest version of a region's manifest and its bytes, unobserved; errors as for ``load``."""
+        found = self._find(region_id)
+        if found is None:
+            raise ObjectNotFoundError(
+                "the region does not exist",
+                remedy="choose one of the regions that `memwal status` lists",
+                region_id=str(region_id),
+            )
+        return found
+
+    def read(self, region_id: RegionId, version: int) -> bytes:
+        """Return the bytes of one version; errors as for ``load_version``."""
+        return self._register(region_id).read(version)
 
     def is_newest(self, manifest: RegionManifest) -> bool:
         """Return whether a version just loaded still has no successor; one request.
@@ -214,6 +245,8 @@ class ManifestStore:
                 _log.warning("directory below _mem_wal is not a region and is ignored [name=%s]", name)
             else:
                 found.append(region_id)
+        if self._observer is not None:
+            self._observer.read_regions(found)
         return sorted(found)
 
     def find(self, region_id: RegionId) -> RegionManifest | None:
@@ -222,6 +255,13 @@ class ManifestStore:
         Raises:
             DamagedError: The newest version is damaged, breaks a rule, or is missing although the hint names it.
         """
+        found = self._find(region_id)
+        if found is None:
+            return None
+        self._show(*found)
+        return found[0]
+
+    def _find(self, region_id: RegionId) -> tuple[RegionManifest, bytes] | None:
         entry = self._register(region_id).latest()
         if entry is None:
             return None
@@ -232,7 +272,11 @@ class ManifestStore:
                 f"it is missing although the version hint names it; the newest version left is {entry.version}",
                 version=entry.version,
             )
-        return _checked(region_id, entry)
+        return _checked(region_id, entry), entry.data
+
+    def _show(self, manifest: RegionManifest, data: bytes) -> None:
+        if self._observer is not None:
+            self._observer.read_manifest(manifest, data)
 
     def _register(self, region_id: RegionId) -> VersionedRegister:
         return VersionedRegister(self._store, manifest_directory(region_id), MANIFEST_SUFFIX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import MappingProxyType
 
 from memwal_core.base_table.reading.table_reader import TableReader
@@ -29,6 +30,7 @@ class RetainedVersion:
         enabled: Whether it has a MemWAL index. One without imposes nothing.
         legacy: Whether that index has the layout of early releases, whose progress is not read.
         merged: Region -> merged generation; a missing region has merged nothing.
+        modified: When its manifest was written, in UTC; None if unknown.
     """
 
     version: int
@@ -37,6 +39,7 @@ class RetainedVersion:
     enabled: bool = True
     legacy: bool = False
     merged: Mapping[RegionId, int] = field(default_factory=lambda: _NOTHING, repr=False)
+    modified: datetime | None = None
 
     @property
     def label(self) -> str:
@@ -106,6 +109,7 @@ def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVe
         enabled=facts.mem_wal is not None,
         legacy=legacy,
         merged=_NOTHING if facts.mem_wal is None or legacy else decoder.merged(facts.mem_wal),
+        modified=info.modified,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
@@ -50,6 +51,7 @@ class TableReader:
         self.clock = sources.clock
         self.rng = sources.rng
         self.manifests = ManifestFiles(store)
+        self._observer: Callable[[TableState], None] | None = None
 
     @classmethod
     def open(
@@ -79,6 +81,12 @@ class TableReader:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         table = cls(store, settings=settings, sources=sources)
         table.dataset()
+        return table
+
+    def observed(self, observer: Callable[[TableState], None]) -> Self:
+        """Return the same table; each newest version that is read through it is shown to the observer first."""
+        table = copy(self)
+        table._observer = observer  # noqa: SLF001 - a copy of its own kind
         return table
 
     @property
@@ -116,12 +124,18 @@ class TableReader:
 
         ``CorruptionError``: the manifest or the index details contradict the format.
         """
-        dataset = self.dataset(version)
+        if version is not None:
+            return self._state_of(self.dataset(version))
+        state = self._newest_state()
+        if self._observer is not None:
+            self._observer(state)
+        return state
+
+    def _newest_state(self) -> TableState:
+        dataset = self.dataset()
         try:
             return self._state_of(dataset)
         except ObjectNotFoundError:
-            if version is not None:
-                raise
             # The newest version was superseded and cleaned up between the two reads.
             return self._state_of(self.dataset())
 

@@ -103,7 +103,11 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
         FreezeCause.INDEX_GONE: CauseFacts(
             "the MemWAL index is gone: the table was overwritten, restored, or its write spec was removed",
             _ANEW,
-            {Choice.ACCEPT: "lets the index be made anew, after which the table freezes again with more choices"},
+            {
+                Choice.RESTORE_PROGRESS: f"once the index is back, {_RESTORE}",
+                Choice.DISCARD_GENERATIONS: f"once the index is back, {_DISCARD}",
+                Choice.MERGE_AGAIN: f"once the index is back, {_AGAIN}",
+            },
             "docs/runbooks/progress-lost.md",
         ),
         FreezeCause.INDEX_MADE_ANEW: CauseFacts(

@@ -10,6 +10,9 @@ from memwal_core.coordination.freeze.cause import FreezeCause
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.ids import RegionId
 
+FLUSHED = "flushed"
+"""In the evidence: region -> newest generation that was flushed when the table froze."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -20,6 +23,7 @@ class Sighting:
         table: The newest version.
         progress: Region -> merge progress of that version.
         interrupted_at: A version without the MemWAL index, made since the one that is remembered.
+        unproven: Whether versions in between are gone, so that an interruption cannot be ruled out.
         rewritten: Whether the version that is remembered was replaced by another one.
         listed: Regions that have a directory.
         regions: Region -> its newest manifest.
@@ -30,6 +34,7 @@ class Sighting:
     table: SeenTable | None = None
     progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
     interrupted_at: int | None = None
+    unproven: bool = False
     rewritten: bool = False
     listed: Collection[RegionId] | None = None
     regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
@@ -67,7 +72,11 @@ def _table(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     known, now = memory.table, seen.table
     if known is None or now is None:
         return
-    if now.version < known.version or seen.rewritten or (now.version == known.version and now != known):
+    if (
+        now.version < known.version
+        or seen.rewritten
+        or (now.version == known.version and now.timestamp != known.timestamp)
+    ):
         evidence = {
             "version": now.version,
             "made": now.timestamp.isoformat(),
@@ -82,10 +91,12 @@ def _table(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
 def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     before = {str(region_id): merged for region_id, merged in sorted(memory.progress.items()) if merged}
     present = {str(region_id): merged for region_id, merged in sorted(seen.progress.items()) if merged}
-    evidence: dict[str, object] = {"version": now.version, "merged_before": before}
+    flushed = {str(region_id): each.current_generation - 1 for region_id, each in sorted(seen.regions.items())}
+    evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed}
     if now.index_id is None:
         yield Contradiction(FreezeCause.INDEX_GONE, evidence)
-    elif seen.interrupted_at is not None or (before and not present):
+    elif seen.interrupted_at is not None or (before and not present) or (seen.unproven and not before):
+        # Without progress that went on, nothing shows that the index is the same one.
         evidence |= {"version_without_index": seen.interrupted_at, "merged": present}
         yield Contradiction(FreezeCause.INDEX_MADE_ANEW, evidence)
     else:
@@ -96,11 +107,10 @@ def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contra
     for region_id, highest in sorted(memory.progress.items()):
         merged = seen.progress.get(region_id, 0)
         if merged < highest:
-            yield Contradiction(
-                FreezeCause.PROGRESS_WENT_BACK,
-                {"version": now.version, "merged": merged, "merged_before": highest},
-                region_id,
-            )
+            evidence: dict[str, object] = {"version": now.version, "merged": merged, "merged_before": highest}
+            if region_id in seen.regions:
+                evidence[FLUSHED] = {str(region_id): seen.regions[region_id].current_generation - 1}
+            yield Contradiction(FreezeCause.PROGRESS_WENT_BACK, evidence, region_id)
 
 
 def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
@@ -112,6 +122,7 @@ def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
         evidence: dict[str, object] = {
             "manifest_version": now.version,
             "current_generation": now.current_generation,
+            FLUSHED: {str(region_id): now.current_generation - 1},
         }
         merged = seen.progress.get(region_id, 0)
         cause = _changed(known, now, replaced=region_id in seen.replaced) if known is not None else None

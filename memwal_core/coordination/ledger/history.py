@@ -28,6 +28,8 @@ class RunOutcome(StrEnum):
     FENCED = "fenced"
     REFUSED = "refused"
     """The request did not fit the table: says nothing about the job."""
+    FROZEN = "frozen"
+    """The table was frozen, and nothing was done: says nothing about the job."""
 
     @property
     def is_success(self) -> bool:
@@ -38,6 +40,9 @@ class RunOutcome(StrEnum):
     def is_failure(self) -> bool:
         """Whether repeating the run at once would likely end the same way."""
         return self in {RunOutcome.CONFLICT, RunOutcome.BLOCKED, RunOutcome.FAILED}
+
+
+_DID_NOTHING = {RunOutcome.NOTHING_TO_DO, RunOutcome.FROZEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class History:
 def begin_run(history: History, run: RunRecord, max_runs: int) -> History | None:
     """Record that a run begins; None if it is recorded already.
 
-    Runs that found nothing to do are the first to be forgotten.
+    Runs that did nothing are the first to be forgotten.
     """
     if run.key != history.key or run.has_ended:
         raise InvalidRequestError(
@@ -162,7 +167,7 @@ def _trimmed(history: History, max_runs: int) -> History:
         return history
     # The newest run stays whatever it is; of the others, those that did nothing go first.
     *older, newest = history.runs
-    idle = [run for run in older if run.outcome is RunOutcome.NOTHING_TO_DO][:excess]
+    idle = [run for run in older if run.outcome in _DID_NOTHING][:excess]
     dropped = {run.run_id for run in [*idle, *(run for run in older if run not in idle)][:excess]}
     kept = (*(run for run in older if run.run_id not in dropped), newest)
     return replace(history, runs=kept, forgotten=history.forgotten + excess)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.clock import Clock
+from memwal_core.coordination.freeze import FrozenError
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger.codec import decode_history, encode_history, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
@@ -55,6 +56,7 @@ class Ledger:
         self._ids = ids
         self._settings = settings
         self._clock = clock
+        self._written: dict[JobKey, tuple[History, int]] = {}
 
     @contextmanager
     def run(self, run: RunRecord) -> Iterator[RunInProgress]:
@@ -129,7 +131,8 @@ class Ledger:
     def _append(self, key: JobKey, change: Callable[[History], History | None]) -> History:
         register = self._register(key)
         for _ in range(_APPEND_ATTEMPTS):
-            history, version = self._load(key)
+            # What this process wrote last is usually still the newest; if not, the register refuses the next version.
+            history, version = self._written.pop(key, None) or self._load(key)
             changed = change(history)
             if changed is None:
                 return history
@@ -137,6 +140,7 @@ class Ledger:
                 register.create(version + 1, encode_history(changed, self._ids.commit_id()))
             except (ConflictError, CommitUnknownError):
                 continue
+            self._written[key] = changed, version + 1
             return changed
         raise ConflictError(
             "other processes recorded runs of this job in every attempt", remedy="record it again later", key=str(key)
@@ -166,6 +170,8 @@ class Ledger:
 def _outcome_of(error: MemwalError) -> RunOutcome:
     if isinstance(error, FencedError):
         return RunOutcome.FENCED
+    if isinstance(error, FrozenError):
+        return RunOutcome.FROZEN
     if isinstance(error, InvalidRequestError):
         return RunOutcome.REFUSED
     if isinstance(error, ConflictError):

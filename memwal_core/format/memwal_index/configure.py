@@ -5,13 +5,35 @@ Each keeps merge progress, catch-up of the remaining indexes, snapshots and unkn
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.memwal_index.details import MemWalIndexDetails
 from memwal_core.format.region_spec.model import RegionSpec
+from memwal_core.ids import RegionId
+
+
+def with_progress(details: MemWalIndexDetails, progress: Mapping[RegionId, int]) -> MemWalIndexDetails:
+    """Return the details with other merge progress of some regions; catch-up stays at or below it.
+
+    Args:
+        details: Those of the version that the decision was made on.
+        progress: Region -> highest generation that counts as merged.
+    """
+    merged = {**details.merged_generations, **progress}
+    catchup = {
+        name: {region_id: min(covered, merged.get(region_id, 0)) for region_id, covered in entries.items()}
+        for name, entries in details.index_catchup.items()
+    }
+    return replace(
+        details,
+        merged_generations=MappingProxyType({region_id: number for region_id, number in merged.items() if number}),
+        index_catchup=MappingProxyType(
+            {name: {region_id: n for region_id, n in entries.items() if n} for name, entries in catchup.items()}
+        ),
+    )
 
 
 def with_region_spec(details: MemWalIndexDetails, spec: RegionSpec) -> MemWalIndexDetails:

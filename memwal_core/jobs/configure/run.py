@@ -17,7 +17,7 @@ from memwal_core.format.memwal_index.configure import with_maintained_index, wit
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.configure.replacement import ReplacementCase, replacement_obstacles
-from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.outcome import JobOutcome, no_lease
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.region.spec import RegionSpec, validate_new_spec
 from memwal_core.storage.concurrent import map_concurrently
@@ -61,9 +61,13 @@ class TableConfiguration:
         table: The base table.
         manifests: Its region manifests.
         concurrency: Requests under way at once.
+        check: Called before each change; raises if the table must not be changed, for example because it is frozen.
     """
 
-    def __init__(self, table: BaseTable, manifests: ManifestStore, concurrency: int) -> None:
+    def __init__(
+        self, table: BaseTable, manifests: ManifestStore, concurrency: int, check: Callable[[], None] = no_lease
+    ) -> None:
+        self._check = check
         self._table = table
         self._manifests = manifests
         self._concurrency = concurrency
@@ -141,6 +145,7 @@ class TableConfiguration:
             entries = {name: entry for name, entry in found.index_catchup.items() if name != old}
             return replace(found, index_catchup=entries)
 
+        self._check()
         version = remove_index(self._table, old, read=state, change=without)
         return ConfigureReport(self._table.uri, JobOutcome.DONE, what, version)
 
@@ -200,6 +205,7 @@ class TableConfiguration:
                 )
             return change(state, details)
 
+        self._check()
         after = self._table.update_details(once, read=state, message=what)
         outcome = JobOutcome.DONE if after.version != before else JobOutcome.NOTHING_TO_DO
         return ConfigureReport(self._table.uri, outcome, what, after.version)

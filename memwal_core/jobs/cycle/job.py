@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from memwal_core.coordination.freeze import FrozenError
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -29,6 +30,9 @@ from memwal_core.jobs.job import Job
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import execute
 from memwal_core.settings import Settings
+
+_ENDING = (ConflictError, CommitUnknownError, FencedError, FrozenError, CorruptionError, UnavailableError)
+"""Errors that end a step, and say something about the table or its storage."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +92,7 @@ class _Cycle:
         began = context.clock.monotonic()
         try:
             report = execute(context.opened, step.request, holder=context.holder, executors=context.executors)
-        except (ConflictError, CommitUnknownError, FencedError, CorruptionError, UnavailableError) as error:
+        except _ENDING as error:
             return self._failed(step, error, context.clock.monotonic() - began)
         self._stopped = end_of_cycle(step, report.outcome)
         seconds = context.clock.monotonic() - began

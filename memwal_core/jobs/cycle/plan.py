@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memwal_core.coordination.freeze import FrozenError
 from memwal_core.coordination.ledger import RunVerdict
 from memwal_core.errors import (
     CommitUnknownError,
@@ -165,6 +166,8 @@ def end_of_cycle(step: CycleStep, ended: JobOutcome | MemwalError) -> str:
     The next job might destroy the evidence of what a person must examine, and would also fail on storage that
     does not answer. A conflict, or a job that another process runs, ends nothing.
     """
+    if isinstance(ended, FrozenError):
+        return "the table is frozen"
     if isinstance(ended, MemwalError):
         return "" if isinstance(ended, _PASSING) else f"{step.job} ended with {type(ended).__name__}"
     return f"{step.job} needs a person first" if ended is JobOutcome.BLOCKED else ""
@@ -172,4 +175,6 @@ def end_of_cycle(step: CycleStep, ended: JobOutcome | MemwalError) -> str:
 
 def outcome_of_error(error: MemwalError) -> JobOutcome:
     """Return what an error means to the cycle."""
+    if isinstance(error, FrozenError):
+        return JobOutcome.FROZEN
     return JobOutcome.BLOCKED if isinstance(error, FencedError | CorruptionError) else JobOutcome.CONFLICT

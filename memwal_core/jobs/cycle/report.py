@@ -55,7 +55,7 @@ class MaintainReport:
 
     Attributes:
         table_uri: The base table.
-        outcome: The worst of the steps: ``blocked``, then ``conflict``, then ``done``, ``planned``
+        outcome: The worst of the steps: ``frozen``, ``blocked``, then ``conflict``, then ``done``, ``planned``
             and ``nothing_to_do``.
         dry_run: Whether nothing was changed. Each plan is then made on the present state, not on
             the state that the steps before it would leave.
@@ -114,7 +114,7 @@ def worst_outcome(steps: tuple[StepReport, ...], *, dry_run: bool) -> JobOutcome
         dry_run: A plan is what was asked for; otherwise a step that only planned did nothing.
     """
     outcomes = {step.outcome for step in steps}
-    for outcome in (JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.DONE):
+    for outcome in (JobOutcome.FROZEN, JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.DONE):
         if outcome in outcomes:
             return outcome
     return JobOutcome.PLANNED if dry_run and JobOutcome.PLANNED in outcomes else JobOutcome.NOTHING_TO_DO

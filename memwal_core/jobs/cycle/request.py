@@ -35,7 +35,7 @@ class MaintainRequest(JobRequest):
         guide=_GUIDE,
         exit_codes="3 nothing to do, 4 conflict, pause or storage failure (try again), 5 something needs a person",
         takes_lease=False,
-        is_recorded=False,
+        acts_on_frozen=True,  # Its steps do not.
     )
 
     delete: Annotated[bool, Flag("--delete")] = Field(

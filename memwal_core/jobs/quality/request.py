@@ -61,6 +61,7 @@ class QualityRequest(JobRequest):
         takes_lease=False,
         on_spark=True,
         started_by=(BASE_TABLE_ASSET,),
+        acts_on_frozen=True,  # It only holds generations back, and shows whether the cause is gone.
     )
 
     stage: Stages = Field(

@@ -1,0 +1,297 @@
+"""Comparing what a run reads with what was seen before, as it reads it: no request of an idle run is its own."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from threading import RLock
+
+from memwal_core.base_table import BaseTable, RetainedVersion, TableState, retained_versions
+from memwal_core.coordination.freeze.cause import FreezeCause
+from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
+from memwal_core.coordination.freeze.document import MaintenanceRecord
+from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
+from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.paths import manifest_path
+from memwal_core.ids import RegionId
+from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.register import FIRST_VERSION
+from memwal_core.storage import StoreKind
+from memwal_core.storage.concurrent import map_concurrently
+
+_CLOCKS_DIFFER = timedelta(seconds=60)
+_SOME_INDEX = uuid.UUID(int=0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTable:
+    """A table whose reads are compared; both parts tell the watch what they read."""
+
+    base: BaseTable
+    manifests: ManifestStore
+
+
+class HistoryWatch:
+    """Compares what one run reads of a table with the maintenance record, and freezes the table when they contradict.
+
+    What looks wrong is read again before it counts, because a run may catch two halves of one change. Safe to share
+    between threads.
+
+    Args:
+        base: The base table.
+        manifests: Its region manifests.
+        freezes: Its maintenance record.
+        by: The job, for the freezes that it finds.
+    """
+
+    def __init__(self, base: BaseTable, manifests: ManifestStore, freezes: FreezeStore, by: str) -> None:
+        self._base = base
+        self._manifests = manifests
+        self._freezes = freezes
+        self._by = by
+        self._lock = RLock()
+        self._memory = Memory()
+        self._table: SeenTable | None = None
+        self._progress: Mapping[RegionId, int] = {}
+        self._regions: dict[RegionId, SeenRegion] = {}
+        self._is_frozen = False
+
+    def begin(self) -> WatchedTable:
+        """Read the record, and return the table to work on.
+
+        Raises:
+            FrozenError: The table is frozen, or was found to be another one than before.
+            CorruptionError: The record cannot be read.
+            UnavailableError: Storage failed. Try again.
+        """
+        record = self._freezes.load()
+        refuse_frozen(self._base.uri, record.active if record is not None else ())
+        if record is not None:
+            self._memory = record.memory
+            self._noticed(Sighting(address=address_of(self._base)))
+        else:
+            self._freeze(first_look(self._base, self._manifests))
+        return WatchedTable(self._base.observed(self.read_state), self._manifests.observed(self))
+
+    def read_state(self, state: TableState) -> None:
+        """Compare the newest version of the table, which was just read."""
+        table, progress = _seen_table(state), _progress(state)
+        with self._lock:
+            if self._table is not None and self._table.version > table.version:
+                return
+            self._table, self._progress = table, progress
+            regions = dict(self._regions)
+        sighting = Sighting(table=table, progress=progress, regions=regions)
+        self._noticed(with_index_history(self._base, self._memory, sighting))
+
+    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+        """Compare the newest manifest of a region, which was just read."""
+        seen, region_id = _seen_region(manifest, data), manifest.region_id
+        with self._lock:
+            known = self._memory.regions.get(region_id)
+            progress = {region_id: self._progress.get(region_id, 0)}
+            self._regions[region_id] = seen
+        replaced = (region_id,) if known is not None and is_replaced(self._manifests, region_id, known, seen) else ()
+        self._noticed(Sighting(progress=progress, regions={region_id: seen}, replaced=replaced))
+
+    def read_regions(self, listed: Collection[RegionId]) -> None:
+        """Compare the regions that were just listed."""
+        self._noticed(Sighting(listed=listed))
+
+    def check(self) -> None:
+        """Require that this run has not found the table frozen; costs no request.
+
+        Raises:
+            FrozenError: It has.
+        """
+        if self._is_frozen:
+            refuse_frozen(self._base.uri, self._freezes.active(), found_now=True)
+
+    def learn(self, *, again: bool) -> None:
+        """Remember what was read, if it is new.
+
+        Args:
+            again: Whether the run changed the table since it last read it.
+
+        Raises:
+            FrozenError: What was read again contradicts the record.
+            MemwalError: The record cannot be written; the next run learns it.
+        """
+        self.check()
+        if again:
+            self.read_state(self._base.state())
+        address = address_of(self._base)
+
+        def change(record: MaintenanceRecord) -> MaintenanceRecord:
+            known = record.memory.learned(address, self._table, self._progress)
+            return replace(record, memory=known.learned_regions(self._regions))
+
+        self._freezes.update(change)
+
+    def _noticed(self, seen: Sighting) -> None:
+        """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""
+        suspects = compare(self._memory, seen)
+        if not suspects:
+            return
+        with self._lock:
+            self.check()
+            record = self._freezes.load()
+            refuse_frozen(self._base.uri, record.active if record is not None else ())
+            self._memory = record.memory if record is not None else Memory()
+            self._freeze(compare(self._memory, self._second_look(suspects)))
+
+    def _freeze(self, found: Iterable[Contradiction]) -> None:
+        contradictions = tuple(found)
+        if contradictions:
+            self._is_frozen = True
+            _log.error("the table is frozen [table=%s, found=%s]", self._base.uri, contradictions)
+            refuse_frozen(self._base.uri, self._freezes.freeze(contradictions, self._by), found_now=True)
+
+    def _second_look(self, suspects: Iterable[Contradiction]) -> Sighting:
+        """Read anew what the suspects are about: the table first, so that no region looks behind its progress."""
+        regions = {each.region_id for each in suspects}
+        named = None if None in regions else {each for each in regions if each is not None}
+        return look(self._base, self._manifests, self._memory, named)
+
+
+def address_of(base: BaseTable) -> str:
+    """Return the address of a table as it is remembered: links of a file system are followed."""
+    return os.path.realpath(base.uri) if base.store.kind is StoreKind.LOCAL else base.uri
+
+
+def look(
+    base: BaseTable, manifests: ManifestStore, memory: Memory, regions: Collection[RegionId] | None = None
+) -> Sighting:
+    """Read the newest version of a table, and then the manifests of some or all regions.
+
+    A region whose manifest cannot be read is left out: damage has its own verdicts.
+    """
+    state = base.state()
+    listed = manifests.region_ids()
+    chosen = [each for each in listed if regions is None or each in regions]
+    concurrency = base.settings.storage.concurrency
+    read = map_concurrently(lambda region_id: _read_region(manifests, region_id), chosen, concurrency)
+    found = {region_id: seen for region_id, seen in zip(chosen, read, strict=True) if seen is not None}
+    known = [each for each in found if each in memory.regions]
+    replaced = map_concurrently(
+        lambda each: is_replaced(manifests, each, memory.regions[each], found[each]), known, concurrency
+    )
+    seen = Sighting(
+        address=address_of(base),
+        table=_seen_table(state),
+        progress=_progress(state),
+        listed=listed,
+        regions=found,
+        replaced=tuple(each for each, other in zip(known, replaced, strict=True) if other),
+    )
+    return with_index_history(base, memory, seen)
+
+
+def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sighting:
+    """Return a sighting with what the versions since the remembered one tell, if the index has another id than then.
+
+    Commits of Lance give the index a new id, too, so that only the versions in between tell whether it was gone.
+    """
+    known, now = memory.table, seen.table
+    if known is None or now is None or known.index_id is None or now.index_id in (None, known.index_id):
+        return seen
+    if now.version <= known.version:
+        return seen
+    between = range(known.version, now.version)
+    read = map_concurrently(lambda version: _version(base, version), between, base.settings.storage.concurrency)
+    before, *later = read
+    return replace(
+        seen,
+        rewritten=before is not None and before.timestamp != known.timestamp,
+        interrupted_at=next((each.version for each in later if each is not None and each.index_id is None), None),
+        unproven=None in read,
+    )
+
+
+def is_replaced(manifests: ManifestStore, region_id: RegionId, known: SeenRegion, now: SeenRegion) -> bool:
+    """Return whether another manifest has the remembered one's version, or there are only older and newer ones."""
+    if now.version <= known.version:
+        return False
+    try:
+        return digest_of(manifests.read(region_id, known.version)) != known.digest
+    except ObjectNotFoundError:
+        return any(version < known.version for version in manifests.versions(region_id))
+
+
+def first_look(base: BaseTable, manifests: ManifestStore) -> tuple[Contradiction, ...]:
+    """Return what contradicts itself on a table without a memory, by the versions that it still has."""
+    try:
+        versions = retained_versions(base, base.settings.storage.concurrency)
+        seen = look(base, manifests, Memory())
+    except CorruptionError as error:
+        _log.warning("the past of the table cannot be read [table=%s]: %s", base.uri, error)
+        return ()
+    own = [each for each in versions if each.branch is None and each.enabled and not each.legacy]
+    if seen.table is None or not seen.regions or not own:
+        return ()
+    progress: dict[RegionId, int] = {}
+    for version in own:
+        for region_id in version.merged.keys() & seen.regions.keys():
+            progress[region_id] = max(version.merged[region_id], progress.get(region_id, 0))
+    memory = Memory(table=replace(seen.table, index_id=seen.table.index_id or _SOME_INDEX), progress=progress)
+    return (*compare(memory, seen), *_late_regions(base, own, seen))
+
+
+def _late_regions(base: BaseTable, own: Iterable[RetainedVersion], seen: Sighting) -> Iterator[Contradiction]:
+    """Find regions that began after the table had merged generations of theirs, as on a clone."""
+    for region_id, now in seen.regions.items():
+        merged = [each for each in own if each.merged.get(region_id, 0) and each.modified is not None]
+        first = base.store.head(manifest_path(region_id, FIRST_VERSION)) if merged else None
+        earliest = min((each.modified for each in merged if each.modified is not None), default=None)
+        if first is None or earliest is None or first.modified <= earliest + _CLOCKS_DIFFER:
+            continue
+        evidence = {
+            "region_made": first.modified.isoformat(),
+            "merged_since": earliest.isoformat(),
+            "merged": seen.progress.get(region_id, 0),
+            "current_generation": now.current_generation,
+            FLUSHED: {str(region_id): now.current_generation - 1},
+        }
+        yield Contradiction(FreezeCause.REGION_BEGAN_AGAIN, evidence, region_id)
+
+
+def digest_of(data: bytes) -> str:
+    """Return what tells a manifest from another one."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _seen_table(state: TableState) -> SeenTable:
+    return SeenTable(state.version, state.timestamp, state.entry.index_id if state.entry is not None else None)
+
+
+def _progress(state: TableState) -> Mapping[RegionId, int]:
+    return state.details.merged_generations if state.details is not None else {}
+
+
+def _seen_region(manifest: RegionManifest, data: bytes) -> SeenRegion:
+    recorded = {each.generation: each.path for each in manifest.flushed_generations}
+    return SeenRegion(manifest.version, digest_of(data), manifest.current_generation, recorded)
+
+
+def _read_region(manifests: ManifestStore, region_id: RegionId) -> SeenRegion | None:
+    try:
+        found = manifests.load_with_bytes(region_id)
+    except (CorruptionError, ObjectNotFoundError):
+        return None
+    return _seen_region(*found)
+
+
+def _version(base: BaseTable, version: int) -> SeenTable | None:
+    try:
+        facts = base.manifests.read(version)
+    except ObjectNotFoundError:
+        return None
+    return SeenTable(version, facts.timestamp, facts.mem_wal.index_id if facts.mem_wal is not None else None)

@@ -1,0 +1,217 @@
+"""Decide what a choice means for a frozen table: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from memwal_core.coordination.freeze import Choice, Freeze, FreezeCause, MaintenanceRecord, Memory, Sighting
+from memwal_core.coordination.freeze.comparison import FLUSHED
+from memwal_core.errors import InvalidRequestError
+from memwal_core.ids import RegionId
+from memwal_core.region import FIRST_GENERATION, RegionManifest
+
+_Seen = TypeVar("_Seen")
+
+_INDEX_CAUSES = {FreezeCause.INDEX_GONE, FreezeCause.INDEX_MADE_ANEW}
+_PROGRESS_CAUSES = {*_INDEX_CAUSES, FreezeCause.PROGRESS_WENT_BACK}
+_REGION_CAUSES = {FreezeCause.PROGRESS_AHEAD, FreezeCause.REGION_BEGAN_AGAIN}
+_TABLE_CAUSES = {*_PROGRESS_CAUSES, *_REGION_CAUSES, FreezeCause.TABLE_WENT_BACK}
+
+
+@dataclass(frozen=True, slots=True)
+class RegionThaw:
+    """What a choice does to the flushed MemTables of one region.
+
+    Attributes:
+        merged: Its merge progress now.
+        target: Its merge progress from then on.
+        merges: Recorded generations that the next merges take on.
+        skips: Recorded generation -> its rows (None if unknown), of those that are not merged although progress does
+            not say so yet. Of ``restore-progress`` they were merged before; of ``discard-generations`` they are lost
+            where nothing else holds them.
+    """
+
+    region_id: RegionId
+    merged: int
+    target: int
+    merges: tuple[int, ...]
+    skips: Mapping[int, int | None]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "region_id": str(self.region_id),
+            "merged": self.merged,
+            "target": self.target,
+            "merges": list(self.merges),
+            "skips": {str(number): rows for number, rows in self.skips.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ThawPlan:
+    """What ending some freezes takes.
+
+    Attributes:
+        choice: What was chosen.
+        ends: The freezes that end.
+        stays: Those that remain.
+        regions: What changes for regions; none if no flushed MemTable is concerned.
+        obstacles: Why it cannot be done; nothing is done then.
+    """
+
+    choice: Choice
+    ends: tuple[Freeze, ...]
+    stays: tuple[Freeze, ...]
+    regions: tuple[RegionThaw, ...]
+    obstacles: tuple[str, ...]
+
+    @property
+    def progress(self) -> Mapping[RegionId, int]:
+        """Region -> merge progress to record, where it is another one."""
+        return {each.region_id: each.target for each in self.regions if each.target != each.merged}
+
+
+def plan_thaw(
+    record: MaintenanceRecord,
+    seen: Sighting,
+    manifests: Mapping[RegionId, RegionManifest],
+    choice: Choice,
+    cause: FreezeCause | None,
+) -> ThawPlan:
+    """Return what a choice does.
+
+    Args:
+        record: With the active freezes.
+        seen: The table as it is now.
+        manifests: Those of its regions that can be read.
+        choice: What was chosen.
+        cause: End only the freezes of this cause; may be None if all active ones have the same.
+
+    Raises:
+        InvalidRequestError: There is no such freeze, several causes are active and none is named, or the choice does
+            not fit the cause.
+    """
+    ends = _chosen(record.active, choice, cause)
+    stays = tuple(each for each in record.active if each not in ends)
+    regions, obstacles = [], list(_obstacles(ends, seen))
+    for region_id, freeze in _regions_of(ends, manifests).items():
+        manifest, merged = manifests[region_id], seen.progress.get(region_id, 0)
+        target = _target(choice, freeze, region_id, merged, record.memory)
+        regions.append(_region_thaw(manifest, merged, target))
+        obstacles += _region_obstacles(choice, manifest, target)
+    return ThawPlan(choice, ends, stays, tuple(regions), tuple(obstacles))
+
+
+def memory_after(memory: Memory, seen: Sighting, ends: Iterable[Freeze], choice: Choice) -> Memory:
+    """Return what is remembered once some freezes ended: what they were about, as it is now.
+
+    Args:
+        memory: What was remembered.
+        seen: The table after the choice was carried out.
+        ends: The freezes that end.
+        choice: How.
+    """
+    addresses, table = memory.addresses, memory.table
+    progress, regions = dict(memory.progress), dict(memory.regions)
+    for freeze in ends:
+        if freeze.cause is FreezeCause.ADDRESS_CHANGED and seen.address is not None:
+            known = () if choice is Choice.ACCEPT_COPY else addresses
+            addresses = tuple(dict.fromkeys((*known, seen.address)))
+        if freeze.cause in _TABLE_CAUSES:
+            table = seen.table
+        if freeze.cause in _INDEX_CAUSES or freeze.cause is FreezeCause.TABLE_WENT_BACK:
+            progress = dict(seen.progress)
+        elif freeze.region_id is not None:
+            _replace(progress, seen.progress, freeze.region_id)
+            _replace(regions, seen.regions, freeze.region_id)
+    return Memory(addresses, table, progress, regions)
+
+
+def _replace(known: dict[RegionId, _Seen], present: Mapping[RegionId, _Seen], region_id: RegionId) -> None:
+    known.pop(region_id, None)
+    if region_id in present:
+        known[region_id] = present[region_id]
+
+
+def _chosen(active: Collection[Freeze], choice: Choice, cause: FreezeCause | None) -> tuple[Freeze, ...]:
+    causes = list(dict.fromkeys(each.cause for each in active))
+    if cause is None and len(causes) > 1:
+        raise InvalidRequestError(
+            "the table is frozen for several causes",
+            remedy="name the one that your choice is about with --cause",
+            causes=[each.value for each in causes],
+        )
+    named = cause if cause is not None else causes[0]
+    if named not in causes:
+        raise InvalidRequestError(
+            "the table is not frozen for this cause",
+            remedy="run `memwal thaw URI` without a choice to see why it is frozen",
+            cause=named.value,
+            active=[each.value for each in causes],
+        )
+    if choice not in named.facts.choices:
+        raise InvalidRequestError(
+            "this choice does not fit the cause",
+            remedy="choose one that `memwal thaw URI` offers",
+            cause=named.value,
+            choice=choice.value,
+            choices=[each.value for each in named.facts.choices],
+        )
+    return tuple(each for each in active if each.cause is named)
+
+
+def _obstacles(ends: Iterable[Freeze], seen: Sighting) -> Iterator[str]:
+    index_is_gone = seen.table is None or seen.table.index_id is None
+    if index_is_gone and any(each.cause in _PROGRESS_CAUSES | _REGION_CAUSES for each in ends):
+        yield "the table has no MemWAL index; restore a version that has it, or enable MemWAL again first"
+
+
+def _regions_of(ends: Iterable[Freeze], manifests: Mapping[RegionId, RegionManifest]) -> dict[RegionId, Freeze]:
+    found: dict[RegionId, Freeze] = {}
+    for freeze in ends:
+        region_id = freeze.region_id
+        if freeze.cause in _INDEX_CAUSES:
+            found.update(dict.fromkeys(sorted(manifests), freeze))
+        elif freeze.cause in _PROGRESS_CAUSES | _REGION_CAUSES and region_id is not None and region_id in manifests:
+            found[region_id] = freeze
+    return found
+
+
+def _target(choice: Choice, freeze: Freeze, region_id: RegionId, merged: int, memory: Memory) -> int:
+    if choice is Choice.MERGE_AGAIN:
+        return FIRST_GENERATION - 1 if freeze.cause in _REGION_CAUSES else merged
+    if choice is Choice.RESTORE_PROGRESS:
+        return max(merged, memory.progress.get(region_id, 0))
+    flushed = freeze.evidence.get(FLUSHED)
+    newest = int(flushed.get(str(region_id), 0)) if isinstance(flushed, Mapping) else 0
+    return newest if freeze.cause in _REGION_CAUSES else max(merged, newest)
+
+
+def _region_thaw(manifest: RegionManifest, merged: int, target: int) -> RegionThaw:
+    recorded = {each.generation: each.physical_rows for each in manifest.flushed_generations}
+    return RegionThaw(
+        region_id=manifest.region_id,
+        merged=merged,
+        target=target,
+        merges=tuple(number for number in recorded if number > target),
+        skips={number: rows for number, rows in recorded.items() if min(merged, target) < number <= target},
+    )
+
+
+def _region_obstacles(choice: Choice, manifest: RegionManifest, target: int) -> Iterator[str]:
+    region_id, current = manifest.region_id, manifest.current_generation
+    if target >= current:
+        yield (
+            f"region {region_id}: progress {target} is not below its next generation {current}, so that what it "
+            "flushes next would be taken for merged"
+        )
+    recorded = {each.generation for each in manifest.flushed_generations}
+    missing = sorted(set(range(target + 1, current)) - recorded)
+    if choice is Choice.MERGE_AGAIN and missing:
+        yield (
+            f"region {region_id}: generations {missing[0]} to {missing[-1]} were collected after their merge and "
+            "cannot be merged again; restore a version after that merge, or make another choice"
+        )

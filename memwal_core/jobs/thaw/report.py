@@ -1,0 +1,119 @@
+"""What became of a freeze or a thaw, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from memwal_core.coordination.freeze import Choice, Freeze
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.plan import RegionThaw
+from memwal_core.jobs.view import Grid, ReportView, show_words
+
+
+@dataclass(frozen=True, slots=True)
+class ThawReport:
+    """What a thaw did, would do, or asks a person to decide.
+
+    Attributes:
+        table_uri: The table.
+        outcome: ``done``, ``planned``, ``nothing_to_do`` if it is not frozen, ``blocked`` if the choice cannot be
+            carried out, ``frozen`` if none was made.
+        active: The freezes that remain.
+        ended: Those that ended, or would.
+        choice: What was chosen; None if nothing was.
+        regions: What happens to flushed MemTables.
+        obstacles: Why the choice cannot be carried out.
+        version: The version that records the new progress; 0 if none was needed.
+        seconds: The whole run.
+    """
+
+    table_uri: str
+    outcome: JobOutcome
+    active: tuple[Freeze, ...]
+    ended: tuple[Freeze, ...] = ()
+    choice: Choice | None = None
+    regions: tuple[RegionThaw, ...] = field(default=())
+    obstacles: tuple[str, ...] = ()
+    version: int = 0
+    seconds: float = 0.0
+
+    def why(self) -> str:
+        """Say what happened, one sentence."""
+        if self.obstacles:
+            return "; ".join(self.obstacles)
+        if self.outcome is JobOutcome.NOTHING_TO_DO:
+            return "the table is not frozen"
+        if self.choice is None:
+            return f"frozen: {', '.join(dict.fromkeys(each.cause.value for each in self.active))}"
+        causes = ", ".join(dict.fromkeys(each.cause.value for each in self.ended))
+        lost = sum(len(each.skips) for each in self.regions)
+        given_up = f"; {lost} generations are not merged" if lost else ""
+        would = "would end " if self.outcome is JobOutcome.PLANNED else "ended "
+        return f"{would}{causes} with {self.choice.value}{given_up}"
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        return {
+            "choice": self.choice.value if self.choice is not None else "",
+            "ended": [each.to_dict() for each in self.ended],
+            "regions": [each.to_dict() for each in self.regions],
+            "version": self.version,
+        }
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": "thaw",
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "why": self.why(),
+            "active": [explained(each) for each in self.active],
+            "obstacles": list(self.obstacles),
+            "seconds": round(self.seconds, 6),
+            **self.facts(),
+        }
+
+    def view(self) -> ReportView:
+        """Return the outcome, what happens to regions, and every freeze that remains with its choices."""
+        columns = ("region", "merged", "from now on", "merges", "skips")
+        rows = tuple(_row(each) for each in self.regions)
+        grids = (Grid(columns, rows),) if rows else ()
+        notes = tuple(line for each in self.active for line in explain(each))
+        return ReportView(f"{show_words(self.outcome.value)}: {self.why()}", grids, notes)
+
+
+def explain(freeze: Freeze) -> Iterator[str]:
+    """Return what people need to decide about an active freeze, as lines."""
+    facts = freeze.cause.facts
+    where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
+    yield f"{freeze.cause.value}{where}: {facts.summary}, found by {freeze.by} on {freeze.at:%Y-%m-%d %H:%M:%S} UTC"
+    for name, value in freeze.evidence.items():
+        yield f"  {name}: {value}"
+    yield f"  risk: {facts.risk}"
+    for choice, meaning in facts.choices.items():
+        yield f"  --choice {choice.value}: {meaning}"
+    yield f"  see: {facts.runbook}"
+
+
+def explained(freeze: Freeze) -> dict[str, object]:
+    """Return an active freeze with what can be chosen, JSON-able."""
+    facts = freeze.cause.facts
+    return {
+        **freeze.to_dict(),
+        "summary": facts.summary,
+        "risk": facts.risk,
+        "choices": {choice.value: meaning for choice, meaning in facts.choices.items()},
+        "runbook": facts.runbook,
+    }
+
+
+def _row(region: RegionThaw) -> tuple[str, ...]:
+    lost = [f"{number} ({rows if rows is not None else '?'} rows)" for number, rows in region.skips.items()]
+    return (
+        str(region.region_id),
+        str(region.merged),
+        str(region.target),
+        ", ".join(map(str, region.merges)) or "-",
+        ", ".join(lost) or "-",
+    )

@@ -1,0 +1,160 @@
+"""Freeze a table by hand, and carry out a person's choice that ends a freeze."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from memwal_core.coordination.freeze import (
+    Choice,
+    Freeze,
+    FreezeCause,
+    FreezeEnd,
+    MaintenanceRecord,
+    Sighting,
+    compare,
+)
+from memwal_core.coordination.freeze.watch import look
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.plan import ThawPlan, memory_after, plan_thaw
+from memwal_core.jobs.thaw.report import ThawReport
+from memwal_core.region import RegionManifest
+from memwal_core.storage.concurrent import map_concurrently
+
+FREEZE = JobKey("freeze")
+THAW = JobKey("thaw")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decides about a frozen table.
+
+    Attributes:
+        choice: How the freeze ends.
+        by: Who decides.
+        cause: Which cause it is about; None if there is only one.
+        reason: Why, in their words.
+    """
+
+    choice: Choice
+    by: str
+    cause: FreezeCause | None = None
+    reason: str = ""
+
+
+def freeze_by_hand(opened: OpenTable, reason: str, by: str) -> Freeze:
+    """Freeze a table, and record who did and why.
+
+    Raises:
+        InvalidRequestError: No reason is given.
+        UnavailableError: Storage failed; the table may not be frozen. Try again.
+    """
+    if not reason.strip():
+        raise InvalidRequestError("a freeze needs a reason", remedy="say why, for whoever finds the table frozen")
+    with opened.ledger.run(opened.new_run(FREEZE, by)) as run:
+        freeze = opened.freezes.add(FreezeCause.BY_HAND, {"reason": reason}, by)
+        run.verdict = f"frozen by hand: {reason}"
+    return freeze
+
+
+def explain_freezes(opened: OpenTable) -> ThawReport:
+    """Return why a table is frozen, and what can be chosen. Changes nothing."""
+    active = opened.freezes.active()
+    return ThawReport(opened.uri, JobOutcome.FROZEN if active else JobOutcome.NOTHING_TO_DO, active)
+
+
+def thaw(opened: OpenTable, decision: Decision, *, dry_run: bool = False) -> ThawReport:
+    """End the freezes of one cause with a person's choice, and record it.
+
+    First the merge progress that the choice stands for is committed, then the freeze ends: should this stop in
+    between, the table stays frozen, and the same call finishes it.
+
+    Args:
+        opened: The table.
+        decision: What was decided, and by whom.
+        dry_run: Only say what would happen.
+
+    Raises:
+        InvalidRequestError: The choice does not fit what froze the table.
+        ConflictError: Another commit came first. Try again.
+        UnavailableError: Storage failed. Try again; what was done stands.
+    """
+    record = opened.freezes.load()
+    if record is None or not record.active:
+        return ThawReport(opened.uri, JobOutcome.NOTHING_TO_DO, ())
+    if dry_run:
+        return _Thaw(opened, decision, record).run(dry_run=True)
+    with opened.ledger.run(opened.new_run(THAW, decision.by)) as run:
+        report = _Thaw(opened, decision, record).run(dry_run=False)
+        run.verdict = report.why()
+        run.facts.update({**report.facts(), "reason": decision.reason})
+    return report
+
+
+class _Thaw:
+    def __init__(self, opened: OpenTable, decision: Decision, record: MaintenanceRecord) -> None:
+        self._opened = opened
+        self._decision = decision
+        self._record = record
+        self._began = opened.clock.monotonic()
+
+    def run(self, *, dry_run: bool) -> ThawReport:
+        opened, decision = self._opened, self._decision
+        seen = look(opened.base, opened.manifests, self._record.memory)
+        known = {each.subject for each in self._record.active}
+        more = [each for each in compare(self._record.memory, seen) if (each.cause, each.region_id) not in known]
+        if more and not dry_run:
+            opened.freezes.freeze(more, "thaw")
+        plan = plan_thaw(self._record, seen, self._manifests(), decision.choice, decision.cause)
+        if plan.obstacles or dry_run:
+            outcome = JobOutcome.BLOCKED if plan.obstacles else JobOutcome.PLANNED
+            return self._report(plan, outcome, plan.stays)
+        version = self._commit(plan, seen)
+        end = FreezeEnd(decision.choice, decision.by, opened.clock.now(), decision.reason)
+        ends = {each.subject: end for each in plan.ends}
+        after = look(opened.base, opened.manifests, self._record.memory)
+
+        def change(record: MaintenanceRecord) -> MaintenanceRecord:
+            memory = memory_after(record.memory, after, plan.ends, decision.choice)
+            return replace(record.thawed(ends), memory=memory)
+
+        changed = opened.freezes.update(change)
+        _log.info("thawed [table=%s, choice=%s, by=%s]", opened.uri, decision.choice.value, decision.by)
+        return replace(self._report(plan, JobOutcome.DONE, changed.active), version=version)
+
+    def _commit(self, plan: ThawPlan, seen: Sighting) -> int:
+        if not plan.progress or seen.table is None:
+            return 0
+        base = self._opened.base
+        message = f"thaw with {plan.choice.value}: progress of {len(plan.progress)} regions"
+        return base.declare_progress(plan.progress, read=base.state(seen.table.version), message=message)
+
+    def _manifests(self) -> dict[RegionId, RegionManifest]:
+        manifests, concurrency = self._opened.manifests, self._opened.settings.storage.concurrency
+        found = map_concurrently(self._manifest, manifests.region_ids(), concurrency)
+        return {each.region_id: each for each in found if each is not None}
+
+    def _manifest(self, region_id: RegionId) -> RegionManifest | None:
+        try:
+            return self._opened.manifests.load(region_id)
+        except (CorruptionError, ObjectNotFoundError) as error:
+            _log.warning("a region that cannot be read is left as it is [region_id=%s]: %s", region_id, error)
+            return None
+
+    def _report(self, plan: ThawPlan, outcome: JobOutcome, active: tuple[Freeze, ...]) -> ThawReport:
+        return ThawReport(
+            table_uri=self._opened.uri,
+            outcome=outcome,
+            active=active,
+            ended=plan.ends,
+            choice=plan.choice,
+            regions=plan.regions,
+            obstacles=plan.obstacles,
+            seconds=self._opened.clock.monotonic() - self._began,
+        )

@@ -1,0 +1,125 @@
+"""Tables of ours, of pylance and of LanceDB, and what people's hands do to them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import lance
+import lancedb
+import pyarrow as pa
+from lancedb import LsmWriteSpec
+
+from memwal_core.ids import RegionId
+from memwal_core.region.spec import bucket_spec
+from memwal_core.table import Table
+from testkit.tables.garbage import write_generations
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.people import PEOPLE, make_people_table, people
+
+Rows = Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A way to write a table: one flushed generation per call of ``write``."""
+
+    name: str
+    make: Callable[[str], None]
+    write: Callable[[str, Sequence[int], str], None]
+    enable: Callable[[str], None]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def rows_of(uri: str) -> Rows:
+    """Return what the base table holds: id -> name."""
+    found = lance.dataset(uri).to_table(columns=["id", "name"]).to_pylist()
+    assert len({row["id"] for row in found}) == len(found), "a key twice"
+    return {row["id"]: row["name"] for row in found}
+
+
+def region_of(uri: str) -> RegionId:
+    """Return the only region."""
+    (region_id,) = Table.open(uri).opened.manifests.region_ids()
+    return region_id
+
+
+def region_path(uri: str) -> Path:
+    return Path(uri) / "_mem_wal" / str(region_of(uri))
+
+
+def overwrite(uri: str, rows: pa.Table) -> None:
+    """Replace the whole content, as anybody's pipeline does."""
+    lance.write_dataset(rows, uri, mode="overwrite")
+
+
+def _make_ours(uri: str) -> None:
+    make_people_table(uri, buckets=1)
+
+
+def _write_ours(uri: str, ids: Sequence[int], name: str) -> None:
+    write_generations(Table.open(uri).base, ids, name=name)
+
+
+def _enable_ours(uri: str) -> None:
+    base = Table.open(uri).base
+    index = _without_regions(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)])
+    index()
+
+
+def _without_regions(uri: str) -> Callable[[], None]:
+    """Move the regions away, which our own call refuses to enable beside, and return what brings them back."""
+    here, away = Path(uri) / "_mem_wal", Path(uri).parent / "moved"
+    here.rename(away)
+
+    def back() -> None:
+        shutil.rmtree(here, ignore_errors=True)
+        away.rename(here)
+
+    return back
+
+
+def _make_pylance(uri: str) -> None:
+    lance.write_dataset(PEOPLE.empty_table(), uri)
+    _enable_pylance(uri)
+
+
+def _write_pylance(uri: str, ids: Sequence[int], name: str) -> None:
+    write_native_generations(uri, native_region_id(1), [[Put(people(*ids, name=name))]])
+
+
+def _enable_pylance(uri: str) -> None:
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+
+
+def lancedb_table(uri: str) -> lancedb.table.Table:
+    """Open the table as LanceDB's users do."""
+    path = Path(uri)
+    return lancedb.connect(str(path.parent)).open_table(path.stem)
+
+
+def _make_lancedb(uri: str) -> None:
+    path = Path(uri)
+    table = lancedb.connect(str(path.parent)).create_table(path.stem, schema=PEOPLE)
+    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
+
+
+def _write_lancedb(uri: str, ids: Sequence[int], name: str) -> None:
+    table = lancedb_table(uri)
+    table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(people(*ids, name=name))
+    table.close_lsm_writers()
+
+
+def _enable_lancedb(uri: str) -> None:
+    lancedb_table(uri).set_lsm_write_spec(LsmWriteSpec.unsharded())
+
+
+OURS = Client("ours", _make_ours, _write_ours, _enable_ours)
+PYLANCE = Client("pylance", _make_pylance, _write_pylance, _enable_pylance)
+LANCEDB = Client("lancedb", _make_lancedb, _write_lancedb, _enable_lancedb)
+CLIENTS = (OURS, PYLANCE, LANCEDB)

@@ -107,6 +107,22 @@ class DamagedError(CorruptionError):
         )
 
 
+class DuplicateKeysError(CorruptionError):
+    """The base table holds a primary key more than once, so that no merge can tell which row is the newest.
+
+    ``facts`` has ``rows`` and ``keys``. A job that finds this freezes the table.
+    """
+
+
+class FrozenError(MemwalError):
+    """The table is frozen, and nothing was done. Let a person decide with ``memwal thaw``; do not retry.
+
+    ``facts`` has ``causes``, and ``found_now`` if this run found the cause.
+    """
+
+    exit_code = 8
+
+
 class InternalError(MemwalError):
     """A state that the code believes impossible. Report it with its facts."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
@@ -53,7 +54,9 @@ class Table(MergedReader):
 
     def __init__(self, opened: OpenTable, *, consistency: Consistency | str | None = None) -> None:
         """Keep the parts; nothing is read."""
-        super().__init__(opened.base, writers=self._region_writers, consistency=consistency)
+        super().__init__(
+            opened.base, writers=self._region_writers, consistency=consistency, frozen=opened.freezes.warnings
+        )
         self.opened = opened
         self._open_writers: list[TableWriter] = []
         self._has_written = False
@@ -250,7 +253,8 @@ class Table(MergedReader):
             InvalidRequestError: The table has no MemWAL index.
             CorruptionError: A manifest contradicts itself.
         """
-        return table_status(self.base, self.base.store, self.opened.manifests, self._concurrency)
+        found = table_status(self.base, self.base.store, self.opened.manifests, self._concurrency)
+        return replace(found, frozen=self.opened.freezes.active())
 
     def health(self) -> Health:
         """Judge the table by what a few requests per region show, as ``memwal status --check`` does.

@@ -19,6 +19,7 @@ RUNBOOKS = os.environ.get("MAINTENANCE_RUNBOOKS") or "docs/runbooks"
 # The same numbers and names as in memwal_core.errors; a test compares them.
 WRONG_INPUT = 2
 NEEDS_A_HUMAN = 5
+FROZEN = 8
 FENCED = "FencedError"
 
 _alerts = logging.getLogger("memwal.alerts")
@@ -49,6 +50,8 @@ class RetryByExitCode(RetryPolicy):
             return RetryDecision.fail(f"correct the input and trigger the run again: {verdict_of(exception)}")
         if any(kind.__name__ == FENCED for kind in type(exception).__mro__):
             return RetryDecision.fail("fenced: somebody else has the lease, and does the work")
+        if code == FROZEN:
+            return RetryDecision.fail(f"a person must thaw the table: {verdict_of(exception)}")
         if code == NEEDS_A_HUMAN:
             # Of a fenced Spark job, too: only its own words tell it from one that found damage.
             return RetryDecision.fail(f"no retry can mend this: {verdict_of(exception)}")

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from memwal_core.cli.check import check_health
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.jobs.thaw.report import explain
 from memwal_core.observe.lifecycle import GenerationSpan
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.text import show_bytes
@@ -47,6 +48,9 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
         markup=False,
         soft_wrap=True,
     )
+    for freeze in found.frozen:
+        for line in explain(freeze):
+            console.print(line, style="bold red", markup=False, soft_wrap=True)
     table = Table()
     table.add_column(word("region", vocabulary), no_wrap=True)
     for name in ("value", "codec", "epoch", "WAL lag", "generations", "merge lag"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from memwal_core.coordination.freeze import FrozenError
+from memwal_core.errors import FrozenError
 
 
 class JobOutcome(StrEnum):

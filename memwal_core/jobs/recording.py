@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, DuplicateKeysError
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.job import JobReport, Proof, ReportT
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT, memory_limit_bytes, peak_memory_bytes
@@ -22,11 +23,19 @@ def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> 
     with opened.ledger.run(run) as progress:
         try:
             report = work()
+        except DuplicateKeysError as error:
+            freeze_for_duplicates(opened, error, run.key.job)
+            raise
         finally:
             progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})
         progress.outcome, progress.verdict = _outcome(report), report.why()
         progress.facts.update(report.facts())
     return report
+
+
+def freeze_for_duplicates(opened: OpenTable, error: DuplicateKeysError, by: str) -> None:
+    """Freeze a table that holds a key more than once: what merges it further hides which row is right."""
+    opened.freezes.add(FreezeCause.DUPLICATE_KEYS, error.facts, by)
 
 
 def recorded_proof(
@@ -44,6 +53,8 @@ def recorded_proof(
         try:
             proof = prove()
         except CorruptionError as error:
+            if isinstance(error, DuplicateKeysError):
+                freeze_for_duplicates(context.opened, error, key.job)
             progress.facts.update(facts_of(error))
             raise
         progress.verdict = proof.summary

@@ -10,10 +10,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from memwal_core.coordination.freeze import FrozenError
 from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
-from memwal_core.errors import FencedError, MemwalError
+from memwal_core.errors import FencedError, FrozenError, MemwalError
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease

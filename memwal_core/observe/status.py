@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memwal_core.base_table import BaseTable, TableState
+from memwal_core.coordination.freeze import Freeze
 from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, WAL_SUFFIXES, wal_entry_path
 from memwal_core.ids import RegionId
@@ -122,6 +123,7 @@ class TableStatus:
         region_specs: Spec ids.
         maintained_indexes: Indexes that MemTables maintain.
         regions: Ordered by region id.
+        frozen: Why no job works on the table; none if it is not frozen.
     """
 
     table_uri: str
@@ -131,6 +133,7 @@ class TableStatus:
     region_specs: tuple[int, ...]
     maintained_indexes: tuple[str, ...]
     regions: tuple[RegionStanding, ...]
+    frozen: tuple[Freeze, ...] = ()
 
     @property
     def merge_lag_generations(self) -> int:
@@ -153,6 +156,7 @@ class TableStatus:
             "maintained_indexes": list(self.maintained_indexes),
             "merge_lag_generations": self.merge_lag_generations,
             "merge_lag_bytes": self.merge_lag_bytes,
+            "frozen": [freeze.to_dict() for freeze in self.frozen],
             "regions": [region.to_dict() for region in self.regions],
         }
 

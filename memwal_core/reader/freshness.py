@@ -62,6 +62,8 @@ class Freshness:
         regions: Regions that were read.
         regions_in_memory: Those of them whose MemTables were read.
         is_time_travel: Whether an old version was asked for.
+        frozen: Causes for which the table was frozen half a minute ago or since: nothing is merged until a person
+            decides, and the rows may be wrong in the way that the causes say.
     """
 
     asked: Consistency
@@ -71,6 +73,7 @@ class Freshness:
     regions: int
     regions_in_memory: int = 0
     is_time_travel: bool = False
+    frozen: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the values as JSON-able ones."""
@@ -82,6 +85,7 @@ class Freshness:
             "regions": self.regions,
             "regions_in_memory": self.regions_in_memory,
             "is_time_travel": self.is_time_travel,
+            "frozen": list(self.frozen),
         }
 
     def metadata(self) -> Mapping[bytes, bytes]:

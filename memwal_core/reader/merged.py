@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ class MergedReader:
         consistency: What to read where a call does not say; if None, ``in_process`` where this process has writers,
             so that it reads its own writes, else ``latest``.
         guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
+        frozen: Tells for which causes the table is frozen.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class MergedReader:
         writers: Callable[[], Sequence[RegionHolder]] = tuple,
         consistency: Consistency | str | None = None,
         guard: KeyGuard | None = None,
+        frozen: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Keep the parts; nothing is read."""
         self._table = table
         self._writers = writers
+        self._frozen = frozen
         self._consistency = None if consistency is None else parse_consistency(consistency)
         self._cache = ReadCache()
         self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
@@ -74,7 +78,8 @@ class MergedReader:
                 remedy="write through `writer()` of the same table, or read with consistency `durable`",
                 table=self._table.uri,
             )
-        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard, self._cache)
+        survey = replace(self._surveyor.survey(chosen, version), frozen=self._frozen())
+        return TableView(self._table, survey, self._guard, self._cache)
 
     def _default_consistency(self, version: int | None) -> Consistency:
         if version is not None:

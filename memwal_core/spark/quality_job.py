@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 
+from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.errors import CorruptionError, InternalError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
@@ -39,7 +40,14 @@ class QualityJob(Job[QualityRequest, QualityReport]):
 
         suites = request.suites if stage is Stage.BEFORE else ()
         with session_for(context, "quality") as spark:
-            return check_quality(quality, plan, spark, suites=suites, docs=request.docs)
+            report = check_quality(quality, plan, spark, suites=suites, docs=request.docs)
+        if stage is Stage.AFTER and report.failed:
+            evidence = {
+                "version": report.version,
+                "failed": {each.check.value: each.evidence for each in report.failed},
+            }
+            context.opened.freezes.add(FreezeCause.CHECK_FAILED, evidence, "quality")
+        return report
 
     def divide(self, context: JobContext, request: QualityRequest) -> Division:
         """Make one piece per stage that has something to check."""

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from memwal_core.cli.app import app
+from memwal_core.coordination.freeze import CAUSES
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.observe.signals import SIGNALS, Signal
 from memwal_core.settings import Settings
@@ -30,6 +31,11 @@ def commands_in(text: str) -> Iterator[str]:
         if language == "bash":
             yield from (line.strip() for line in block.splitlines() if line.strip().startswith("memwal "))
     yield from (code for code in INLINE.findall(FENCED.sub("", text)) if code.startswith("memwal "))
+
+
+def marked(page: Path) -> set[str]:
+    """Return what a page has in code or in quotation marks, with the marks."""
+    return set(re.findall(r'`[^`\n]+`|"[^"]+"', page.read_text()))
 
 
 @cache
@@ -55,15 +61,25 @@ def test_signal_has_its_page(signal: Signal) -> None:
     assert (ROOT / SIGNALS[signal].page).is_file()
 
 
-def test_every_page_is_the_page_of_one_signal() -> None:
-    assert sorted(facts.page for facts in SIGNALS.values()) == [str(page.relative_to(ROOT)) for page in PAGES]
+SUBJECTS = {
+    **{signal.value: facts.page for signal, facts in SIGNALS.items()},
+    **{cause.value: facts.runbook for cause, facts in CAUSES.items() if facts.runbook.startswith("docs/runbooks/")},
+    "the maintenance record of the table cannot be read": "docs/runbooks/record-unreadable.md",
+}
+"""What leads to a page: a signal, the cause of a freeze, or an error."""
+
+
+def test_every_page_is_that_of_a_signal_a_freeze_or_an_error() -> None:
+    assert sorted(facts.page for facts in SIGNALS.values()) == sorted({facts.page for facts in SIGNALS.values()})
+    assert sorted(set(SUBJECTS.values())) == [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_names_its_signal(page: Path) -> None:
-    [signal] = [signal for signal, facts in SIGNALS.items() if facts.page.endswith(f"/{page.name}")]
+def test_page_names_what_leads_to_it(page: Path) -> None:
+    named = [subject for subject, leads_to in SUBJECTS.items() if leads_to.endswith(f"/{page.name}")]
 
-    assert f"`{signal.value}`" in page.read_text()
+    assert named
+    assert [subject for subject in named if not {f"`{subject}`", f'"{subject}"'} & marked(page)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

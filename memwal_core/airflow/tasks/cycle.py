@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from typing import TypedDict
 
 from memwal_core.airflow.tasks.targets import RunTarget, as_target, open_target
-from memwal_core.airflow.tasks.work import WorkItem, WorkResult, do_work
+from memwal_core.airflow.tasks.work import WorkItem, WorkResult, do_work, is_frozen
 from memwal_core.clock import Clock, SystemClock
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.jobs.context import JobContext, OpenTable
-from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepName, plan_cycle
+from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
@@ -111,6 +112,9 @@ def begin_cycle(table: CycleTable, holder: str) -> WorkItem | None:
             progress.verdict = f"merge left out: {left_out.why}"
             _log.info("merge does not run: %s", left_out.why)
             return None
+        if is_frozen(opened, request):
+            progress.outcome, progress.verdict = RunOutcome.FROZEN, "the table is frozen"
+            return None
         division = load_job(request).divide(JobContext(opened), request)
         progress.verdict = f"{len(division.pieces)} merge jobs to begin with"
     for line in division.report.view().lines():
@@ -136,7 +140,10 @@ def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult 
     plan = _plan(table)
     step = plan.step(name)
     before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed and followed["ran"] else {}
-    left_out = _left_out(open_target(table["target"]).opened, plan, step, before)
+    opened = open_target(table["target"]).opened
+    left_out = _left_out(opened, plan, step, before)
+    if left_out is None and is_frozen(opened, step.request):
+        left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     if left_out is not None:
         return CycleResult(step=name, ran=False, outcome=left_out.outcome.value, why=left_out.why, result=None)
     result = do_work(_work(table, name, step.request), holder)

@@ -12,7 +12,7 @@ from memwal_core.airflow.tasks.targets import RunTarget, choose_targets, find_re
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import parse_ticket
 from memwal_core.jobs.catalog import parse_request, request_type
-from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.document import JobDocument
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
@@ -21,6 +21,7 @@ from memwal_core.jobs.job import JobReport, Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
+from memwal_core.jobs.thaw.report import explain
 from memwal_core.table import Table
 
 _log = logging.getLogger(__name__)
@@ -130,6 +131,8 @@ def _request(job: str, params: Mapping[str, object], target: RunTarget) -> JobRe
 
 
 def _planned(table: Table, target: RunTarget, request: JobRequest) -> list[WorkItem]:
+    if is_frozen(table.opened, request):
+        return []
     job = load_job(request)
     division = job.divide(JobContext(table.opened), request)
     for line in division.report.view().lines():
@@ -145,6 +148,19 @@ def _planned(table: Table, target: RunTarget, request: JobRequest) -> list[WorkI
     elif plans_only:
         _log.info("%s: dry run: nothing is changed", target["name"])
     return [] if plans_only else items
+
+
+def is_frozen(opened: OpenTable, request: JobRequest) -> bool:
+    """Return whether a job has no work because its table is frozen, and log why.
+
+    The run that found the cause has failed and told people; the runs until the thaw do not, or they would page on
+    and on.
+    """
+    active = () if request.info.acts_on_frozen else opened.freezes.active()
+    for freeze in active:
+        for line in explain(freeze):
+            _log.warning("%s: %s", opened.uri, line)
+    return bool(active)
 
 
 def _item(target: RunTarget, piece: Piece) -> WorkItem:

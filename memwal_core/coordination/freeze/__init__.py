@@ -8,7 +8,7 @@ from memwal_core.coordination.freeze.cause import CAUSES, CauseFacts, Choice, Fr
 from memwal_core.coordination.freeze.comparison import Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.document import Freeze, FreezeEnd, MaintenanceRecord
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
-from memwal_core.coordination.freeze.store import FreezeStore, FrozenError, refuse_frozen
+from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
 
 __all__ = [
     "CAUSES",
@@ -19,7 +19,6 @@ __all__ = [
     "FreezeCause",
     "FreezeEnd",
     "FreezeStore",
-    "FrozenError",
     "MaintenanceRecord",
     "Memory",
     "SeenRegion",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
 
 from memwal_core.clock import Clock
 from memwal_core.coordination.freeze.cause import FreezeCause
 from memwal_core.coordination.freeze.comparison import Contradiction
 from memwal_core.coordination.freeze.document import Freeze, MaintenanceRecord, decode_record, encode_record
-from memwal_core.errors import CommitUnknownError, ConflictError, MemwalError
+from memwal_core.errors import CommitUnknownError, ConflictError, FrozenError, MemwalError
 from memwal_core.format.paths import RECORD_DIRECTORY
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.register import FIRST_VERSION, Entry, VersionedRegister
@@ -19,15 +21,9 @@ _ATTEMPTS = 20
 _TRUST_S = 600.0
 """How long a version that was read is taken for the newest if it has no successor; less than any retention, since
 the successors of an older one may be deleted."""
+_WARNINGS_LAST_S = 30.0
 
-
-class FrozenError(MemwalError):
-    """The table is frozen, and nothing was done. Let a person decide with ``memwal thaw``; do not retry.
-
-    ``facts`` has ``causes``, and ``found_now`` if this run found the cause.
-    """
-
-    exit_code = 8
+_log = logging.getLogger(__name__)
 
 
 class FreezeStore:
@@ -43,6 +39,9 @@ class FreezeStore:
         self._register = VersionedRegister(store, RECORD_DIRECTORY, RECORD_SUFFIX)
         self._known: tuple[Entry, MaintenanceRecord] | None = None
         self._read_at = 0.0
+        self._lock = Lock()
+        self._warnings: tuple[str, ...] = ()
+        self._warned_at: float | None = None
 
     def load(self) -> MaintenanceRecord | None:
         """Return the record; None if the table was never maintained.
@@ -58,6 +57,20 @@ class FreezeStore:
         """Return the freezes that have not ended; errors as for ``load``."""
         record = self.load()
         return record.active if record is not None else ()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the causes of the freezes for readers, as they were at most half a minute ago.
+
+        Never raises: a read does not depend on the record. Causes that cannot be read are left out.
+        """
+        with self._lock:
+            if self._warned_at is None or self._clock.monotonic() - self._warned_at >= _WARNINGS_LAST_S:
+                try:
+                    self._warnings = tuple(dict.fromkeys(each.cause.value for each in self.active()))
+                except MemwalError as error:
+                    _log.warning("readers cannot tell whether the table is frozen: %s", error)
+                self._warned_at = self._clock.monotonic()
+            return self._warnings
 
     def require_thawed(self) -> None:
         """Refuse to act on a frozen table.

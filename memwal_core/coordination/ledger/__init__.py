@@ -7,7 +7,6 @@ May import the register, storage and what lies below.
 from memwal_core.coordination.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
 from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
-from memwal_core.coordination.ledger.progress import progress_fact, recorded_progress
 from memwal_core.coordination.ledger.store import Ledger, RunInProgress
 
 __all__ = [
@@ -22,8 +21,6 @@ __all__ = [
     "begin_run",
     "end_run",
     "judge",
-    "progress_fact",
-    "recorded_progress",
     "run_to_dict",
     "runs_table",
 ]

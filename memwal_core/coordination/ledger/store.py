@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.clock import Clock
-from memwal_core.coordination.freeze import FrozenError
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger.codec import decode_history, encode_history, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
@@ -20,6 +19,7 @@ from memwal_core.errors import (
     ConflictError,
     CorruptionError,
     FencedError,
+    FrozenError,
     InvalidRequestError,
     MemwalError,
 )
@@ -132,7 +132,7 @@ class Ledger:
         register = self._register(key)
         for _ in range(_APPEND_ATTEMPTS):
             # What this process wrote last is usually still the newest; if not, the register refuses the next version.
-            history, version = self._written.pop(key, None) or self._load(key)
+            history, version = self._written.pop(key) if key in self._written else self._load(key)
             changed = change(history)
             if changed is None:
                 return history

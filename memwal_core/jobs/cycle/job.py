@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from memwal_core.coordination.freeze import FrozenError
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
     CorruptionError,
     FencedError,
+    FrozenError,
     MemwalError,
     UnavailableError,
 )

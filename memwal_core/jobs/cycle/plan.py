@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memwal_core.coordination.freeze import FrozenError
 from memwal_core.coordination.ledger import RunVerdict
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
     CorruptionError,
     FencedError,
+    FrozenError,
     InvalidRequestError,
     MemwalError,
 )

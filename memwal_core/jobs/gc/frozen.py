@@ -1,6 +1,6 @@
-"""States in which nothing is collected, because the facts contradict each other. Pure.
+"""States in which nothing is collected, because the facts of one moment contradict each other. Pure.
 
-A freeze names its reason; a person resolves it (``docs/runbooks/progress-lost.md``).
+What contradicts an earlier moment freezes the table for every job (``memwal_core.coordination.freeze``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def region_freeze(region: GcRegionState, base: BaseState) -> str:
     """Return why nothing of a region may be collected; empty if something may."""
     if region.problem:
         return region.problem
-    for find in (_mixed_codecs, _progress_ahead, _progress_back, _generation_hole, _missing_directory):
+    for find in (_mixed_codecs, _progress_ahead, _generation_hole, _missing_directory):
         problem = find(region, base)
         if problem:
             return problem
@@ -54,17 +54,6 @@ def _progress_ahead(region: GcRegionState, base: BaseState) -> str:
         f"generation {merged} counts as merged, but manifest version {region.manifest.version} says that "
         f"generation {region.manifest.current_generation} is not flushed yet"
     )
-
-
-def _progress_back(region: GcRegionState, base: BaseState) -> str:
-    """Find a retained version on the table's main branch that had merged more than the newest."""
-    own = [version for version in base.retained if version.branch is None]
-    highest = max(own, key=lambda version: version.merged.get(region.region_id, 0), default=None)
-    before = 0 if highest is None else highest.merged.get(region.region_id, 0)
-    merged = base.merged(region.region_id)
-    if highest is None or before <= merged:
-        return ""
-    return f"merge progress went back from {before} in {highest.label} to {merged} in version {base.version}"
 
 
 def _generation_hole(region: GcRegionState, base: BaseState) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from memwal_core.coordination.ledger import progress_fact
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
@@ -156,7 +155,7 @@ class MergeReport:
         return f"{merged}; {len(self.plan.stuck)} regions are stuck, first {first.region_id}: {first.verdict.value}"
 
     def facts(self) -> dict[str, object]:
-        """Return what the ledger remembers; doctor compares its progress with the table's, and never claims more."""
+        """Return what the ledger remembers."""
         return {
             "version": self.version_after,
             "generations": self.generations,
@@ -165,7 +164,7 @@ class MergeReport:
             "rows": sum(commit.upserts for commit in self.commits),
             "strategy": self.strategy,
             "strategy_reason": self.strategy_reason,
-            **progress_fact({region.region_id: region.merged_after for region in self.regions}),
+            "progress": {str(region.region_id): region.merged_after for region in self.regions},
         }
 
     def view(self) -> ReportView:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memwal_core.base_table import TableReader
 from memwal_core.base_table.keys.counts import count_keys
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, DuplicateKeysError
 from memwal_core.ids import RegionId
 
 DUPLICATES_FACT = "duplicate_keys"
@@ -53,7 +53,7 @@ def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergePr
         )
     counts = count_keys(table.dataset(state.version), state.require_primary_key().columns)
     if counts.rows != counts.keys:
-        raise CorruptionError(
+        raise DuplicateKeysError(
             "primary keys occur more than once in the base table",
             remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
             table=table.uri,

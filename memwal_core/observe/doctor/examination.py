@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState
 from memwal_core.base_table.indexes.partitions import PartitionSizes
+from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.ids import RegionId
 from memwal_core.observe.status import TableStatus, WalTail
@@ -104,7 +105,7 @@ class Examination:
         regions: Ordered by id.
         strangers: Names below ``_mem_wal/`` that are neither regions nor the project's own.
         legacy: The early MemWAL index, one entry per version that has one, ascending.
-        recorded_progress: Region -> highest merge progress that a finished merge reported.
+        record: What earlier runs saw, and what froze the table; None if no job ever ran.
         partitions: Partition sizes of the vector indexes.
         orphan_age_s: See ``GcSettings``.
         orphan_share: See ``DoctorSettings``.
@@ -121,7 +122,7 @@ class Examination:
     regions: tuple[ExaminedRegion, ...]
     strangers: tuple[str, ...]
     legacy: tuple[LegacyIndex, ...]
-    recorded_progress: Mapping[RegionId, int]
+    record: MaintenanceRecord | None = None
     partitions: tuple[PartitionSizes, ...] = ()
     orphan_age_s: float = 259_200.0
     orphan_share: float = 0.1

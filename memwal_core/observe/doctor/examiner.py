@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState, retained_versions
 from memwal_core.base_table.indexes.partitions import PartitionSizes, partition_sizes
-from memwal_core.coordination.ledger import recorded_progress
+from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.memwal_index.codec import is_legacy_payload
 from memwal_core.format.memwal_index.legacy import LegacyIndex
@@ -53,7 +53,7 @@ class Examiner:
     def __init__(self, opened: OpenTable, *, deep: bool) -> None:
         """Keep the parts; nothing is read."""
         self._table = opened.base
-        self._ledger = opened.ledger
+        self._freezes = opened.freezes
         self._settings = opened.settings
         self._manifests = opened.manifests
         self._deep = deep
@@ -83,7 +83,7 @@ class Examiner:
             regions=tuple(regions),
             strangers=self._strangers(region_ids),
             legacy=base.legacy,
-            recorded_progress=self._recorded_progress(),
+            record=self._record(),
             partitions=base.partitions,
             retrain_imbalance=self._settings.doctor.retrain_imbalance_threshold,
             orphan_age_s=self._settings.gc.orphan_age_s,
@@ -143,11 +143,12 @@ class Examiner:
             return {}
         return {spec.spec_id: spec for spec in state.details.region_specs}
 
-    def _recorded_progress(self) -> dict[RegionId, int]:
+    def _record(self) -> MaintenanceRecord | None:
         try:
-            return recorded_progress(self._ledger.runs())
-        except CorruptionError:
-            return {}  # The job's own next run reports it; the table does not depend on it.
+            return self._freezes.load()
+        except CorruptionError as error:
+            _log.warning("the maintenance record cannot be read [table=%s]: %s", self._table.uri, error)
+            return None
 
     def _strangers(self, region_ids: list[RegionId]) -> tuple[str, ...]:
         known = {str(region_id) for region_id in region_ids} | RESERVED_NAMES

@@ -88,6 +88,7 @@ def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None
             regions=len(kept),
             regions_in_memory=sum(region.in_memory for region in kept),
             is_time_travel=survey.is_time_travel,
+            frozen=survey.frozen,
         ),
     )
 

@@ -46,6 +46,7 @@ class Survey:
         achieved: The consistency reached.
         taken: Rows written before this time are contained, as far as ``achieved`` reaches; timezone UTC.
         is_time_travel: Whether an old version was asked for.
+        frozen: Causes for which the table is frozen, so that no job works on it.
     """
 
     state: TableState
@@ -54,6 +55,7 @@ class Survey:
     achieved: Consistency
     taken: datetime
     is_time_travel: bool = False
+    frozen: tuple[str, ...] = ()
 
 
 class Surveyor:

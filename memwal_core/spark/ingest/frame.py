@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
@@ -94,8 +95,11 @@ def ingest_frame(frame: DataFrame, table: BaseTable, request: FrameBatch) -> Ing
         FencedError: Another writer took a region over. Decide who writes it, then run the batch again.
         UnavailableError: Storage or executors failed. Run the batch again; it continues where it stopped.
         CorruptionError: A region contradicts itself; follow the runbook that the error names.
+        FrozenError: The table is frozen. Run the batch again once a person has thawed it.
     """
     require_reachable(table)
+    if not request.dry_run:
+        FreezeStore(table.store, table.ids, clock=table.clock).require_thawed()
     ingestion = _Ingestion(frame, table, request, table.clock.monotonic())
     report = ingestion.run() if request.dry_run else INSTRUMENTS.observe("ingest", table.uri, ingestion.run)
     _log.info(

@@ -8,11 +8,12 @@ the same moment. Only names travel, never rows.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState
+from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.ids import RegionId
@@ -126,7 +127,8 @@ def survey_table(table: TableReader, options: ReadOptions) -> Survey:
         known = Consistency.SNAPSHOT
         return Survey(state, (), known, known, state.timestamp, is_time_travel=options.version is not None)
     manifests = ManifestStore(table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng)
-    return Surveyor(table, manifests, reads_wal=False).survey(options.consistency, options.version)
+    survey = Surveyor(table, manifests, reads_wal=False).survey(options.consistency, options.version)
+    return replace(survey, frozen=FreezeStore(table.store, table.ids, clock=table.clock).warnings())
 
 
 def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:

@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.errors import InternalError, InvalidRequestError
 from memwal_core.format.paths import UNNAMED_STREAM, staged_intent_path
 from memwal_core.ids import IdSource
@@ -37,6 +38,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         )
     table = _open(options)
     require_reachable(table)
+    _require_thawed(table)
     admission = RowAdmission.of(table, options.spec_id, options.delete_column)
     admission.check_schema(to_arrow_schema(schema, timezone="UTC"))
     return admission
@@ -138,7 +140,13 @@ def _commit(options: WriteOptions, batch: BatchId, messages: Sequence[StagedMess
         _discard(options, batch, messages)
         raise
     staged = [piece for message in messages for piece in message.staged]
+    _require_thawed(_open(options))
     BatchCommit(_open(options), batch, options).run(staged)
+
+
+def _require_thawed(table: BaseTable) -> None:
+    """Refuse to write to a frozen table: Spark can repeat a batch later, and nothing of it is written yet."""
+    FreezeStore(table.store, table.ids, clock=table.clock).require_thawed()
 
 
 def _discard(options: WriteOptions, batch: BatchId, messages: Sequence[StagedMessage]) -> None:

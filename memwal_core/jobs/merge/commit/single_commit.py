@@ -22,7 +22,14 @@ from memwal_core.base_table.commit.row_changes import (
     update_operation,
 )
 from memwal_core.clock import Clock
-from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptionError,
+    DuplicateKeysError,
+    MemwalError,
+    ObjectNotFoundError,
+)
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.paths import merge_staging_directory
@@ -252,7 +259,7 @@ class _Pass:
         upserts = sum(unit.upserts for unit in self._written.values())
         touched = sum(unit.touched for unit in self._written.values())
         if superseded > touched:
-            raise CorruptionError(
+            raise DuplicateKeysError(
                 "keys occur more than once in the base table, because more rows than keys would be superseded",
                 remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
                 table=self._table.uri,

@@ -12,6 +12,7 @@ Check = Callable[[Examination], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     progress.table_is_readable,
+    progress.table_is_not_frozen,
     progress.index_is_there,
     legacy.index_is_not_legacy,
     legacy.legacy_rules_hold,

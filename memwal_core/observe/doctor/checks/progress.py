@@ -24,6 +24,29 @@ def table_is_readable(seen: Examination) -> Iterator[Finding]:
         )
 
 
+def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
+    """Jobs may work on the table."""
+    for freeze in seen.record.active if seen.record is not None else ():
+        facts = freeze.cause.facts
+        where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
+        subject = f"{freeze.cause.value}{where}"
+        yield Finding(
+            "table-frozen",
+            Severity.CRITICAL,
+            f"no job works on the table: {facts.summary}",
+            {
+                "subject": subject,
+                "cause": freeze.cause.value,
+                "by": freeze.by,
+                **freeze.evidence,
+            },
+            facts.risk,
+            f"run `memwal thaw {seen.table_uri}` and decide; the choices are {', '.join(facts.choices)}",
+            freeze.region_id,
+            facts.runbook,
+        )
+
+
 def index_is_there(seen: Examination) -> Iterator[Finding]:
     """A table with regions has a MemWAL index."""
     if seen.state is not None and seen.state.entry is None and seen.regions:
@@ -116,9 +139,15 @@ def catchup_follows_progress(seen: Examination) -> Iterator[Finding]:
 
 
 def _highest_progress(seen: Examination) -> dict[RegionId, tuple[int, str]]:
+    """Return what was merged at most, by the record; without one, by the versions that are left.
+
+    After a thaw, progress may rightly be lower than in an old version.
+    """
     highest: dict[RegionId, tuple[int, str]] = {}
     told = [(each.label, each.merged) for each in seen.retained if each.branch is None]
-    for source, progress in [*told, ("the ledger", seen.recorded_progress)]:
+    if seen.record is not None:
+        told = [("the maintenance record", seen.record.memory.progress)]
+    for source, progress in told:
         for region_id, merged in progress.items():
             if merged > highest.get(region_id, (0, ""))[0]:
                 highest[region_id] = (merged, source)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from memwal_core.base_table import read_snapshot
 from memwal_core.cli.app import app
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.coordination.ledger import RunEnd, RunOutcome, recorded_progress
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.context import OpenTable
@@ -160,7 +160,9 @@ def test_each_job_is_remembered_with_its_outcome_and_progress(uri):
     assert sorted(run.key.job for run in runs) == sorted([*ORDER, "maintain"])
     assert {run.holder for run in runs} == {"nightly"}
     (region,) = admin.opened.manifests.region_ids()
-    assert recorded_progress(runs) == {region: 3}
+    record = admin.opened.freezes.load()
+    assert record is not None
+    assert record.memory.progress == {region: 3}
     (merged,) = admin.opened.ledger.runs("merge")
     assert merged.outcome is RunOutcome.DONE
     assert merged.verdict == "3 generations merged in 1 commits"

@@ -11,7 +11,8 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.coordination.freeze import Choice, FreezeCause, FrozenError
+from memwal_core.coordination.freeze import Choice, FreezeCause
+from memwal_core.errors import FrozenError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import FrozenError, InvalidRequestError
 from testkit.tables.garbage import gc_admin, make_merged_table, only_region
 from testkit.tables.people import people
 
@@ -60,13 +60,14 @@ def test_command_prints_one_json_document(uri):
     assert (document["job"], document["outcome"]) == ("gc", "planned")
 
 
-def test_command_on_a_frozen_table_ends_with_5_and_the_reason(uri):
+def test_command_on_a_frozen_table_ends_with_8_and_the_reason(uri):
     lance.write_dataset(people(1), uri, mode="overwrite")
 
     result = run("gc", uri, "--delete")
 
-    assert result.exit_code == 5
-    assert "frozen table: " in result.stdout
+    assert isinstance(result.exception, FrozenError)
+    assert result.exception.exit_code == 8
+    assert result.exception.facts["causes"] == ["index-gone"]
     assert recorded(uri) == 3
 
 

@@ -9,13 +9,15 @@ import lance
 import pytest
 
 from memwal_core.base_table import retained_versions
-from memwal_core.errors import InvalidRequestError
+from memwal_core.coordination.freeze import Choice
+from memwal_core.errors import FrozenError, InvalidRequestError
 from memwal_core.format.paths import manifest_path, region_directory
 from memwal_core.format.pb import mem_wal_pb2 as pb
 from memwal_core.jobs.gc.items import Gate, Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.run import Decision
 from memwal_core.settings import GcSettings
 from memwal_core.table import Table
 from testkit.simulation.view import lsm_view
@@ -39,7 +41,7 @@ def files(uri: str) -> set[str]:
     return {
         str(path)
         for path in Path(uri, "_mem_wal").rglob("*")
-        if path.is_file() and not {"_leases", "_ledger"} & set(path.parts)
+        if path.is_file() and not {"_leases", "_ledger", "_record"} & set(path.parts)
     }
 
 
@@ -86,6 +88,9 @@ def test_restore_to_any_retained_version_loses_no_row(steps):
 
     lance.dataset(steps, version=4).restore()
     assert admin.base.state().details.merged_generation(only_region(admin)) == 2
+    with pytest.raises(FrozenError):
+        admin.run(MergeRequest())
+    admin.thaw(Decision(Choice.MERGE_AGAIN, "someone"))
     admin.run(MergeRequest())
 
     assert lsm_view(admin.base) == expected
@@ -97,11 +102,11 @@ def test_progress_that_went_back_freezes_the_region(steps):
     lance.dataset(steps, version=3).restore()
     before = files(steps)
 
-    report = collect(admin)
+    with pytest.raises(FrozenError) as frozen:
+        collect(admin)
 
-    assert report.outcome is JobOutcome.BLOCKED
-    assert report.outcome.exit_code == 5
-    assert "merge progress went back from 3 in version 5 to 1 in version 6" in str(report.plan.freezes.regions)
+    assert frozen.value.exit_code == 8
+    assert frozen.value.facts["causes"] == ["progress-went-back"]
     assert files(steps) == before
 
 
@@ -109,10 +114,9 @@ def test_overwritten_table_is_frozen(steps):
     lance.write_dataset(people(1), steps, mode="overwrite")
     before = files(steps)
 
-    report = collect(gc_admin(steps))
+    with pytest.raises(FrozenError, match="the MemWAL index is gone"):
+        collect(gc_admin(steps))
 
-    assert report.outcome is JobOutcome.BLOCKED
-    assert "no MemWAL index but regions exist" in report.plan.freezes.table
     assert files(steps) == before
 
 

@@ -11,13 +11,16 @@ import lance
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.freeze import Choice, Memory
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.coordination.ledger import RunEnd, RunOutcome, progress_fact
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
+from memwal_core.errors import FrozenError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_name
 from memwal_core.format.pb import legacy_mem_wal_pb2 as legacy_pb
 from memwal_core.ids import RegionId
 from memwal_core.jobs.findings import Level, Severity
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.thaw.run import Decision
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.settings import DoctorSettings, Settings
 from memwal_core.settings.status import StatusSettings
@@ -278,17 +281,20 @@ class TestProgress:
         findings = patient.findings()
         assert {finding.finding_id for finding in findings} == {"progress-went-back"}
         assert [finding.evidence["was"] for finding in findings] == [2, 2]
+        with pytest.raises(FrozenError):
+            patient.admin().run(MergeRequest())
+        assert patient.names() == ["progress-went-back", "table-frozen"]
+        patient.admin().thaw(Decision(Choice.MERGE_AGAIN, "someone"))
         patient.admin().run(MergeRequest())
         assert patient.names() == []
 
     def test_progress_below_what_a_finished_merge_recorded(self, patient):
-        """The ledger remembers what the table's own versions no longer can."""
-        admin = patient.admin()
-        run = admin.opened.new_run(JobKey("merge"), "airflow")
-        fact = progress_fact({patient.regions[0]: 2})
-        admin.opened.ledger.end(run, RunEnd(run.started, RunOutcome.DONE, fact))
+        """The record remembers what the table's own versions no longer can."""
+        memory = Memory(progress={patient.regions[0]: 2})
+        patient.admin().opened.freezes.update(lambda record: replace(record, memory=memory))
         (finding,) = patient.findings()
-        assert (finding.finding_id, finding.evidence["according_to"]) == ("progress-went-back", "the ledger")
+        assert finding.finding_id == "progress-went-back"
+        assert finding.evidence["according_to"] == "the maintenance record"
 
     def test_index_gone_while_regions_exist(self, patient):
         lance.write_dataset(people(1, 2), patient.table.uri, mode="overwrite")

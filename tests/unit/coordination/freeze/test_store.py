@@ -14,11 +14,10 @@ from memwal_core.coordination.freeze import (
     FreezeCause,
     FreezeEnd,
     FreezeStore,
-    FrozenError,
     MaintenanceRecord,
     Memory,
 )
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, FrozenError
 from memwal_core.format.paths import RECORD_DIRECTORY
 from memwal_core.ids import IdSource
 from memwal_core.rng import system_rng

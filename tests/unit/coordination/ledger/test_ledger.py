@@ -17,8 +17,6 @@ from memwal_core.coordination.ledger import (
     RunEnd,
     RunOutcome,
     RunRecord,
-    progress_fact,
-    recorded_progress,
 )
 from memwal_core.errors import ConflictError, CorruptionError, FencedError, UnavailableError
 from memwal_core.ids import IdSource
@@ -176,12 +174,3 @@ def test_reading_a_long_history_is_a_bounded_number_of_requests(store, clock):
     assert len(found.runs) == 10
     assert found.forgotten == 20
     assert len(store.calls) <= 4
-
-
-def test_progress_of_merges_is_found_again_region_by_region(ledger, clock):
-    first, second = IdSource().region_id(), IdSource().region_id()
-    for number, merged in enumerate([{first: 2}, {first: 1, second: 5}]):
-        run = RunRecord(MERGE, f"run-{number}", "airflow", clock.now())
-        ledger.end(run, RunEnd(clock.now(), RunOutcome.DONE, progress_fact(merged)))
-    ledger.end(RunRecord(MERGE, "odd", "a", clock.now()), RunEnd(clock.now(), RunOutcome.DONE, {"progress": {"x": 1}}))
-    assert recorded_progress(ledger.runs()) == {first: 2, second: 5}

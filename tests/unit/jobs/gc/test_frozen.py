@@ -44,12 +44,6 @@ def test_legacy_retained_version_freezes_the_table():
     assert "version 3 has" in frozen(table(base(2, retained=[RetainedVersion(3, legacy=True)]), BUSY))
 
 
-def test_progress_that_went_back_freezes_the_region():
-    state = base(1, retained=[RetainedVersion(9, merged={REGION: 2})])
-
-    assert frozen(table(state, BUSY)) == "merge progress went back from 2 in version 9 to 1 in version 12"
-
-
 def test_progress_of_a_branch_may_be_ahead():
     state = base(1, retained=[RetainedVersion(9, branch="trial", merged={REGION: 2})])
 

@@ -12,15 +12,17 @@ from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
 from memwal_core.airflow.operators.spark import SparkWork, jobs_folder
 
 DOC = """
-### Maintain all registered tables: merge, catch-up, compact, catch-up, snapshot, garbage
+### Maintain all registered tables: flush, merge, catch-up, compact, catch-up, snapshot, garbage
 
 One run goes through the cycle of every registered table that is due, side by side, each step after the one that it
-needs: indexes follow the merge, compaction needs indexes that cover everything and makes Lance forget how far they
-are, the snapshot shows the result, and only then is it clear what nobody needs any more.
+needs: what dead writers left in their WALs is flushed before the merge, indexes follow it, compaction needs indexes
+that cover everything and makes Lance forget how far they are, the snapshot shows the result, and only then is it clear
+what nobody needs any more.
 
 | Task | What it does |
 |---|---|
 | `tables` | the registered tables (`MAINTENANCE_TABLES`) whose last cycle is older than their `every_minutes` |
+| `cycle.flush` | flushes regions whose writer is gone; at most every ten minutes (`MEMWAL_FLUSH__MIN_AGE_S`) |
 | `cycle.prepare` | plans the merge of one table, and skips the Spark job if there is nothing to merge |
 | `cycle.merge` | the Spark job |
 | the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped* and the next one runs |
@@ -37,9 +39,10 @@ not: see `docs/runbooks`.
 """
 
 
-# The steps after the merge: name, job, the step that it follows, what it does. The plan of the cycle is the library's
-# (`memwal_core.jobs.cycle.plan`); a test compares them, and each task asks it whether its step runs and what it
-# may change.
+# The steps before and after the merge: name, job, the step that it follows, what it does. The plan of the cycle is
+# the library's (`memwal_core.jobs.cycle.plan`); a test compares them, and each task asks it whether its step runs and
+# what it may change.
+FLUSH = ("flush", "flush", None, "Flushes what writers that are gone left in their WALs.")
 STEPS = (
     ("catch_up", "catchup", None, "Extends the indexes over what was merged."),
     ("compact", "compact", None, "Rewrites small fragments, where that is worth it."),
@@ -83,7 +86,7 @@ def step_task(name: str, job: str, doc: str) -> Any:  # noqa: ANN401 - a decorat
 
 with DAG(
     "memwal_maintain",
-    description="The whole cycle of every registered table: merge, catch-up, compact, catch-up, snapshot, garbage.",
+    description="The whole cycle of every registered table, from the flush to the collection of garbage.",
     doc_md=DOC,
     schedule=os.environ.get("MAINTENANCE_SCHEDULE") or None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -136,6 +139,7 @@ with DAG(
 
         @task(
             doc_md="Plans the merge of the table, and records that its cycle begins.",
+            trigger_rule=TriggerRule.NONE_FAILED,
             map_index_template="{{ label }}",
         )
         def prepare(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -155,10 +159,13 @@ with DAG(
                 raise AirflowSkipException("nothing to merge; the log above says why")
             return dict(item)
 
+        name, job, _, doc = FLUSH
+        prepared = prepare(table)
+        step_task(name, job, doc)(table) >> prepared
         merge = SparkWork(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",
-            item=prepare(table),
+            item=prepared,
             jobs_folder=jobs_folder(__file__),
             map_index_template="{{ task.label }}",
             **pool_for("merge"),

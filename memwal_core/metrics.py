@@ -18,6 +18,8 @@ METER_NAME = "memwal_core"
 
 JOB_RUNS = "memwal.job.runs"
 JOB_DURATION = "memwal.job.duration"
+FLUSH_REGIONS = "memwal.flush.regions"
+FLUSH_ROWS = "memwal.flush.rows"
 MERGE_ROWS = "memwal.merge.rows"
 MERGE_BYTES = "memwal.merge.bytes"
 MERGE_GENERATIONS = "memwal.merge.generations"
@@ -41,6 +43,8 @@ SIGNAL_LEVEL = "memwal.signal.level"
 
 COUNTERS: Mapping[str, str] = {
     JOB_RUNS: "{run}",
+    FLUSH_REGIONS: "{region}",
+    FLUSH_ROWS: "{row}",
     MERGE_ROWS: "{row}",
     MERGE_BYTES: "By",
     MERGE_GENERATIONS: "{generation}",

@@ -8,6 +8,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -17,6 +18,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 
 REQUESTS: tuple[type[JobRequest], ...] = (
     IngestRequest,
+    FlushRequest,
     MergeRequest,
     CatchupRequest,
     CompactRequest,

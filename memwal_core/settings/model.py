@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
@@ -365,6 +366,7 @@ class Settings(BaseSettings):
 
     storage: StorageSettings = Field(default_factory=StorageSettings)
     writer: WriterSettings = Field(default_factory=WriterSettings)
+    flush: FlushSettings = Field(default_factory=FlushSettings)
     merge: MergeSettings = Field(default_factory=MergeSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     catchup: CatchupSettings = Field(default_factory=CatchupSettings)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from memwal_core.errors import ObjectNotFoundError
 from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
-from memwal_core.format.paths import ARROW_WAL_SUFFIX
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal.entry import (
@@ -30,6 +31,8 @@ from memwal_core.wal.entry import (
 
 _MESSAGE = struct.Struct("<iI")
 _CONTINUATION = -1
+_FENCE_BYTES = 65_536
+"""A fence is a schema without rows, so its beginning is all of it."""
 
 
 class ArrowCodec:
@@ -95,6 +98,16 @@ class ArrowCodec:
         if field_id is None:
             return field
         return field.with_metadata({**(field.metadata or {}), FIELD_ID_KEY: str(field_id).encode()})
+
+
+def is_fence(store: ObjectStore, region_id: RegionId, wal_id: int) -> bool:
+    """Tell whether an entry only marks a claim, reading no more than its beginning; unreadable ones count as rows."""
+    path = wal_entry_path(region_id, wal_id, ARROW_WAL_SUFFIX)
+    try:
+        schema = pa.ipc.open_stream(store.get_range(path, 0, _FENCE_BYTES)).schema
+    except (pa.ArrowInvalid, OSError, ObjectNotFoundError):
+        return False
+    return FENCE_KEY.encode() in (schema.metadata or {})
 
 
 def metadata_range(data: bytes | memoryview) -> tuple[int, int]:

@@ -103,8 +103,8 @@ def begin_cycle(table: CycleTable, holder: str) -> WorkItem | None:
         InvalidRequestError: The table cannot be merged into.
         UnavailableError: Storage failed. Try again.
     """
-    target, plan = table["target"], _plan(table)
-    opened = open_target(target).opened
+    opened = open_target(table["target"]).opened
+    plan = _plan(table, opened)
     request = plan.step(StepName.MERGE).request
     left_out = _left_out(opened, plan, plan.step(StepName.MERGE), {})
     with opened.ledger.run(opened.new_run(MaintainRequest().key, holder)) as progress:
@@ -137,10 +137,10 @@ def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult 
         InvalidRequestError: The plan has no such step.
         MemwalError: As ``do_work``; a step that needs a person ends the table's cycle.
     """
-    plan = _plan(table)
+    opened = open_target(table["target"]).opened
+    plan = _plan(table, opened)
     step = plan.step(name)
     before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed and followed["ran"] else {}
-    opened = open_target(table["target"]).opened
     left_out = _left_out(opened, plan, step, before)
     if left_out is None and is_frozen(opened, step.request):
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
@@ -162,14 +162,13 @@ def _work(table: CycleTable, step: str, request: JobRequest) -> WorkItem:
     )
 
 
-def _plan(table: CycleTable) -> CyclePlan:
-    return plan_cycle(
-        MaintainRequest(
-            delete=table["collect_garbage"],
-            remove_versions=table["remove_versions"],
-            ignore_pauses=table["ignore_pauses"],
-        )
+def _plan(table: CycleTable, opened: OpenTable) -> CyclePlan:
+    request = MaintainRequest(
+        delete=table["collect_garbage"],
+        remove_versions=table["remove_versions"],
+        ignore_pauses=table["ignore_pauses"],
     )
+    return plan_cycle(request, opened.settings)
 
 
 def _left_out(

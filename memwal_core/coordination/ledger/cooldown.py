@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memwal_core.coordination.ledger.history import History
@@ -16,12 +16,14 @@ class RunVerdict:
     Attributes:
         failures: Failures in a row.
         retry_at: End of the pause; None if there is none.
+        since_success_s: Seconds since the last run that succeeded began; None if none is remembered.
     """
 
     allowed: bool
     reason: str
     failures: int = 0
     retry_at: datetime | None = None
+    since_success_s: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -35,6 +37,12 @@ class RunVerdict:
 
 def judge(history: History, now: datetime, settings: LedgerSettings) -> RunVerdict:
     """Decide whether a job may run; ``now`` is in UTC."""
+    succeeded = next((run.started for run in reversed(history.runs) if run.outcome.is_success), None)
+    since = None if succeeded is None else (now - succeeded).total_seconds()
+    return replace(_pause(history, now, settings), since_success_s=since)
+
+
+def _pause(history: History, now: datetime, settings: LedgerSettings) -> RunVerdict:
     failed = history.failures_in_a_row
     if not failed:
         return RunVerdict(True, "the last run succeeded" if history.runs else "it never ran")

@@ -65,7 +65,7 @@ class _Cycle:
     def __init__(self, context: JobContext, request: MaintainRequest) -> None:
         self._context = context
         self._request = request
-        self._plan = plan_cycle(request)
+        self._plan = plan_cycle(request, context.settings)
         self._steps: list[StepReport] = []
         self._stopped = ""
 

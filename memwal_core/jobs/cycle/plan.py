@@ -23,16 +23,19 @@ from memwal_core.errors import (
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.settings import Settings
 
 
 class StepName(StrEnum):
     """A step of the cycle; a job may have several."""
 
+    FLUSH = "flush"
     MERGE = "merge"
     CATCH_UP = "catch_up"
     COMPACT = "compact"
@@ -58,11 +61,13 @@ class CycleStep:
         name: Which.
         request: What its job is asked for.
         follows: A step without whose work this one has nothing to do; None = it stands alone.
+        every_s: Seconds between two runs, whatever the time between two cycles.
     """
 
     name: StepName
     request: JobRequest
     follows: StepName | None = None
+    every_s: float = 0.0
 
     @property
     def job(self) -> str:
@@ -112,6 +117,9 @@ class CyclePlan:
         if step.follows is not None and before.get(step.follows) in _CHANGED_NOTHING:
             why = f"{step.follows.value.replace('_', ' ')} changed nothing, so what ran before it still stands"
             return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
+        if not step.request.dry_run and _is_recent(step, pause):
+            why = f"it ran {pause.since_success_s:.0f} s ago, and runs every {step.every_s:.0f} s"
+            return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
         if not (pause.allowed or step.request.dry_run or self.ignore_pauses):
             return LeftOut(StepEnd.PAUSED, JobOutcome.CONFLICT, pause.reason)
         return None
@@ -139,16 +147,23 @@ _PASSING = (ConflictError, CommitUnknownError)
 """Errors after which the other jobs are still worth running: none depends on what another one did."""
 
 
-def plan_cycle(request: MaintainRequest) -> CyclePlan:
+def _is_recent(step: CycleStep, past: RunVerdict) -> bool:
+    # A run from the future comes from another clock; waiting for it could take forever.
+    return past.since_success_s is not None and 0 <= past.since_success_s < step.every_s
+
+
+def plan_cycle(request: MaintainRequest, settings: Settings) -> CyclePlan:
     """Return the steps of a cycle in the one order in which every job helps the next.
 
-    Indexes follow the merge. Compaction needs indexes that cover all fragments alike, and makes Lance forget
-    how far they are, so they catch up again if it changed anything. The snapshot shows readers the result. Only
-    then is it clear what nothing needs any more.
+    What writers left in their WALs is flushed first, so that the merge takes it on; a cycle that comes sooner than
+    ``flush.min_age_s`` after the last look does not look for it. Indexes follow the merge. Compaction needs indexes
+    that cover all fragments alike, and makes Lance forget how far they are, so they catch up again if it changed
+    anything. The snapshot shows readers the result. Only then is it clear what nothing needs any more.
     """
     dry_run = request.dry_run
     catch_up = CatchupRequest(dry_run=dry_run)
     steps = (
+        CycleStep(StepName.FLUSH, FlushRequest(dry_run=dry_run, due_only=True), every_s=settings.flush.min_age_s),
         CycleStep(StepName.MERGE, MergeRequest(dry_run=dry_run)),
         CycleStep(StepName.CATCH_UP, catch_up),
         CycleStep(StepName.COMPACT, CompactRequest(dry_run=dry_run, remove_versions=request.remove_versions)),

@@ -9,7 +9,7 @@ from pydantic import Field
 from memwal_core.jobs.request import Flag, JobInfo, JobRequest
 
 _GUIDE = """
-### Maintain one table: merge, catch-up, compact, catch-up, snapshot, garbage
+### Maintain one table: flush, merge, catch-up, compact, catch-up, snapshot, garbage
 
 One run goes through all jobs of the table, each after the one that it needs, in one process. The DAG `memwal_maintain`
 does the same for every registered table, with a task for each step.
@@ -17,7 +17,7 @@ does the same for every registered table, with a task for each step.
 
 
 class MaintainRequest(JobRequest):
-    """Merge, catch indexes up, compact if due, catch up again, publish a snapshot, collect garbage.
+    """Flush what dead writers left, merge, catch up, compact if due, publish a snapshot, collect garbage.
 
     Stops at the first job that needs a person.
 

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
-import pyarrow as pa
-
 from memwal_core.base_table import TableState, list_versions
 from memwal_core.clock import unix_millis
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -27,15 +25,13 @@ from memwal_core.observe.signals.space import garbage_reading
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.region import RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.wal import is_fence
 from memwal_core.writer.claim.takeover import read_releases
 
 _log = logging.getLogger(__name__)
 
 _EPOCH_WINDOW = timedelta(hours=1)
-_FENCE_KEY = b"fence_sentinel"
 _FENCES_READ = 64
-_FENCE_BYTES = 65_536
-"""A fence is a schema without rows, so its beginning is all of it."""
 
 
 def measure_signals(
@@ -123,21 +119,13 @@ def _wal_lag(opened: OpenTable, region: ExaminedRegion, manifest: RegionManifest
     for wal_id in range(first, min(region.tail.wal_id, first + _FENCES_READ) + 1):
         path = wal_entry_path(region.region_id, wal_id, region.tail.suffix)
         entry = opened.base.store.head(path)
-        if entry is None or (region.tail.suffix == ARROW_WAL_SUFFIX and _is_fence(opened, path)):
+        is_arrow = region.tail.suffix == ARROW_WAL_SUFFIX
+        if entry is None or (is_arrow and is_fence(opened.base.store, region.region_id, wal_id)):
             continue
         evidence = {"last": region.tail.wal_id, "writer_epoch": manifest.writer_epoch}
         subject = f"{_name(region)} WAL entry {wal_id}"
         yield Reading(Signal.WAL_LAG, _age_s(entry.modified, now), subject, region.region_id, evidence)
         return
-
-
-def _is_fence(opened: OpenTable, path: str) -> bool:
-    """Tell whether an entry has no rows: with such Lance's own writer marks the beginning of its epoch."""
-    try:
-        schema = pa.ipc.open_stream(opened.base.store.get_range(path, 0, _FENCE_BYTES)).schema
-    except (pa.ArrowInvalid, OSError, ObjectNotFoundError):
-        return False  # Whatever it is, it is not known to be without rows.
-    return _FENCE_KEY in (schema.metadata or {})
 
 
 def _epoch_changes(opened: OpenTable, region: ExaminedRegion, manifest: RegionManifest, now: datetime) -> int:

@@ -85,7 +85,9 @@ def _flush(case: RegionCase) -> JobVerdict:
     facts = {"wal_lag": lag, "writer_epoch": case.standing.writer_epoch}
     if not lag:
         return JobVerdict(_FLUSH, False, "every WAL entry is flushed", facts)
-    return JobVerdict(_FLUSH, False, f"{lag} WAL entries wait; only the region's writer can flush them", facts)
+    return JobVerdict(
+        _FLUSH, False, f"{lag} WAL entries wait; their writer flushes them, or `memwal flush` if it is gone", facts
+    )
 
 
 def _merge(case: RegionCase, triggers: MergeTriggerSettings) -> JobVerdict:

@@ -20,7 +20,7 @@ from memwal_core.jobs.ingest.request import IngestRequest
 pytestmark = pytest.mark.airflow
 
 DAGS = {
-    "memwal_ingest", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc",
+    "memwal_ingest", "memwal_flush", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc",
     "memwal_quality", "memwal_maintain",
 }  # fmt: skip
 REGION = "1c0c1b90-0fbc-49c1-99ed-67223e52e103"
@@ -141,6 +141,7 @@ def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> Non
 
     assert schedules == {
         "memwal_ingest": None,
+        "memwal_flush": None,
         "memwal_merge": None,
         "memwal_catchup": ["memwal_base_table"],
         "memwal_snapshot": ["memwal_indexes"],
@@ -156,6 +157,7 @@ def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> Non
     }
     assert changes == {
         "memwal_ingest": {"memwal_regions"},
+        "memwal_flush": {"memwal_regions"},
         "memwal_merge": {"memwal_base_table"},
         "memwal_catchup": {"memwal_indexes"},
     }
@@ -170,12 +172,12 @@ def test_only_garbage_collection_is_a_dry_run_unless_it_is_asked_for(facts: dict
 
 def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, Any]) -> None:
     tasks = facts["dags"]["memwal_maintain"]["tasks"]
-    steps = ["prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
+    steps = ["flush", "prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
 
     for before, after in itertools.pairwise(steps):
         assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
     # A step with nothing to do is skipped, which must not skip the next.
-    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[2:]} == {"none_failed"}
+    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps if step != "merge"} == {"none_failed"}
 
 
 @pytest.mark.req("BLD-01")

@@ -14,6 +14,7 @@ from memwal_core.jobs.catalog import REQUESTS, parse_request, request_type
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.merge.request import MergeRequest
@@ -39,6 +40,7 @@ FULL: tuple[JobRequest, ...] = (
         spec=2,
         options={"header": "true"},
     ),
+    FlushRequest(dry_run=True, regions=(REGION,), fence=True, due_only=True),
     MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True),
     CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True),
     CompactRequest(dry_run=True, force=True, remove_versions=True),

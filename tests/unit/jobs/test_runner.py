@@ -29,6 +29,7 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.document import JobDocument
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.job import Job
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
@@ -360,6 +361,7 @@ def test_executors_and_progress_reach_the_job(opened: OpenTable, toy: list[JobCo
 
 
 SAME_EVERYWHERE: tuple[JobRequest, ...] = (
+    FlushRequest(due_only=True),
     MergeRequest(),
     CatchupRequest(),
     CompactRequest(remove_versions=True),
@@ -376,7 +378,7 @@ def by_library(uri: str) -> None:
 
 
 def by_command(uri: str) -> None:
-    flags = {"compact": ["--remove-versions"], "gc": ["--delete"]}
+    flags = {"flush": ["--due-only"], "compact": ["--remove-versions"], "gc": ["--delete"]}
     for request in SAME_EVERYWHERE:
         ended = CliRunner().invoke(app, [request.info.name, uri, *flags.get(request.info.name, [])])
         assert ended.exit_code in (0, 3), ended.output

@@ -35,7 +35,7 @@ from testkit.tables.people import make_people_table, people, reopened
 ROOT = Path(__file__).resolve().parents[4]
 SETTINGS = Settings(compact=CompactSettings(min_fragments=2), gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL))
 FORGETFUL = CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1)
-ORDER = ["merge", "catchup", "compact", "catchup", "snapshot", "gc"]
+ORDER = ["flush", "merge", "catchup", "compact", "catchup", "snapshot", "gc"]
 ROWS = {1: "a", 2: "p2", 5: "b", 6: "b"}
 
 
@@ -69,7 +69,7 @@ def test_whole_cycle_merges_indexes_compacts_publishes_and_collects(uri):
 
     assert [step.job for step in report.steps] == ORDER
     assert report.outcome is JobOutcome.DONE
-    assert outcomes(report)[:5] == ["done", "done", "done", "nothing_to_do", "done"]
+    assert outcomes(report)[:6] == ["nothing_to_do", "done", "done", "done", "nothing_to_do", "done"]
     state = admin.base.state()
     details = state.require_details()
     (region,) = details.merged_generations
@@ -93,7 +93,7 @@ def test_cycles_come_to_rest_with_nothing_to_do(uri):
     assert outcomes_seen[0] is JobOutcome.DONE
     assert outcomes_seen[-2:] == [JobOutcome.NOTHING_TO_DO] * 2
     assert {step.outcome for step in last.steps} == {JobOutcome.NOTHING_TO_DO}
-    assert last.steps[3].end is StepEnd.SKIPPED
+    assert [last.steps[0].end, last.steps[4].end] == [StepEnd.SKIPPED] * 2
     (region,) = admin_of(uri).opened.manifests.region_ids()
     assert admin_of(uri).opened.manifests.load(region).flushed_generations == ()
 
@@ -118,7 +118,7 @@ def test_dry_run_changes_no_object(uri):
     report = admin_of(uri, store=store).run(MaintainRequest(dry_run=True, delete=True))
 
     assert report.outcome is JobOutcome.PLANNED
-    assert outcomes(report)[0] == "planned"
+    assert outcomes(report)[:2] == ["nothing_to_do", "planned"]
     assert sorted((info.path, info.etag) for info in store.inner.list_objects("")) == before
 
 
@@ -132,8 +132,8 @@ def test_cycle_stops_where_a_region_needs_a_human(uri):
     report = admin.run(MaintainRequest(delete=True))
 
     assert report.outcome is JobOutcome.BLOCKED
-    assert outcomes(report) == ["blocked", *["not_reached"] * 5]
-    assert str(region) in report.steps[0].why
+    assert outcomes(report) == ["nothing_to_do", "blocked", *["not_reached"] * 5]
+    assert str(region) in report.steps[1].why
     assert admin.base.state().version == version
 
 
@@ -144,10 +144,10 @@ def test_job_under_way_elsewhere_is_left_out_and_the_others_run(uri):
         report = admin.run(MaintainRequest(delete=True))
 
     assert report.outcome is JobOutcome.CONFLICT
-    assert report.steps[0].error is not None
-    assert report.steps[0].error["class"] == "LeaseHeldError"
+    assert report.steps[1].error is not None
+    assert report.steps[1].error["class"] == "LeaseHeldError"
     assert [step.end for step in report.steps if step.end is StepEnd.NOT_REACHED] == []
-    assert report.steps[4].outcome is JobOutcome.DONE
+    assert report.steps[5].outcome is JobOutcome.DONE
     assert lsm_view(admin.base) == ROWS
 
 
@@ -179,11 +179,11 @@ def test_job_that_keeps_failing_pauses_and_the_others_run(uri):
     paused = admin.run(MaintainRequest())
     forced = admin.run(MaintainRequest(ignore_pauses=True))
 
-    assert paused.steps[0].end is StepEnd.PAUSED
-    assert "pausing until" in paused.steps[0].why
+    assert paused.steps[1].end is StepEnd.PAUSED
+    assert "pausing until" in paused.steps[1].why
     assert paused.outcome is JobOutcome.CONFLICT
-    assert paused.steps[4].outcome is JobOutcome.DONE
-    assert forced.steps[0].outcome is JobOutcome.DONE
+    assert paused.steps[5].outcome is JobOutcome.DONE
+    assert forced.steps[1].outcome is JobOutcome.DONE
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -226,7 +226,7 @@ def test_command_prints_every_step_and_ends_like_the_report(uri):
     assert "3 generations merged in 1 commits" in done.stdout
     assert (again["job"], again["outcome"]) == ("maintain", "nothing_to_do")
     assert [step["job"] for step in again["steps"]] == ORDER
-    assert again["steps"][0]["report"]["job"] == "merge"
+    assert again["steps"][1]["report"]["job"] == "merge"
 
 
 def test_command_on_a_table_without_memwal_ends_with_2(tmp_path):
@@ -247,6 +247,7 @@ def test_job_writes_its_report_and_ends_with_the_outcome(uri, tmp_path):
     assert (first.returncode, second.returncode) == (0, 0), first.stderr
     assert json.loads(target.read_text())["outcome"] == "nothing_to_do"
     assert {step["job"] for step in json.loads(target.read_text())["steps"]} == {
+        "flush",
         "merge",
         "catchup",
         "compact",

@@ -20,16 +20,19 @@ from memwal_core.errors import (
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.cycle.plan import MaintainRequest, StepEnd, StepName, end_of_cycle, plan_cycle
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.settings import Settings
 
 DAG = Path(__file__).resolve().parents[4] / "dags" / "memwal_maintain.py"
+SETTINGS = Settings()
 FREE, PAUSED = RunVerdict(True, "it never ran"), RunVerdict(False, "3 failures in a row")
 
 
 @pytest.mark.req("LEASE-34")
 def test_steps_are_in_the_order_in_which_jobs_need_each_other():
-    plan = plan_cycle(MaintainRequest())
+    plan = plan_cycle(MaintainRequest(), SETTINGS)
 
     assert [(step.name.value, step.job) for step in plan.steps] == [
+        ("flush", "flush"),
         ("merge", "merge"),
         ("catch_up", "catchup"),
         ("compact", "compact"),
@@ -41,23 +44,26 @@ def test_steps_are_in_the_order_in_which_jobs_need_each_other():
 
 def test_dag_has_the_steps_of_the_plan_and_the_one_that_each_follows():
     """DAG files are parsed where the library is not installed, so they repeat names, and nothing else."""
-    (assigned,) = [
-        node.value
+    assigned = {
+        node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(DAG.read_text()).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "STEPS"
-    ]
-    in_dag = [row[:3] for row in ast.literal_eval(assigned)]
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id.isupper()
+        and node.targets[0].id != "DOC"
+    }
+    in_dag = [row[:3] for row in assigned["STEPS"]]
 
-    planned = [(step.name.value, step.job, step.follows) for step in plan_cycle(MaintainRequest()).steps]
+    planned = [(step.name.value, step.job, step.follows) for step in plan_cycle(MaintainRequest(), SETTINGS).steps]
 
-    assert [("merge", "merge", None), *in_dag] == planned
+    assert [assigned["FLUSH"][:3], ("merge", "merge", None), *in_dag] == planned
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("delete", [True, False])
 @pytest.mark.parametrize("remove_versions", [True, False])
 def test_steps_change_only_what_was_asked_for(dry_run, delete, remove_versions):
-    plan = plan_cycle(MaintainRequest(dry_run=dry_run, delete=delete, remove_versions=remove_versions))
+    plan = plan_cycle(MaintainRequest(dry_run=dry_run, delete=delete, remove_versions=remove_versions), SETTINGS)
 
     acting = {step.name for step in plan.steps if not step.request.dry_run}
     always = set() if dry_run else set(StepName) - {StepName.COLLECT_GARBAGE}
@@ -77,7 +83,7 @@ def test_steps_change_only_what_was_asked_for(dry_run, delete, remove_versions):
     ],
 )
 def test_second_catch_up_runs_only_if_compaction_may_have_changed_something(compacted, runs):
-    plan = plan_cycle(MaintainRequest())
+    plan = plan_cycle(MaintainRequest(), SETTINGS)
     before = {} if compacted is None else {StepName.COMPACT: compacted}
 
     left_out = plan.left_out(plan.step("catch_up_again"), before, FREE)
@@ -89,7 +95,7 @@ def test_second_catch_up_runs_only_if_compaction_may_have_changed_something(comp
 @pytest.mark.parametrize(("request_", "runs"), [(MaintainRequest(), False), (MaintainRequest(ignore_pauses=True), True),
                                                 (MaintainRequest(dry_run=True), True)])  # fmt: skip
 def test_job_that_pauses_is_left_out_unless_pauses_are_ignored_or_nothing_is_changed(request_, runs):
-    plan = plan_cycle(request_)
+    plan = plan_cycle(request_, SETTINGS)
 
     left_out = plan.left_out(plan.step("merge"), {}, PAUSED)
 
@@ -101,8 +107,22 @@ def test_job_that_pauses_is_left_out_unless_pauses_are_ignored_or_nothing_is_cha
     )
 
 
+@pytest.mark.parametrize(("since_s", "runs"), [(None, True), (599, False), (600, True), (-5, True)])
+def test_regions_are_looked_at_no_more_often_than_their_rows_can_be_due(since_s, runs):
+    plan = plan_cycle(MaintainRequest(), SETTINGS)
+    past = RunVerdict(True, "the last run succeeded", since_success_s=since_s)
+
+    left_out = plan.left_out(plan.step("flush"), {}, past)
+
+    assert (left_out is None) is runs
+    assert left_out is None or (left_out.end, left_out.outcome) == (StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO)
+    assert plan.left_out(plan.step("merge"), {}, past) is None
+    planned = plan_cycle(MaintainRequest(dry_run=True), SETTINGS)
+    assert planned.left_out(planned.step("flush"), {}, past) is None
+
+
 def test_nothing_runs_after_the_end_of_a_cycle():
-    plan = plan_cycle(MaintainRequest(ignore_pauses=True))
+    plan = plan_cycle(MaintainRequest(ignore_pauses=True), SETTINGS)
 
     for step in plan.steps:
         left_out = plan.left_out(step, {StepName.COMPACT: JobOutcome.DONE}, FREE, "merge needs somebody")
@@ -124,25 +144,25 @@ def test_nothing_runs_after_the_end_of_a_cycle():
     ids=lambda value: getattr(value, "value", type(value).__name__),
 )
 def test_cycle_ends_where_a_person_is_needed_and_where_storage_does_not_answer(ended, ends):
-    step = plan_cycle(MaintainRequest()).step("compact")
+    step = plan_cycle(MaintainRequest(), SETTINGS).step("compact")
     assert bool(end_of_cycle(step, ended)) is ends
 
 
 def test_step_that_the_cycle_does_not_have_is_refused():
     with pytest.raises(InvalidRequestError, match="no such step"):
-        plan_cycle(MaintainRequest()).step("catchup")
+        plan_cycle(MaintainRequest(), SETTINGS).step("catchup")
 
 
 def test_plan_is_json():
-    document = plan_cycle(MaintainRequest()).to_dict()
-    assert document["steps"][3] == {
+    document = plan_cycle(MaintainRequest(), SETTINGS).to_dict()
+    assert document["steps"][4] == {
         "step": "catch_up_again",
         "job": "catchup",
         "follows": "compact",
         "request": {},
     }
-    planned = plan_cycle(MaintainRequest(dry_run=True, remove_versions=True)).to_dict()["steps"]
-    assert planned[2]["request"] == {"dry_run": True, "remove_versions": True}
+    planned = plan_cycle(MaintainRequest(dry_run=True, remove_versions=True), SETTINGS).to_dict()["steps"]
+    assert planned[3]["request"] == {"dry_run": True, "remove_versions": True}
     assert [parse_request(step["job"], step["request"]) for step in planned] == [
-        step.request for step in plan_cycle(MaintainRequest(dry_run=True, remove_versions=True)).steps
+        step.request for step in plan_cycle(MaintainRequest(dry_run=True, remove_versions=True), SETTINGS).steps
     ]

@@ -1,0 +1,20 @@
+"""The flush of idle regions as a job."""
+
+from __future__ import annotations
+
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.flush_idle.report import FlushReport
+from memwal_core.jobs.flush_idle.request import FlushRequest
+from memwal_core.jobs.flush_idle.run import FlushContext, flush_idle_regions
+from memwal_core.jobs.job import Job
+
+
+class FlushJob(Job[FlushRequest, FlushReport]):
+    """What writers left in their WALs becomes flushed MemTables."""
+
+    def run(self, context: JobContext, request: FlushRequest) -> FlushReport:
+        """Flush regions whose writer is gone."""
+        parts = FlushContext(
+            context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
+        )
+        return flush_idle_regions(parts, request)

@@ -1,0 +1,102 @@
+"""Read the signs of life of regions: unflushed rows, and when their writer was last heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_entry_path
+from memwal_core.ids import RegionId
+from memwal_core.jobs.flush_idle.plan import IdleBounds, RegionSigns
+from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.wal import ArrowCodec, find_tail, is_fence
+from memwal_core.writer.claim.takeover import read_releases
+
+
+@dataclass(frozen=True, slots=True)
+class SignReader:
+    """Reads one table's regions.
+
+    A region without unflushed rows costs its manifest and one request more; one whose rows are young, two. Only
+    where rows have waited long enough is their writer looked for.
+
+    Attributes:
+        bounds: Decide how far to look.
+        now: Wall time in UTC.
+    """
+
+    table: BaseTable
+    manifests: ManifestStore
+    bounds: IdleBounds
+    now: datetime
+    concurrency: int
+
+    def survey(self, regions: Collection[RegionId] = ()) -> list[RegionSigns]:
+        """Read some regions, or all.
+
+        Raises:
+            InvalidRequestError: The table has no such region.
+        """
+        existing = self.manifests.region_ids()
+        unknown = sorted(str(region) for region in regions if region not in existing)
+        if unknown:
+            raise InvalidRequestError(
+                "the table has no such region", remedy="choose from `memwal status`", unknown=unknown
+            )
+        chosen = [each for each in existing if not regions or each in regions]
+        return map_concurrently(self.signs_of, chosen, self.concurrency)
+
+    def signs_of(self, region_id: RegionId) -> RegionSigns:
+        """Read one region; damage becomes its ``problem``."""
+        try:
+            return self._signs(self.manifests.load(region_id))
+        except ObjectNotFoundError:
+            return RegionSigns(region_id)  # It is being created, so nothing was written to it.
+        except CorruptionError as error:
+            return RegionSigns(region_id, problem=str(error))
+
+    def _signs(self, manifest: RegionManifest) -> RegionSigns:
+        signs = RegionSigns(manifest.region_id, manifest.writer_epoch)
+        is_sealed = manifest.status is RegionStatus.SEALED
+        suffix = LANCE_WAL_SUFFIX if is_sealed else ARROW_WAL_SUFFIX
+        waiting_since = self._waiting_since(manifest, suffix)
+        signs = replace(signs, waiting_since=waiting_since)
+        if waiting_since is None or (self.now - waiting_since).total_seconds() < self.bounds.min_age_s:
+            return signs
+        if read_releases(self.table.store, manifest.region_id).newest == manifest.writer_epoch:
+            return replace(signs, released=True)
+        known = max(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen)
+        tail = find_tail(self.table.store, manifest.region_id, suffix, known, self.concurrency)
+        paths = (wal_entry_path(manifest.region_id, tail, suffix), manifest_path(manifest.region_id, manifest.version))
+        found = [info.modified for path in paths if (info := self.table.store.head(path)) is not None]
+        is_ours = is_sealed or self._claimed_by_us(manifest, tail)
+        return replace(signs, last_sign=max(found, default=None), is_ours=is_ours)
+
+    def _waiting_since(self, manifest: RegionManifest, suffix: str) -> datetime | None:
+        """Return when the first entry with rows after the replay pointer was written; None if there is none."""
+        store, wal_id = self.table.store, manifest.replay_after_wal_id + 1
+        while (entry := store.head(wal_entry_path(manifest.region_id, wal_id, suffix))) is not None:
+            if suffix == LANCE_WAL_SUFFIX or not is_fence(store, manifest.region_id, wal_id):
+                return entry.modified
+            wal_id += 1
+        if wal_id <= manifest.wal_id_last_seen:
+            raise CorruptionError(
+                "the WAL has a hole: an entry that existed before is missing",
+                remedy="restore the missing entry from a backup or a versioned bucket; replaying without it loses rows",
+                region_id=str(manifest.region_id),
+                missing_wal_id=wal_id,
+                wal_id_last_seen=manifest.wal_id_last_seen,
+            )
+        return None
+
+    def _claimed_by_us(self, manifest: RegionManifest, tail: int) -> bool:
+        """Tell whether the newest entry of an ``arrow`` WAL is by a writer of ours that has the present epoch."""
+        try:
+            entry = ArrowCodec({}).read(self.table.store, manifest.region_id, tail)
+        except CorruptionError:
+            return False  # Replaying it will tell; until then the longer time holds.
+        return bool(entry.attempt) and entry.writer_epoch == manifest.writer_epoch

@@ -101,6 +101,15 @@ class GcSettings(BaseModel):
         description="Seconds between removing a flushed MemTable from the region manifest and deleting its directory. "
         "Readers that planned before have this long to finish; longer takes more storage.",
     )
+    open_writer_s: float = Field(
+        default=DAY_S,
+        ge=0,
+        le=30 * DAY_S,
+        description="Seconds for which a merged flushed MemTable of the `arrow` codec is kept, so that the scanner of "
+        "an open pylance writer still finds its rows: it reads the base table as of its opening. Reopen such writers "
+        "at least as often. Longer takes more storage; 0 if no writer's own scanner is used. It ends at twice this "
+        "time after the flush, however late the merge was.",
+    )
     orphan_age_s: float = Field(
         default=3 * DAY_S,
         ge=0,

@@ -59,6 +59,7 @@ class Gate(StrEnum):
     EMPTY_BASE = "an empty base table proves nothing"
     INDEX_BEHIND = "an index has not caught up"
     RETAINED_VERSION = "a retained version needs it"
+    OPEN_WRITER = "an open writer of another program may still read it"
     UNEXPECTED_NAME = "its name is not one of a flushed MemTable of this generation"
     GRACE = "in the grace period"
     YOUNG = "too young"

@@ -30,6 +30,7 @@ SETTINGS = Settings(
     # Real ages on a real clock; no flush here takes as long, and only one writer ever writes.
     gc=GcSettings(
         grace_s=0.3,
+        open_writer_s=0,
         collect_wal=WalCollection.ALL,
         wal_min_age_s=1,
         wal_epoch_checks=0.1,

@@ -12,7 +12,7 @@ from memwal_core.jobs.gc.deleter import Deleter
 from memwal_core.jobs.gc.items import Action, FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState
-from memwal_core.region import FlushedGeneration, RegionManifest, drain
+from memwal_core.region import FlushedGeneration, RegionManifest, RegionStatus, drain
 
 _SHOWN = 5
 
@@ -20,9 +20,9 @@ _SHOWN = 5
 class FlushedMemTables:
     """Removes the records of flushed MemTables that nothing needs any more."""
 
-    def plan(self, state: GcState, policy: Policy) -> list[Item]:  # noqa: ARG002 - no age counts here
+    def plan(self, state: GcState, policy: Policy) -> list[Item]:
         """Return every recorded flushed MemTable."""
-        return [item for region in state.regions for item in _plan_region(region, state.base)]
+        return [item for region in state.regions for item in _plan_region(region, state.base, policy)]
 
     def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
         """Drain region by region, according to the present state of the base table."""
@@ -94,11 +94,36 @@ def index_names(base: BaseState) -> list[str]:
     return sorted(names - base.untrained)
 
 
-def _plan_region(region: GcRegionState, base: BaseState) -> list[Item]:
+def _plan_region(region: GcRegionState, base: BaseState, policy: Policy) -> list[Item]:
     if region.manifest is None:
         return []
     present = {each.name: each for each in region.directories}
-    return [_plan(region, each, present.get(each.path), base) for each in region.manifest.flushed_generations]
+    planned = []
+    for recorded in region.manifest.flushed_generations:
+        directory = present.get(recorded.path)
+        item = _plan(region, recorded, directory, base)
+        if item.action is not None and directory is not None and region.manifest.status is RegionStatus.ACTIVE:
+            item = _kept_for_open_writer(item, directory, base, policy)
+        planned.append(item)
+    return planned
+
+
+def _kept_for_open_writer(item: Item, directory: DirectoryState, base: BaseState, policy: Policy) -> Item:
+    """Keep what was merged lately in a region that writers of other programs may claim.
+
+    An open writer of pylance reads the base table as of its opening and the generations that the manifest lists. It
+    ignores merge progress, so rows that were merged since are hidden from it once their record is gone. Since when
+    rows are merged, the oldest retained version tells; where versions go sooner than that, twice the time since the
+    flush ends the wait.
+    """
+    wait_s = policy.gc.open_writer_s
+    merged_s = max(
+        (policy.age_s(each.modified) for each in base.retained if each.modified and not each.branch), default=0.0
+    )
+    flushed_s = policy.age_s(directory.modified)
+    if merged_s >= wait_s or flushed_s >= 2 * wait_s:
+        return item
+    return item.kept(Gate.OPEN_WRITER, f"merged for {merged_s:.0f} s at least, of {wait_s:.0f} s")
 
 
 def _plan(

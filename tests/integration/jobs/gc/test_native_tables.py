@@ -5,11 +5,12 @@ from __future__ import annotations
 import lance
 import pytest
 
+from memwal_core.clock import SystemClock
 from memwal_core.format.paths import region_directory
 from memwal_core.jobs.gc.items import Gate, Kind
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.settings import GcSettings
+from memwal_core.settings import DAY_S, GcSettings
 from memwal_core.table import Table
 from testkit.tables.garbage import collect, drop_old_versions, gc_admin, later
 from testkit.tables.native_regions import Put, native_region_id, native_scan, write_native_generations
@@ -96,7 +97,7 @@ def test_scanner_of_a_live_pylance_writer_needs_the_grace_period(uri):
     live = writer(uri)
     live.put(people(10, name="new"))
     clock = later(0)
-    admin = gc_admin(uri, settings=GcSettings(), clock=clock)
+    admin = gc_admin(uri, settings=GcSettings(open_writer_s=0), clock=clock)
 
     assert collect(admin).done[Kind.FLUSHED_MEMTABLE].items == 2
     assert sorted(live.lsm_scanner().to_table().column("id").to_pylist()) == [1, 2, 3, 4, 10]
@@ -106,6 +107,48 @@ def test_scanner_of_a_live_pylance_writer_needs_the_grace_period(uri):
 
     with writer(uri) as reopened:
         assert sorted(reopened.lsm_scanner().to_table().column("id").to_pylist()) == [1, 2, 3, 4, 10]
+
+
+@pytest.mark.parametrize("wait_s", [DAY_S, 0])
+def test_scanner_of_a_live_pylance_writer_shows_rows_that_were_merged_since_it_opened(tmp_path, wait_s):
+    """S4: it reads the base table as of its opening, so it needs the record of what was merged since.
+
+    Without the wait, the negative control, rows vanish from its scans without an error.
+    """
+    address = str(tmp_path / "live")
+    make_people_table(address, rows=people(1, 2))
+    live = lance.dataset(address).mem_wal_writer(str(REGION), max_wal_flush_interval_ms=1, max_memtable_rows=1)
+    keys = [1, 2, 3, 4]
+    live.put(people(3, name="a"))
+    live.put(people(4, name="a"))
+    _await_generations(address, 1)
+    clock = later(60)
+    admin = gc_admin(address, settings=GcSettings(open_writer_s=wait_s), clock=clock)
+    admin.run(MergeRequest())
+    drop_old_versions(address)
+
+    collected = collect(admin)
+    live.put(people(5, name="a"))
+    _await_generations(address, 2 if wait_s else 1)
+    clock.advance(3600)
+    collect(admin)
+
+    assert (Kind.FLUSHED_MEMTABLE in collected.done) == (not wait_s)
+    shown = sorted(live.lsm_scanner().to_table().column("id").to_pylist())
+    assert (shown == [*keys, 5]) == bool(wait_s)
+    assert set(shown) < {*keys, 5} or wait_s
+    live.close()
+    clock.advance(2 * DAY_S)
+    assert Kind.FLUSHED_MEMTABLE in collect(admin).done or not wait_s
+
+
+def _await_generations(uri: str, count: int) -> None:
+    """Wait until a writer of pylance has flushed in its own thread."""
+    clock = SystemClock()
+    end = clock.monotonic() + 60
+    while len(gc_admin(uri).opened.manifests.load(REGION).flushed_generations) < count:
+        assert clock.monotonic() < end
+        clock.sleep(0.02)
 
 
 @pytest.mark.req("GC-10")

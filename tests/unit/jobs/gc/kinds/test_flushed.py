@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +12,8 @@ from memwal_core.base_table import RetainedVersion
 from memwal_core.jobs.gc.items import Action, FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.plan import plan_gc
 from memwal_core.jobs.gc.state import GcState
+from memwal_core.region import RegionStatus
+from memwal_core.settings import DAY_S, GcSettings
 from testkit.tables.garbage import NOW, REGION, base, directory, policy, region, table
 
 
@@ -163,3 +167,42 @@ def test_directory_whose_name_is_not_that_of_its_generation_stays(generation_in_
 @pytest.mark.req("GC-22")
 def test_merged_generation_whose_directory_is_gone_is_still_drained():
     assert drained(table(base(1), region([1], directories=[]))) == [1]
+
+
+def lately(age_s: float, merged: int = 3) -> RetainedVersion:
+    return RetainedVersion(9, merged={REGION: merged}, modified=NOW - timedelta(seconds=age_s))
+
+
+@pytest.mark.parametrize(
+    ("merged_s", "flushed_s", "stays"),
+    [
+        (60, 120, True),
+        (DAY_S - 1, DAY_S, True),
+        (DAY_S, DAY_S + 60, False),
+        (60, 2 * DAY_S - 1, True),
+        (60, 2 * DAY_S, False),
+    ],
+)
+def test_merged_generation_stays_for_the_scanner_of_an_open_native_writer(merged_s, flushed_s, stays):
+    """S4: it reads the base table as of its opening, so the rows would vanish from its scans."""
+    recorded = region([1, 2, 3], directories=[directory(number, age_s=flushed_s) for number in (1, 2, 3)])
+
+    items = planned(table(base(3, retained=[lately(merged_s)]), recorded))
+
+    assert {item.reason for item in items.values()} == {Gate.OPEN_WRITER if stays else FreeingRule.COVERED}
+
+
+def test_merged_generation_of_a_region_that_only_we_can_write_goes_at_once():
+    recorded = region([1], directories=[directory(1, age_s=120)])
+    sealed = replace(recorded, manifest=replace(recorded.manifest, status=RegionStatus.SEALED))
+
+    assert drained(table(base(1, retained=[lately(60, 1)]), sealed)) == [1]
+
+
+def test_open_native_writers_are_not_waited_for_where_that_is_chosen():
+    recorded = region([1], directories=[directory(1, age_s=120)])
+    state = table(base(1, retained=[lately(60, 1)]), recorded)
+
+    plan = plan_gc(state, policy(GcSettings(open_writer_s=0)))
+
+    assert [item.action for item in plan.items if item.kind is Kind.FLUSHED_MEMTABLE] == [Action.DRAIN]

@@ -16,6 +16,8 @@ PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 PRIMARY_KEY_POSITION = "lance-schema:unenforced-primary-key:position"
 """Field metadata of key columns: position in the key, from 1."""
 
+_UNNAMEABLE = "`"
+
 
 @dataclass(frozen=True, slots=True)
 class PrimaryKey:
@@ -57,6 +59,12 @@ def check_primary_key(schema: pa.Schema, key: PrimaryKey) -> PrimaryKey:
             raise InvalidRequestError(
                 "a primary key column is nested in another column",
                 remedy="use top-level columns as primary key",
+                column=name,
+            )
+        if _UNNAMEABLE in name:
+            raise InvalidRequestError(
+                "Lance cannot name this primary key column in a query",
+                remedy="use a key column without a backtick in its name",
                 column=name,
             )
         field = schema.field(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from memwal_core.quality.plan import IndexCheck
 _ADDRESS = "_rowaddr"
 _ALL_PARTITIONS = 100_000
 _REFINE = 100
+_SMALLEST = -(2**63)
 _RELATIVE = 1e-3
 _ABSOLUTE = 1e-6
 
@@ -66,7 +67,8 @@ def _literal(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        # Lance reads the digits of a negative number first, and those of the smallest one are no integer.
+        return str(value) if value > _SMALLEST else f"({value + 1} - 1)"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return None
@@ -86,18 +88,18 @@ def _digest(found: pa.Table, value: object) -> str:
 
 
 def _nearest(dataset: lance.LanceDataset, check: IndexCheck, vectors: Sequence[Any]) -> Iterator[Answer]:
+    metric = str(dataset.stats.index_stats(check.name)["indices"][0]["metric_type"]).lower()
     for number, vector in enumerate(vectors):
-        indexed = _distance(dataset, check.column, vector, use_index=True)
-        scanned = _distance(dataset, check.column, vector, use_index=False)
-        if scanned is None or (indexed is not None and indexed <= scanned * (1 + _RELATIVE) + _ABSOLUTE):
+        query = {"column": check.column, "q": np.asarray(vector.as_py(), dtype=np.float32), "k": 1, "metric": metric}
+        indexed = _distance(dataset, {**query, "use_index": True, "nprobes": _ALL_PARTITIONS, "refine_factor": _REFINE})
+        scanned = _distance(dataset, {**query, "use_index": False})
+        # Distances by inner product may be negative.
+        if scanned is None or (indexed is not None and indexed <= scanned + abs(scanned) * _RELATIVE + _ABSOLUTE):
             indexed = scanned
         yield Answer(check.name, f"vector {number}", str(indexed), str(scanned))
 
 
-def _distance(dataset: lance.LanceDataset, column: str, vector: Any, *, use_index: bool) -> float | None:  # noqa: ANN401
+def _distance(dataset: lance.LanceDataset, query: Mapping[str, Any]) -> float | None:
     """Return the distance of the nearest row; None if the search finds none."""
-    query = {"column": column, "q": np.asarray(vector.as_py(), dtype=np.float32), "k": 1, "use_index": use_index}
-    if use_index:
-        query |= {"nprobes": _ALL_PARTITIONS, "refine_factor": _REFINE}
-    found = dataset.scanner(columns=["_distance"], nearest=query).to_table().column("_distance")
+    found = dataset.scanner(columns=["_distance"], nearest=dict(query)).to_table().column("_distance")
     return float(found[0].as_py()) if len(found) else None

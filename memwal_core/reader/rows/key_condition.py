@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from memwal_core.errors import InternalError
 
+_SMALLEST = -(2**63)
+
 
 def condition_on(keys: pa.Table, columns: Sequence[str]) -> str:
     """Return the condition that a row has one of the keys; ``columns`` are the dataset's names of the key columns.
@@ -35,7 +37,8 @@ def _literal(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            return str(value)
+            # Lance reads the digits of a negative number first, and those of the smallest one are no integer.
+            return str(value) if value != _SMALLEST else f"({value + 1} - 1)"
         case str():
             return "'" + value.replace("'", "''") + "'"
         case bytes():

@@ -93,3 +93,8 @@ def test_key_type_that_lance_cannot_hash_is_refused(data_type: pa.DataType) -> N
 )
 def test_key_type_that_lance_hashes_is_accepted(data_type: pa.DataType) -> None:
     assert is_key_type(data_type)
+
+
+def test_s8_a_key_column_that_lance_cannot_name_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="cannot name"):
+        check_primary_key(pa.schema([pa.field("a`b", pa.int64(), nullable=False)]), PrimaryKey(("a`b",), (0,)))

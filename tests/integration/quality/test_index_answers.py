@@ -1,0 +1,33 @@
+"""An index and a scan that were asked the same give the same answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from memwal_core.quality.checks.answers import compare_answers
+from memwal_core.quality.plan import IndexCheck
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_nearest_rows_are_compared_in_the_metric_of_the_index(tmp_path: Path, metric: str) -> None:
+    """A scan measured Euclidean distances, so that a sound index by inner product failed."""
+    vectors = np.random.default_rng(7).normal(size=(300, 4)).astype(np.float32) * 3
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+    dataset = lance.write_dataset(pa.table({"v": column}), str(tmp_path / "t"))
+    dataset.create_index("v", "IVF_FLAT", name="by_v", num_partitions=2, metric=metric)
+    answers = compare_answers(lance.dataset(str(tmp_path / "t")), IndexCheck("by_v", "v", True), 10)
+    assert len(answers) == 10
+    assert [each.indexed for each in answers] == [each.scanned for each in answers]
+
+
+def test_the_smallest_integer_is_asked_for(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"k": [-(2**63), 0, 2**63 - 1]}), str(tmp_path / "t"))
+    dataset.create_scalar_index("k", "BTREE", name="by_k")
+    answers = compare_answers(lance.dataset(str(tmp_path / "t")), IndexCheck("by_k", "k", False), 10)
+    assert [each.indexed.split()[0] for each in answers] == ["1", "1", "1"]
+    assert [each.indexed for each in answers] == [each.scanned for each in answers]

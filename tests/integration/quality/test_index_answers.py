@@ -13,10 +13,11 @@ from memwal_core.quality.checks.answers import compare_answers
 from memwal_core.quality.plan import IndexCheck
 
 
+@pytest.mark.parametrize("length", [0.1, 3.0])
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
-def test_nearest_rows_are_compared_in_the_metric_of_the_index(tmp_path: Path, metric: str) -> None:
+def test_nearest_rows_are_compared_in_the_metric_of_the_index(tmp_path: Path, metric: str, length: float) -> None:
     """A scan measured Euclidean distances, so that a sound index by inner product failed."""
-    vectors = np.random.default_rng(7).normal(size=(300, 4)).astype(np.float32) * 3
+    vectors = np.random.default_rng(7).normal(size=(300, 4)).astype(np.float32) * np.float32(length)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
     dataset = lance.write_dataset(pa.table({"v": column}), str(tmp_path / "t"))
     dataset.create_index("v", "IVF_FLAT", name="by_v", num_partitions=2, metric=metric)

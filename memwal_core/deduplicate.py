@@ -85,12 +85,15 @@ def last_row_per_key(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[
 
     Args:
         keys: Any table in write order, oldest row first; only ``key_columns`` are looked at.
-        key_columns: The primary key. Key values must not be NULL.
+        key_columns: The primary key; without columns, every row has an identity of its own. Key values must not be
+            NULL.
 
     Returns:
         Row numbers, ascending, one per distinct key.
     """
     rows = keys.num_rows
+    if not key_columns:
+        return np.arange(rows, dtype=np.int64)
     if rows == 0:
         return np.empty(0, dtype=np.int64)
     order = key_order(keys, key_columns)

@@ -48,6 +48,13 @@ class TableState:
         """Return the primary key; refuse a table without one that MemWAL can use."""
         return check_primary_key(self.schema, self.primary_key)
 
+    def merge_key(self) -> tuple[str, ...]:
+        """Return the columns by which a merge replaces rows; none if the table has no primary key (append-only).
+
+        ``InvalidRequestError``: there is a key, but MemWAL cannot use it.
+        """
+        return self.require_primary_key().columns if self.primary_key.columns else ()
+
     def require_details(self) -> MemWalIndexDetails:
         """Return the index details.
 

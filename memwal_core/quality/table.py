@@ -61,6 +61,7 @@ class QualityTable:
     def audit_tasks(self, plan: QualityPlan) -> list[AuditTask]:
         """Return what executors need to audit the flushed MemTables of a plan."""
         state = self.table.state()
+        state.require_primary_key()
         target = merge_target(state)
         specs = {spec.spec_id: spec for spec in state.require_details().region_specs}
         regions = sorted({audit.region_id for audit in plan.audits})

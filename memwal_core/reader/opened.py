@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
 from memwal_core.base_table.history.fields import Renamings
-from memwal_core.errors import ObjectNotFoundError
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.ids import RegionId
 from memwal_core.reader.cache import ReadCache
@@ -85,7 +85,7 @@ class OpenedTable:
         self.base = self._cache.base(self._version, lambda: table.dataset(state.version, self._cache.session))
         self.uri = table.uri
         self._unfiltered = plan_read(survey, table.store.uri_of)
-        self.key = state.require_primary_key().columns
+        self.key = state.merge_key()
         self.target = MergeTarget(state.schema, state.field_ids, self.key)
         sources = [each for region in self._unfiltered.regions for each in region.generations]
         # A flushed MemTable never changes under its name, and so neither does what it supersedes.
@@ -99,6 +99,20 @@ class OpenedTable:
         if known is None:
             known = self._remembered[name] = make()
         return known
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Columns to read where none is wanted: a batch without columns would have no length."""
+        return self.key or (self.target.schema.names[0],)
+
+    def require_key(self, purpose: str) -> None:
+        """Refuse what only a primary key makes possible (``InvalidRequestError``)."""
+        if not self.key:
+            raise InvalidRequestError(
+                f"the table has no primary key, without which MemWAL cannot {purpose}",
+                remedy="scan with a filter, or query the base table with Lance after a merge",
+                table=self.uri,
+            )
 
     def plan(self, filter_sql: str | None = None) -> ReadPlan:
         """Decide what a query with a filter reads."""
@@ -169,6 +183,10 @@ class OpenedTable:
 
     def backfilled(self, source: GenerationSource, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Backfill columns that a generation lacks, from older sources; ``keys`` are distinct (decision 0012)."""
+        if not self.key:
+            # Rows without a key have no older version: the column was added after them.
+            fields = [self.target.schema.field(name) for name in columns]
+            return pa.table([pa.nulls(keys.num_rows, field.type) for field in fields], schema=pa.schema(fields))
         region = next(each for each in self._unfiltered.regions if each.region_id == source.region_id)
         older = [self.rows(each) for each in region.generations if each.generation < source.generation]
         return backfilled_values(keys, columns, older, self.base, self.target)

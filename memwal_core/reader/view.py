@@ -78,10 +78,12 @@ class TableView:
             GenerationGoneError: A flushed MemTable was collected; take a new view.
             UnavailableError: Storage failed; try again.
         """
+        self._opened.require_key("look rows up")
         return self._lookup.find(keys, columns)
 
     def explain_lookup(self, keys: pa.Table, names: RegionNames | None = None) -> str:
         """Return the plan of a lookup as text."""
+        self._opened.require_key("look rows up")
         return self._lookup.explain(keys, names)
 
     def vector_search(self, query: VectorQuery) -> pa.Table:
@@ -99,10 +101,12 @@ class TableView:
             GenerationGoneError: A flushed MemTable was collected; take a new view.
             UnavailableError: Storage failed; try again.
         """
+        self._opened.require_key("search regions and the base table together")
         return VectorSearch(self._opened, query).run()
 
     def explain_vector_search(self, query: VectorQuery, names: RegionNames | None = None) -> str:
         """Return the plan of a vector search as text."""
+        self._opened.require_key("search regions and the base table together")
         return VectorSearch(self._opened, query).explain(names)
 
     def full_text_search(self, query: TextQuery) -> pa.Table:
@@ -127,6 +131,7 @@ class TableView:
         return self._text_search(query).explain(names)
 
     def _text_search(self, query: TextQuery) -> TextSearch:
+        self._opened.require_key("search regions and the base table together")
         column = self._texts.get(query.column)
         if column is None:
             column = self._texts[query.column] = TextColumn(self._opened, query.column)

@@ -131,9 +131,12 @@ def supersede(
 ) -> FragmentChange:
     """Find the rows of a fragment that have one of the keys of ``searches``, and write what deletes them.
 
-    The same call for the same target writes the same bytes, so a repeated attempt leaves nothing behind.
+    Without key columns there are none. The same call for the same target writes the same bytes, so a repeated
+    attempt leaves nothing behind.
     ``CorruptionError``: the fragment does not hold the rows that its description says.
     """
+    if not key:
+        return FragmentChange(fragment.fragment_id, 0)
     live = np.zeros(fragment.physical_rows, dtype=bool)
     hit = np.zeros(fragment.physical_rows, dtype=bool)
     for search in searches:

@@ -26,7 +26,8 @@ _UINT64 = 2**64 - 1
 class KeySearch:
     """A set of primary keys (not NULL, each once) to look rows up in.
 
-    Integers are found in a table of flags, other single columns by hashing, composite keys by a semi join.
+    Integers are found in a table of flags, other single columns by hashing, composite keys by a semi join. Without key
+    columns nothing is found, because no row replaces another.
     """
 
     def __init__(self, keys: pa.Table, key: Sequence[str]) -> None:
@@ -42,7 +43,7 @@ class KeySearch:
 
     def found(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Tell for each row whether its key is in the set; key columns must have the types of the keys."""
-        if not rows.num_rows or not self._keys.num_rows:
+        if not rows.num_rows or not self._keys.num_rows or not self._key:
             return np.zeros(rows.num_rows, dtype=bool)
         if self._integers is not None:
             return self._integers.found(rows.column(self._key[0]).to_numpy())

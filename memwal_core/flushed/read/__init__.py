@@ -6,7 +6,7 @@ May import the base table, the MemTable schema and what lies below.
 
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.flushed.read.contents import check_contents
-from memwal_core.flushed.read.keyed import KeyedGeneration, read_keys, read_whole
+from memwal_core.flushed.read.keyed import KeyedGeneration, numbered, read_keys, read_whole
 from memwal_core.flushed.read.opening import open_generation
 from memwal_core.flushed.read.row_filter import kept_rows
 
@@ -18,6 +18,7 @@ __all__ = [
     "check_contents",
     "kept_rows",
     "map_columns",
+    "numbered",
     "open_generation",
     "read_keys",
     "read_whole",

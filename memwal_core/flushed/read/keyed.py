@@ -21,6 +21,8 @@ from memwal_core.native.casting import cast
 _SPARSE = 16
 """Below one winner in this many rows, taking rows by number is faster than scanning all of them."""
 
+_NUMBER = "__row"
+
 _SMALL_ROWS = 8192
 """Up to this many rows are read at once, more as a stream."""
 
@@ -33,7 +35,7 @@ class KeyedGeneration:
     """A generation with its keys in write order.
 
     Attributes:
-        keys: The key columns, oldest row first.
+        keys: The key columns, oldest row first; see ``numbered`` for tables without a primary key.
         deleted: For each key, whether the row deletes it.
         offsets: Row number in write order -> row number in scan order; None if they are equal.
         addresses: Row address of each row in write order; None unless asked for.
@@ -198,10 +200,21 @@ def _read(
     deleted = np.zeros(rows.num_rows, dtype=bool)
     if mapping.has_tombstones:
         deleted = rows.column(TOMBSTONE_COLUMN).fill_null(False).to_numpy()
-    keys = _as_keys(rows.select(columns), target, uri)
+    if not target.key and deleted.any():
+        raise CorruptionError(
+            "a flushed MemTable deletes rows of a table without a primary key",
+            remedy="run `memwal doctor`; nothing tells which rows are meant",
+            uri=uri,
+        )
+    keys = _as_keys(rows.select(columns), target, uri) if target.key else numbered(rows.num_rows)
     kept = addresses if with_addresses else None
     keyed = KeyedGeneration(place.generation, uri, place.dataset, mapping, keys, deleted, offsets, kept)
     return keyed, rows
+
+
+def numbered(rows: int) -> pa.Table:
+    """Return what stands for the keys of rows without a primary key: as many rows, and no column of the table."""
+    return pa.table({_NUMBER: np.arange(rows, dtype=np.int64)})
 
 
 def _as_keys(rows: pa.Table, target: MergeTarget, uri: str) -> pa.Table:

@@ -88,7 +88,7 @@ class MergeJob(Job[MergeRequest, MergeReport]):
             proof = verify_merge(context.base, through)
             return Proof(
                 f"verified on version {proof.version}: {len(through)} regions are merged as planned, "
-                f"{proof.rows:,} rows, every key once",
+                f"{proof.rows:,} rows, {'every key once' if proof.has_key else 'which have no key'}",
                 {
                     "version": proof.version,
                     "rows": proof.rows,

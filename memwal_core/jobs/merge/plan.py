@@ -100,11 +100,16 @@ class SurveyedRegion:
 
 @dataclass(frozen=True, slots=True)
 class MergeSurvey:
-    """State of a table as one merge pass sees it: manifests read first, then the base version."""
+    """State of a table as one merge pass sees it: manifests read first, then the base version.
+
+    Attributes:
+        has_key: Whether the table has a primary key; without one rows are appended.
+    """
 
     table_uri: str
     version: int
     regions: tuple[SurveyedRegion, ...]
+    has_key: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +245,7 @@ def plan_merge(
     taken = _share_out(prospects, settings)
     plans = [_region_plan(prospect, taken[prospect.region.region_id]) for prospect in prospects]
     tombstones = sum(generation.tombstones for plan in plans for generation in plan.take)
-    size = PassSize(sum(plan.size_bytes for plan in plans), tombstones)
+    size = PassSize(sum(plan.size_bytes for plan in plans), tombstones, has_key=survey.has_key)
     return MergePlan(
         table_uri=survey.table_uri,
         version=survey.version,

@@ -55,7 +55,7 @@ class MergeSurveyor:
         taker = CensusTaker(self._store, self._manifests, self._concurrency)
         census = taker.take()
         state = self._table.state()
-        progress = self._table.require_writable(state)
+        progress = self._table.require_mem_wal(state)
         census = census.with_known(taker, progress.merged_generations)
         manifests = census.manifests
         target = merge_target(state)
@@ -84,7 +84,7 @@ class MergeSurveyor:
             for manifest in manifests
         )
         damaged = tuple(_damaged(each, progress.merged_generation(region)) for region, each in census.damaged.items())
-        return MergeSurvey(self._table.uri, state.version, (*found, *damaged)), state
+        return MergeSurvey(self._table.uri, state.version, (*found, *damaged), bool(target.key)), state
 
     def condemn(self, region_id: RegionId, generation: int, evidence: str) -> None:
         """Count a generation as damaged in all later surveys, because its files proved to be so when rows were read."""
@@ -131,7 +131,7 @@ class MergeSurveyor:
 
 def merge_target(state: TableState) -> MergeTarget:
     """Return what rows must look like to be merged into a version."""
-    return MergeTarget(state.schema, state.field_ids, state.require_primary_key().columns)
+    return MergeTarget(state.schema, state.field_ids, state.merge_key())
 
 
 def _surveyed(

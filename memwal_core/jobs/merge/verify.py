@@ -23,13 +23,14 @@ class MergeProof:
     """What was checked and found right.
 
     Attributes:
-        rows: Live rows, each with a key of its own.
+        rows: Live rows, each with a key of its own if the table has a key.
         progress: Region -> recorded progress, for the regions that were asked for.
     """
 
     version: int
     rows: int
     progress: Mapping[RegionId, int]
+    has_key: bool = True
 
 
 def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergeProof:
@@ -51,7 +52,10 @@ def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergePr
             recorded=behind,
             expected={str(region): generation for region, generation in through.items() if str(region) in behind},
         )
-    counts = count_keys(table.dataset(state.version), state.require_primary_key().columns)
+    key = state.merge_key()
+    if not key:
+        return MergeProof(state.version, state.num_rows, progress, has_key=False)
+    counts = count_keys(table.dataset(state.version), key)
     if counts.rows != counts.keys:
         raise DuplicateKeysError(
             "primary keys occur more than once in the base table",

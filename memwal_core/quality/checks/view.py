@@ -102,6 +102,7 @@ def look_at_view(table: TableReader, manifests: ManifestStore, samples: int) -> 
 
 
 def _sights(table: TableReader, survey: Survey, samples: int) -> ViewSights:
+    survey.state.require_primary_key()
     target, base = merge_target(survey.state), table.dataset(survey.state.version)
     view = TableView(table, survey, StoredFilters(table.store))
     overlays = _overlays(table, survey, target)

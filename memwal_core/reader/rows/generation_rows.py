@@ -134,7 +134,7 @@ class FlushedRows:
             part = MergeTarget(schema, self.target.field_ids, self.target.key)
             yield from self.keyed.batches(wanted, part, batch_rows)
             return
-        needed = list(dict.fromkeys([*self.target.key, *present]))
+        needed = list(dict.fromkeys([*self.target.key, *present])) or [next(iter(sources))]
         part = MergeTarget(_selected(self.target.schema, needed), self.target.field_ids, self.target.key)
         for start in range(0, len(wanted), _BACKFILL_ROWS):
             batches = self.keyed.batches(wanted[start : start + _BACKFILL_ROWS], part, batch_rows)

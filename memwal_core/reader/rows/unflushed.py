@@ -15,7 +15,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader, TableState
 from memwal_core.base_table.history.fields import MAX_VERSIONS, Renamings
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, numbered
 from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
 from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
@@ -56,7 +56,8 @@ def unflushed_rows(
     columns = [cast(column, field.type) for column, field in zip(found, fields, strict=True)]
     schema = pa.schema([each if each.name in target.key else each.with_nullable(True) for each in fields])
     rows = pa.Table.from_arrays(columns, schema=schema)
-    return MemoryRows(source, rows, rows.select(list(target.key)), deleted, target, mapping.missing, backfill)
+    keys = rows.select(list(target.key)) if target.key else numbered(rows.num_rows)
+    return MemoryRows(source, rows, keys, deleted, target, mapping.missing, backfill)
 
 
 def _mapping(table: TableReader, state: TableState, source: GenerationSource, target: MergeTarget) -> ColumnMapping:

@@ -146,7 +146,7 @@ class Scan:
 
     def _count_base(self, winners: Sequence[RegionWinners]) -> int:
         filter_sql = self._request.filter_sql
-        if not winners:
+        if not winners or not self._opened.key:
             return int(self._opened.base.count_rows(filter_sql))
         mask = self._mask()
         if mask is None:
@@ -163,7 +163,7 @@ class Scan:
     def _count_of(self, generation: WinningRows) -> int:
         if self._request.filter_sql is None:
             return len(generation.live)
-        request = RowRequest(self._opened.key, self._request.filter_sql, self._request.batch_rows)
+        request = RowRequest(self._opened.counted, self._request.filter_sql, self._request.batch_rows)
         return sum(batch.num_rows for batch in generation.read(request))
 
     def _all(self, winners: Sequence[RegionWinners], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -178,8 +178,7 @@ class Scan:
         return tuple(name for name in self._columns if name != GENERATION_COLUMN)
 
     def _request_of(self, columns: tuple[str, ...]) -> RowRequest:
-        # A batch without columns would have no length.
-        return RowRequest(columns or self._opened.key, self._request.filter_sql, self._request.batch_rows)
+        return RowRequest(columns or self._opened.counted, self._request.filter_sql, self._request.batch_rows)
 
     def _base(self, winners: Sequence[RegionWinners], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         superseded = _superseded(winners, self._opened)
@@ -189,7 +188,7 @@ class Scan:
             if superseded is not None and mask is None:
                 yield from self._by_key(superseded, columns)
                 return
-            yield from self._scanner(columns or self._opened.key, limit, mask).to_batches()
+            yield from self._scanner(columns or self._opened.counted, limit, mask).to_batches()
 
     def _mask(self) -> DeletionMask | None:
         """Return the deletion mask, unless computing it would cost more than the scan can save.
@@ -261,7 +260,7 @@ def _width_of(kind: pa.DataType) -> float:
 
 
 def _superseded(winners: Sequence[RegionWinners], opened: OpenedTable) -> KeySearch | None:
-    keys = [region.keys for region in winners if region.keys.num_rows]
+    keys = [region.keys for region in winners if region.keys.num_rows and opened.key]
     return KeySearch(pa.concat_tables(keys), opened.key) if keys else None
 
 

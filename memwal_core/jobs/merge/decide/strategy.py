@@ -13,10 +13,11 @@ SINGLE_COMMIT = "single_commit"
 
 @dataclass(frozen=True, slots=True)
 class PassSize:
-    """Arrow bytes of the generations of a pass, and how many of their rows are tombstones."""
+    """Arrow bytes of the generations of a pass, how many rows are tombstones, and whether rows have a key."""
 
     size_bytes: int
     tombstones: int
+    has_key: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ def choose_strategy(size: PassSize, settings: MergeSettings, executors: Callable
     """
     if executors is None:
         return StrategyChoice(NATIVE, "the only strategy available")
+    if not size.has_key:
+        reason = "the table has no primary key: rows are appended"
+        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
     if settings.strategy != "auto":
         return StrategyChoice(settings.strategy, f"the setting merge.strategy is {settings.strategy}")
     if size.size_bytes >= settings.executors_min_bytes and (count := executors()) > 1:

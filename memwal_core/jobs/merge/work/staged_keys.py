@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from memwal_core.base_table.commit.row_changes import data_paths
-from memwal_core.errors import InternalError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, InternalError, ObjectNotFoundError
 from memwal_core.format.paths import staged_keys_path
 from memwal_core.ids import IdSource
 from memwal_core.jobs.merge.work.units import KeyPart
@@ -51,7 +52,21 @@ class StagedKeys:
         """Return the keys of a part; an ``ObjectNotFoundError`` means that the file was removed: plan again."""
         if part.path is None:
             raise InternalError("keys that were not staged reached another process", remedy="report this")
-        return pa.ipc.open_stream(self._store.get(part.path)).read_all().replace_schema_metadata(None)
+        with _intact(part.path):
+            return pa.ipc.open_stream(self._store.get(part.path)).read_all().replace_schema_metadata(None)
+
+
+@contextmanager
+def _intact(path: str) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise CorruptionError(
+            "a file of staged keys is damaged",
+            remedy="merge again, which stages its keys anew; delete the file when no merge runs",
+            path=path,
+            cause=str(error),
+        ) from error
 
 
 def files_of_other_attempts(store: ObjectStore, directory: str, accepted: Collection[str]) -> Iterator[str]:
@@ -60,7 +75,8 @@ def files_of_other_attempts(store: ObjectStore, directory: str, accepted: Collec
         if info.path in accepted or not info.path.endswith(_SUFFIX):
             continue
         try:
-            metadata = pa.ipc.open_stream(store.get(info.path)).schema.metadata
+            with _intact(info.path):
+                metadata = pa.ipc.open_stream(store.get(info.path)).schema.metadata
         except ObjectNotFoundError:
             continue
         yield from json.loads(metadata[_FILES])

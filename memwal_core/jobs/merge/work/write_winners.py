@@ -7,6 +7,7 @@ rows, since the next is read while one is written. Rows are never held as a whol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import lance
@@ -106,10 +107,25 @@ class _UnitRows:
         wanted_rows = newest.by_source(live)
         del newest
         batch_rows = max(1, self._unit.batch_bytes // task.row_bytes)
-        complete = _Backfilled(self._dataset, touched, task).complete if task.missing else _as_it_is
+        complete = self._completion(task, touched)
         for each, wanted in zip(generations, wanted_rows, strict=True):
             for batch in each.batches(wanted, task.rows, batch_rows):
                 yield complete(batch)
+
+    def _completion(self, task: RegionTask, touched: pa.Table) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        if not task.missing:
+            return _as_it_is
+        return _Backfilled(self._dataset, touched, task).complete if task.target.key else partial(_padded, task.target)
+
+
+def _padded(target: MergeTarget, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the lacking columns to rows of a table without a primary key: NULL, as in older rows of the base table."""
+    known = set(batch.schema.names)
+    columns = [
+        batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows, field.type)
+        for field in target.schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=target.schema)
 
 
 def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:

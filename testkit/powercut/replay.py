@@ -1,0 +1,233 @@
+"""From system calls to operations, with a copy of the directory in memory that tells which file a call means."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from types import MappingProxyType
+
+from testkit.powercut.operations import ROOT, Mark, Names, Operation, Recording, Resize, Slot, Sync, Write
+from testkit.powercut.syscalls import Closing, SystemCall, read_trace
+
+_WRITES = ("O_WRONLY", "O_RDWR")
+
+
+class UnknownCallError(Exception):
+    """The process changed the directory by a call that the recording does not understand."""
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """An open file; ``inode`` is None for the file of the marks."""
+
+    inode: int | None
+    appends: bool = False
+    offset: int = 0
+
+
+class Replay:
+    """Plays system calls back.
+
+    Args:
+        root: The recorded directory, absolute and without links. It was empty.
+        marks: The file, outside of it, to which the process wrote its marks, one JSON document per call.
+    """
+
+    def __init__(self, root: str, marks: str) -> None:
+        """Begin with an empty directory."""
+        self._root = root
+        self._marks = marks
+        self._operations: list[Operation] = []
+        self._ended: list[int] = []
+        self._directories: dict[int, dict[str, int]] = {ROOT: {}}
+        self._paths: defaultdict[int, set[str]] = defaultdict(set)
+        self._sizes: dict[int, int] = {}
+        self._inodes = count(ROOT + 1)
+        self._open: dict[int, _OpenFile] = {}
+        self._line = 0
+        self._calls: dict[str, Callable[[SystemCall], None]] = {
+            "open": self._opened, "openat": self._opened, "creat": self._opened,
+            "dup": self._duplicated, "dup2": self._duplicated, "dup3": self._duplicated,
+            "lseek": self._moved,
+            "write": self._wrote, "writev": self._wrote,
+            "pwrite64": self._wrote_at, "pwritev": self._wrote_at, "pwritev2": self._wrote_at,
+            "ftruncate": self._resized, "truncate": self._resized_by_path,
+            "link": self._linked, "linkat": self._linked,
+            "rename": self._renamed, "renameat": self._renamed, "renameat2": self._renamed,
+            "unlink": self._removed, "unlinkat": self._removed, "rmdir": self._removed,
+            "mkdir": self._made_directory, "mkdirat": self._made_directory,
+            "fsync": self._synced, "fdatasync": self._synced,
+        }  # fmt: skip
+
+    def play(self, lines: Iterable[str]) -> Recording:
+        """Return what the calls of a trace did.
+
+        Raises:
+            UnknownCallError: A call that changes the directory is not understood.
+        """
+        for call in read_trace(lines):
+            if isinstance(call, Closing):
+                self._open.pop(call.number, None)
+            elif call.name in self._calls:
+                self._line = call.ended
+                self._calls[call.name](call)
+            else:
+                self._require_elsewhere(call)
+        return Recording(
+            root=self._root,
+            operations=tuple(self._operations),
+            directories=frozenset(self._directories),
+            paths=MappingProxyType({inode: frozenset(paths) for inode, paths in self._paths.items()}),
+        )
+
+    def _opened(self, call: SystemCall) -> None:
+        path, flags = (call.path_at(0), 2) if call.name == "openat" else (call.path(0), 1)
+        self._open.pop(call.result, None)
+        if path == self._marks:
+            self._open[call.result] = _OpenFile(None)
+        if path == self._root:
+            self._open[call.result] = _OpenFile(ROOT)
+        slot = self._slot(path)
+        if slot is None:
+            return
+        if call.has(flags, "O_TMPFILE"):
+            raise UnknownCallError(f"O_TMPFILE in {path}")
+        inode = self._find(slot)
+        if inode is None:
+            inode = next(self._inodes)
+            self._sizes[inode] = 0
+            self._name((slot, inode))
+        elif call.name == "creat" or (call.has(flags, "O_TRUNC") and any(call.has(flags, each) for each in _WRITES)):
+            self._resize(inode, 0)
+        self._open[call.result] = _OpenFile(inode, call.has(flags, "O_APPEND"))
+
+    def _duplicated(self, call: SystemCall) -> None:
+        self._open.pop(call.result, None)
+        found = self._open.get(call.number(0))
+        if found is not None:
+            self._open[call.result] = found
+
+    def _moved(self, call: SystemCall) -> None:
+        found = self._open.get(call.number(0))
+        if found is not None:
+            found.offset = call.result
+
+    def _wrote(self, call: SystemCall) -> None:
+        found = self._open.get(call.number(0))
+        if found is None:
+            return
+        data = call.data(1)[: call.result]
+        if found.inode is None:
+            self._add(Mark(json.loads(data)))
+            return
+        if found.appends:
+            found.offset = self._sizes[found.inode]
+        self._write(found.inode, found.offset, data)
+        found.offset += len(data)
+
+    def _wrote_at(self, call: SystemCall) -> None:
+        found = self._open.get(call.number(0))
+        if found is not None and found.inode is not None:
+            place = -1 if call.name != "pwritev2" else -2
+            self._write(found.inode, int(call.arguments[place]), call.data(1)[: call.result])
+
+    def _resized(self, call: SystemCall) -> None:
+        found = self._open.get(call.number(0))
+        if found is not None and found.inode is not None:
+            self._resize(found.inode, call.number(1))
+
+    def _resized_by_path(self, call: SystemCall) -> None:
+        slot = self._slot(call.path(0))
+        inode = self._find(slot) if slot is not None else None
+        if inode is not None:
+            self._resize(inode, call.number(1))
+
+    def _linked(self, call: SystemCall) -> None:
+        old, new = self._two_slots(call)
+        if old is None and new is None:
+            return
+        inode = self._find(old) if old is not None else None
+        if inode is None or new is None:
+            raise UnknownCallError(f"a link into or out of the directory: {call.arguments}")
+        self._name((new, inode))
+
+    def _renamed(self, call: SystemCall) -> None:
+        old, new = self._two_slots(call)
+        if old is None and new is None:
+            return
+        inode = self._find(old) if old is not None else None
+        if inode is None or old is None or new is None or call.has(4, "RENAME_EXCHANGE"):
+            raise UnknownCallError(f"a rename into or out of the directory: {call.arguments}")
+        if self._find(new) != inode:
+            self._name((old, None), (new, inode))
+
+    def _removed(self, call: SystemCall) -> None:
+        slot = self._slot(call.path_at(0) if call.name == "unlinkat" else call.path(0))
+        if slot is not None:
+            self._name((slot, None))
+
+    def _made_directory(self, call: SystemCall) -> None:
+        slot = self._slot(call.path_at(0) if call.name == "mkdirat" else call.path(0))
+        if slot is not None:
+            inode = next(self._inodes)
+            self._directories[inode] = {}
+            self._name((slot, inode))
+
+    def _synced(self, call: SystemCall) -> None:
+        found = self._open.get(call.number(0))
+        if found is not None and found.inode is not None:
+            self._add(Sync(found.inode, bisect_left(self._ended, call.began)))
+
+    def _require_elsewhere(self, call: SystemCall) -> None:
+        """Refuse a call that may have changed the directory in a way that is not played back."""
+        number = {"mmap": 4, "fallocate": 0, "copy_file_range": 2, "sendfile": 0, "splice": 2}.get(call.name)
+        if number is not None and call.number(number) not in self._open:
+            return
+        if call.name == "mmap" and not (call.has(3, "MAP_SHARED") and call.has(2, "PROT_WRITE")):
+            return
+        raise UnknownCallError(f"{call.name}{call.arguments}"[:500])
+
+    def _two_slots(self, call: SystemCall) -> tuple[Slot | None, Slot | None]:
+        if call.name in ("link", "rename"):
+            return self._slot(call.path(0)), self._slot(call.path(1))
+        return self._slot(call.path_at(0)), self._slot(call.path_at(2))
+
+    def _slot(self, path: str) -> Slot | None:
+        """Return the name that a path below the root means; None for other paths, and for the root itself."""
+        if not path.startswith(f"{self._root}/"):
+            return None
+        *above, name = path.removeprefix(f"{self._root}/").split("/")
+        directory = ROOT
+        for part in above:
+            directory = self._directories[directory][part]
+        return directory, name
+
+    def _find(self, slot: Slot) -> int | None:
+        return self._directories[slot[0]].get(slot[1])
+
+    def _name(self, *changes: tuple[Slot, int | None]) -> None:
+        for (directory, name), inode in changes:
+            names = self._directories[directory]
+            if inode is None:
+                names.pop(name, None)
+                continue
+            names[name] = inode
+            above = next(iter(self._paths[directory]), "")
+            self._paths[inode].add(f"{above}/{name}" if above else name)
+        self._add(Names(changes))
+
+    def _write(self, inode: int, offset: int, data: bytes) -> None:
+        self._sizes[inode] = max(self._sizes[inode], offset + len(data))
+        self._add(Write(inode, offset, data))
+
+    def _resize(self, inode: int, size: int) -> None:
+        self._sizes[inode] = size
+        self._add(Resize(inode, size))
+
+    def _add(self, operation: Operation) -> None:
+        self._operations.append(operation)
+        self._ended.append(self._line)

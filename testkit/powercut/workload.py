@@ -1,0 +1,140 @@
+"""What is recorded: one table's life, from its creation through all jobs, by the real code with real syncs.
+
+Run as ``python -m testkit.powercut.workload DIRECTORY SEED`` under strace. Each operation begins and ends with a mark,
+and so does each write, so that a cut knows what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from memwal_core.clock import SystemClock
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.rng import seeded_rng
+from memwal_core.settings import (
+    CompactSettings,
+    GcSettings,
+    IndexSettings,
+    Settings,
+    WriterSettings,
+)
+from memwal_core.table import Table
+from memwal_core.writer import TableWriter
+from testkit.clock import ManualClock
+from testkit.powercut.record import MARKS_NAME, TABLE_NAME
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+KEYS = 40
+ROUNDS = 2
+_HOUR_S = 3600.0
+_NOT_SYNCED = frozenset({"create", "merge", "catchup", "compact", "versions", "snapshot"})
+"""What commits to the base table with Lance's own code, which syncs nothing: afterwards the machine runs on."""
+
+
+def workload_settings(seed: int) -> Settings:
+    """Return settings under which every job has something to do; a disk is synced as by default."""
+    return Settings(
+        writer=WriterSettings.model_validate(
+            {"background_flush": False, "new_region_codec": "arrow" if seed % 3 == 2 else "lance"}
+        ),
+        index=IndexSettings(inline_snapshot_threshold=seed % 2),
+        compact=CompactSettings(min_fragments=2, retention_s=_HOUR_S, keep_versions=1),
+        gc=GcSettings(
+            grace_s=0,
+            collect_wal=True,
+            wal_min_age_s=60,
+            orphan_age_s=_HOUR_S,
+            manifest_retention=2,
+            manifest_min_age_s=0,
+            allow_unsafe_retention=True,
+        ),
+    )
+
+
+class Workload:
+    """One process and its table.
+
+    Args:
+        directory: Has the empty directory of the table; the marks go beside it.
+        seed: Decides which rows are written and deleted, and under which settings.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        """Begin the file of the marks."""
+        self._uri = os.fspath(directory / TABLE_NAME)
+        self._rng = seeded_rng(seed)
+        self._marks = os.open(directory / MARKS_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._clock = ManualClock(SystemClock().now())
+        self._settings = workload_settings(seed)
+        self._written = 0
+
+    def run(self) -> None:
+        """Do everything."""
+        self._do("create", lambda: Table.create(self._uri, SCHEMA, key="id", buckets=2, settings=self._settings))
+        lance.dataset(self._uri).create_scalar_index("name", "BTREE")  # By another program, which syncs nothing.
+        self._mark(settled=True)
+        table = Table.open(self._uri, settings=self._settings, clock=self._clock, rng=self._rng)
+        for _ in range(ROUNDS):
+            self._round(table)
+        self._mark(finished=True)
+
+    def _round(self, table: Table) -> None:
+        with table.writer(takeover="fence") as writer:
+            self._writes(writer, 3)
+            self._do("flush", writer.flush)
+            self._writes(writer, 2)
+        self._do("merge", lambda: table.run(MergeRequest()))
+        self._do("catchup", lambda: table.run(CatchupRequest()))
+        with table.writer(takeover="fence") as writer:
+            self._writes(writer, 2)
+            self._do("flush", writer.flush)
+        self._do("snapshot", lambda: table.run(SnapshotRequest()))
+        self._do("merge", lambda: table.run(MergeRequest()))
+        self._do("compact", lambda: table.run(CompactRequest(force=True)))
+        for _ in range(2):
+            self._do("gc", lambda: table.run(GcRequest(dry_run=False)))
+        self._do("versions", lambda: table.run(CompactRequest(remove_versions=True)))
+
+    def _writes(self, writer: TableWriter, times: int) -> None:
+        for _ in range(times):
+            self._written += 1
+            rows: dict[int, str | None] = {key: f"{key}-{self._written}" for key in self._rng.sample(range(KEYS), 6)}
+            self._write("put", rows, partial(writer.put, table_of(rows)))
+        gone: dict[int, str | None] = dict.fromkeys(self._rng.sample(range(KEYS), 2))
+        self._write("delete", gone, partial(writer.delete, table_of(gone).select(["id"])))
+
+    def _write(self, operation: str, rows: dict[int, str | None], act: Callable[[], object]) -> None:
+        self._mark(begins=operation, rows=rows)
+        act()
+        self._mark(ends=operation, rows=rows)
+
+    def _do(self, operation: str, act: Callable[[], Any]) -> None:
+        self._clock.advance(_HOUR_S * 2)
+        self._mark(begins=operation)
+        act()
+        self._mark(ends=operation, settled=operation in _NOT_SYNCED)
+
+    def _mark(self, **said: object) -> None:
+        os.write(self._marks, json.dumps(said).encode())
+
+
+def table_of(rows: Mapping[int, str | None]) -> pa.Table:
+    """Return rows of the recorded table."""
+    return pa.table({"id": list(rows), "name": list(rows.values())}, schema=SCHEMA)
+
+
+if __name__ == "__main__":
+    Workload(Path(sys.argv[1]), int(sys.argv[2])).run()

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Self
 
 from testkit.powercut.operations import Mark, Recording
 from testkit.simulation.model import Value
 
 
-@dataclass(frozen=True, slots=True)
 class ExpectedRows:
     """What a correct table shows.
 
-    Attributes:
-        acknowledged: Key -> value, None for a deleted row; all other keys never existed.
-        under_way: A write that had begun and was not acknowledged: its rows are there, all or part of them, or not.
+    A write that was not acknowledged, because the power or its process was cut, leaves two values possible, until
+    a later one of the same row is acknowledged.
     """
 
-    acknowledged: Mapping[int, Value]
-    under_way: Mapping[int, Value]
+    def __init__(self) -> None:
+        """Begin with an empty table."""
+        self._possible: dict[int, set[Value]] = {}
 
     @classmethod
-    def at(cls, recording: Recording, place: int) -> ExpectedRows:
-        """Return what the process had said before a place."""
-        acknowledged: dict[int, Value] = {}
-        under_way: dict[int, Value] = {}
+    def at(cls, recording: Recording, place: int) -> Self:
+        """Return what the recorded processes had said before a place."""
+        expected = cls()
         for operation in recording.operations[:place]:
-            if not isinstance(operation, Mark) or "rows" not in operation.said:
-                continue
-            under_way = {int(key): value for key, value in operation.said["rows"].items()}
-            if "ends" in operation.said:
-                acknowledged.update(under_way)
-                under_way = {}
-        return cls(acknowledged, under_way)
+            if isinstance(operation, Mark) and "rows" in operation.said:
+                expected.note(operation.said["rows"], acknowledged="ends" in operation.said)
+        return expected
+
+    def note(self, rows: Mapping[str, Value], *, acknowledged: bool) -> None:
+        """Note that a write begins, or that it was acknowledged; None is a deleted row."""
+        for key, value in rows.items():
+            before = set() if acknowledged else self._possible.get(int(key), {None})
+            self._possible[int(key)] = before | {value}
 
     def problems(self, found: Mapping[int, Value]) -> list[str]:
         """Return what is wrong with the rows of a table."""
         wrong = []
-        for key in sorted(self.acknowledged.keys() | self.under_way.keys() | found.keys()):
-            value = found.get(key)
-            allowed = {self.acknowledged.get(key), self.under_way.get(key, self.acknowledged.get(key))}
-            if value not in allowed:
-                wrong.append(f"row {key} is {value!r} and not {' or '.join(sorted(map(repr, allowed)))}")
+        for key in sorted(self._possible.keys() | found.keys()):
+            possible = self._possible.get(key, {None})
+            if found.get(key) not in possible:
+                wrong.append(f"row {key} is {found.get(key)!r} and not {' or '.join(sorted(map(repr, possible)))}")
         return wrong

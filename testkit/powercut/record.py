@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,10 @@ from testkit.powercut.disk import NO_LOSSES, Disk
 from testkit.powercut.operations import Recording
 from testkit.powercut.replay import Replay
 from testkit.powercut.syscalls import TRACED
+from testkit.powercut.workload import LIVES, MARKS_NAME, TABLE_NAME
 
-TABLE_NAME = "table"
-MARKS_NAME = "marks"
 TRACE_NAME = "trace"
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - what is recorded counts, and not the disk below it
 _EVERYTHING = "1000000000"
 """Bytes of an argument that strace writes down: more than any call has."""
@@ -53,18 +54,24 @@ def record(directory: Path, workload: int) -> Recording:
     directory = directory.resolve()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / TABLE_NAME).mkdir(parents=True)
-    strace = shutil.which("strace")
-    if strace is None:
-        raise RecordingFailedError("power cuts are recorded with strace, which is missing: apt-get install strace")
-    traced = [sys.executable, "-m", "testkit.powercut.workload", os.fspath(directory), str(workload)]
-    options = ["-f", "-y", "-xx", "-qq", "--seccomp-bpf", "-s", _EVERYTHING, "-e", "signal=none"]
-    command = [strace, *options, "-e", f"trace={','.join(TRACED)}", "-o", os.fspath(directory / TRACE_NAME), *traced]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own, no shell
-    if done.returncode:
-        raise RecordingFailedError(f"the recorded process ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    for life in range(LIVES):
+        ended = _trace(directory, life, workload)
+        if ended.returncode not in _KILLED and (ended.returncode or life < LIVES - 1):
+            raise RecordingFailedError(f"the recorded process ended with {ended.returncode}:\n{ended.stderr[-4000:]}")
     recording = read_recording(directory)
     require_complete(recording)
     return recording
+
+
+def _trace(directory: Path, life: int, workload: int) -> subprocess.CompletedProcess[str]:
+    strace = shutil.which("strace")
+    if strace is None:
+        raise RecordingFailedError("power cuts are recorded with strace, which is missing: apt-get install strace")
+    traced = [sys.executable, "-m", "testkit.powercut.workload", os.fspath(directory), str(workload), str(life)]
+    trace = os.fspath(directory / f"{TRACE_NAME}-{life}")
+    options = ["-f", "-y", "-xx", "-qq", "--seccomp-bpf", "-s", _EVERYTHING, "-e", "signal=none"]
+    command = [strace, *options, "-e", f"trace={','.join(TRACED)}", "-o", trace, *traced]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own, no shell
 
 
 def require_complete(recording: Recording) -> None:
@@ -95,8 +102,10 @@ def read_recording(directory: Path) -> Recording:
     """
     directory = directory.resolve()
     replay = Replay(os.fspath(directory / TABLE_NAME), os.fspath(directory / MARKS_NAME))
-    with (directory / TRACE_NAME).open(encoding="ascii") as lines:
-        recording = replay.play(lines)
+    for life in range(LIVES):
+        with (directory / f"{TRACE_NAME}-{life}").open(encoding="ascii") as lines:
+            replay.play(lines)
+    recording = replay.recording()
     if not any("finished" in said for _, said in recording.marks()):
         raise RecordingFailedError(f"the recording in {directory} was made elsewhere, or its process did not finish")
     return recording

@@ -63,12 +63,14 @@ class Replay:
             "fsync": self._synced, "fdatasync": self._synced,
         }  # fmt: skip
 
-    def play(self, lines: Iterable[str]) -> Recording:
-        """Return what the calls of a trace did.
+    def play(self, lines: Iterable[str]) -> None:
+        """Play what the calls of one process did, after those of earlier processes.
 
         Raises:
             UnknownCallError: A call that changes the directory is not understood.
         """
+        self._open.clear()
+        self._ended = [-1] * len(self._operations)
         for call in read_trace(lines):
             if isinstance(call, Closing):
                 self._open.pop(call.number, None)
@@ -77,6 +79,9 @@ class Replay:
                 self._calls[call.name](call)
             else:
                 self._require_elsewhere(call)
+
+    def recording(self) -> Recording:
+        """Return everything that was played."""
         return Recording(
             root=self._root,
             operations=tuple(self._operations),

@@ -1,16 +1,19 @@
 """What is recorded: one table's life, from its creation through all jobs, by the real code with real syncs.
 
-Run as ``python -m testkit.powercut.workload DIRECTORY SEED`` under strace. Each operation begins and ends with a mark,
-and so does each write, so that a cut knows what was acknowledged.
+Run as ``python -m testkit.powercut.workload DIRECTORY SEED LIFE`` under strace. Each operation and each write begins
+and ends with a mark, so that a cut knows what was acknowledged.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +37,16 @@ from memwal_core.settings import (
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
-from testkit.powercut.record import MARKS_NAME, TABLE_NAME
 
+TABLE_NAME = "table"
+MARKS_NAME = "marks"
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 KEYS = 40
 ROUNDS = 2
+LIVES = 2
+"""Processes that work on the table, one after the other. All but the last are killed, and the machine runs on."""
+_CALLS_OF_A_LIFE = (5, 250)
+_DAY = timedelta(days=1)
 _HOUR_S = 3600.0
 _NOT_SYNCED = frozenset({"create", "merge", "catchup", "compact", "versions", "snapshot"})
 """What commits to the base table with Lance's own code, which syncs nothing: afterwards the machine runs on."""
@@ -68,24 +76,29 @@ class Workload:
     """One process and its table.
 
     Args:
-        directory: Has the empty directory of the table; the marks go beside it.
+        directory: Has the directory of the table; the marks go beside it.
         seed: Decides which rows are written and deleted, and under which settings.
+        life: Number of processes that worked on the table before; the first one creates it.
     """
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        """Begin the file of the marks."""
+    def __init__(self, directory: Path, seed: int, life: int) -> None:
+        """Go on with the file of the marks."""
         self._uri = os.fspath(directory / TABLE_NAME)
-        self._rng = seeded_rng(seed)
-        self._marks = os.open(directory / MARKS_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._clock = ManualClock(SystemClock().now())
+        self._life = life
+        self._rng = seeded_rng(seed * LIVES + life)
+        self._marks = os.open(directory / MARKS_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._clock = ManualClock(SystemClock().now() + life * _DAY)
         self._settings = workload_settings(seed)
         self._written = 0
 
     def run(self) -> None:
-        """Do everything."""
-        self._do("create", lambda: Table.create(self._uri, SCHEMA, key="id", buckets=2, settings=self._settings))
-        lance.dataset(self._uri).create_scalar_index("name", "BTREE")  # By another program, which syncs nothing.
-        self._mark(settled=True)
+        """Do everything, or as much of it as the process lives for."""
+        if self._life == 0:
+            self._do("create", lambda: Table.create(self._uri, SCHEMA, key="id", buckets=2, settings=self._settings))
+            lance.dataset(self._uri).create_scalar_index("name", "BTREE")  # By another program, which syncs nothing.
+            self._mark(settled=True)
+        if self._life < LIVES - 1:
+            _die_before_call(self._rng.randrange(*_CALLS_OF_A_LIFE))
         table = Table.open(self._uri, settings=self._settings, clock=self._clock, rng=self._rng)
         for _ in range(ROUNDS):
             self._round(table)
@@ -111,7 +124,9 @@ class Workload:
     def _writes(self, writer: TableWriter, times: int) -> None:
         for _ in range(times):
             self._written += 1
-            rows: dict[int, str | None] = {key: f"{key}-{self._written}" for key in self._rng.sample(range(KEYS), 6)}
+            rows: dict[int, str | None] = {
+                key: f"{key}-{self._life}-{self._written}" for key in self._rng.sample(range(KEYS), 6)
+            }
             self._write("put", rows, partial(writer.put, table_of(rows)))
         gone: dict[int, str | None] = dict.fromkeys(self._rng.sample(range(KEYS), 2))
         self._write("delete", gone, partial(writer.delete, table_of(gone).select(["id"])))
@@ -136,5 +151,21 @@ def table_of(rows: Mapping[int, str | None]) -> pa.Table:
     return pa.table({"id": list(rows), "name": list(rows.values())}, schema=SCHEMA)
 
 
+def _die_before_call(number: int) -> None:
+    """Let this process be killed before it syncs, links, renames or removes for the given time."""
+    left = count(number, -1)
+
+    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: object, **options: object) -> object:
+            if next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+
+        return called
+
+    for name in ("fsync", "link", "replace", "unlink"):
+        setattr(os, name, dying(getattr(os, name)))
+
+
 if __name__ == "__main__":
-    Workload(Path(sys.argv[1]), int(sys.argv[2])).run()
+    Workload(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])).run()

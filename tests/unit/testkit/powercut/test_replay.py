@@ -23,7 +23,9 @@ def _trace(*lines: str) -> list[str]:
 
 
 def _play(*lines: str) -> Recording:
-    return Replay("/r", "/marks").play(_trace(*lines))
+    replay = Replay("/r", "/marks")
+    replay.play(_trace(*lines))
+    return replay.recording()
 
 
 def test_file_that_is_written_linked_and_synced() -> None:

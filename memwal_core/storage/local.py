@@ -228,7 +228,9 @@ class LocalStore:
 
     def _publish(self, staged: str, target: str, path: str) -> None:
         try:
-            local_files.link_new(staged, target)
+            if local_files.link_new(staged, target):
+                # One of them may have been synced, and removed since.
+                self._synced -= {os.fspath(above) for above in Path(target).parents}
         except FileExistsError as error:
             if local_files.read_file(target) != local_files.read_file(staged):
                 raise ObjectExistsError(

@@ -72,8 +72,13 @@ def remove_file(path: str) -> None:
         os.unlink(path)
 
 
-def link_new(staged: str, target: str) -> None:
-    """Link a staged file to its name, making the directory if needed; never replaces a file (``FileExistsError``)."""
+def link_new(staged: str, target: str) -> bool:
+    """Link a staged file to its name; never replaces a file (``FileExistsError``).
+
+    Returns:
+        Whether directories were missing and were made: their own names are not synced.
+    """
+    made = False
     for attempt in range(_LINK_ATTEMPTS):
         try:
             os.link(staged, target)
@@ -82,8 +87,10 @@ def link_new(staged: str, target: str) -> None:
             if attempt == _LINK_ATTEMPTS - 1 or not os.path.exists(staged):
                 raise
             os.makedirs(os.path.dirname(target), exist_ok=True)
+            made = True
         else:
-            return
+            break
+    return made
 
 
 def link_if_possible(existing: str, target: str) -> bool:

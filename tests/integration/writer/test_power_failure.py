@@ -42,11 +42,12 @@ class Disk:
             sync(path)
             self.synced |= {name for name in self.named if os.path.dirname(name) == path}
 
-        def link_new(staged: str, target: str) -> None:
+        def link_new(staged: str, target: str) -> bool:
             if f"{os.sep}manifest{os.sep}" in target:
                 self.unsynced_at_manifest.append(self.entries() - self.synced)
-            link(staged, target)
+            made = link(staged, target)
             self.named.add(target)
+            return made
 
         monkeypatch.setattr(local_files, "sync_path", sync_path)
         monkeypatch.setattr(local_files, "link_new", link_new)
@@ -103,10 +104,10 @@ def test_a_flush_syncs_every_file_once_before_it_is_recorded(
         synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         sync(descriptor)
 
-    def link_new(staged: str, target: str) -> None:
+    def link_new(staged: str, target: str) -> bool:
         if STAGING_NAME in staged:  # It was synced under that name.
             synced.append(target)
-        link(staged, target)
+        return link(staged, target)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(local_files, "link_new", link_new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -104,6 +105,22 @@ def test_write_into_a_known_directory_costs_two_syncs(root: Path, events: list[t
     put(store, "wal/2", b"data")
 
     assert [event for event, _ in events] == ["fsync", "link", "fsync"]
+
+
+@pytest.mark.req("WRT-26")
+@every_put
+def test_directory_that_was_removed_and_is_made_anew_is_synced_up_to_the_root(
+    root: Path, events: list[tuple[str, str]], put: Put
+) -> None:
+    """S5: a name below a directory that no one synced is gone after a power cut, with everything acknowledged."""
+    store = _store(root)
+    put(store, "stream/7/1", b"data")
+    shutil.rmtree(root / "stream")
+    events.clear()
+
+    put(store, "stream/7/1", b"data")
+
+    assert [("fsync", str(root / each)) for each in ("stream/7", "stream", "")] == events[-4:-1]
 
 
 @every_put

@@ -15,7 +15,7 @@ from testkit.powercut.operations import Recording, SyncClass
 from testkit.powercut.record import read_recording, record
 from testkit.powercut.workload import workload_settings
 
-OPERATIONS = ("put", "delete", "flush", "gc")
+OPERATIONS = ("put", "delete", "flush", "merge", "catchup", "compact", "versions", "snapshot", "gc")
 """What a cut may interrupt, or follow at once."""
 
 _AT_ONCE_AFTER = 0.3

@@ -70,14 +70,18 @@ Operation = Write | Resize | Names | Sync | Mark
 
 
 class SyncClass(StrEnum):
-    """What a sync is for."""
+    """What a sync is for: in the base table, or below ``_mem_wal/``."""
 
-    DATA = "data"
-    """Files with rows, indexes, deletion vectors, and what lies beside them."""
-    MANIFEST = "manifest"
-    """Manifests of table versions and regions, and the versions of other registers."""
-    DIRECTORY = "directory"
+    TABLE_DATA = "table-data"
+    """Rows, deletion vectors, indexes and transactions."""
+    TABLE_MANIFEST = "table-manifest"
+    TABLE_DIRECTORY = "table-directory"
     """Names."""
+    REGION_DATA = "region-data"
+    """WAL entries, what flushed MemTables consist of, leases and the ledger."""
+    REGION_MANIFEST = "region-manifest"
+    """Of regions, and of flushed MemTables."""
+    REGION_DIRECTORY = "region-directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +108,11 @@ class Recording:
 
     def class_of(self, inode: int) -> SyncClass:
         """Return what a sync of an inode is for."""
+        paths = self.paths.get(inode, frozenset())
+        area = "region" if any(path.partition("/")[0] == "_mem_wal" for path in paths) else "table"
         if inode in self.directories:
-            return SyncClass.DIRECTORY
-        is_manifest = any(_is_manifest(path) for path in self.paths.get(inode, ()))
-        return SyncClass.MANIFEST if is_manifest else SyncClass.DATA
+            return SyncClass(f"{area}-directory")
+        return SyncClass(f"{area}-manifest" if any(map(_is_manifest, paths)) else f"{area}-data")
 
 
 def _is_manifest(path: str) -> bool:

@@ -148,11 +148,11 @@ def test_everything_before_the_machine_ran_on_for_long_stays(scene: Scene) -> No
     assert scene.states() == {(("d/x", b"abc"),), ()}
 
 
-@pytest.mark.parametrize("dropped", [SyncClass.DATA, SyncClass.DIRECTORY])
+@pytest.mark.parametrize("dropped", [SyncClass.TABLE_DATA, SyncClass.TABLE_DIRECTORY])
 def test_dropped_syncs_keep_nothing(scene: Scene, dropped: SyncClass) -> None:
     scene.write(2, b"abc")
     scene.sync(2)
     scene.name((1, "x"), 2)
     scene.sync(1)
-    assert scene.states(without=[SyncClass.MANIFEST]) == {(("d/x", b"abc"),)}
+    assert scene.states(without=[SyncClass.TABLE_MANIFEST]) == {(("d/x", b"abc"),)}
     assert len(scene.states(without=[dropped])) > 1

@@ -53,17 +53,18 @@ def test_file_that_is_written_linked_and_synced() -> None:
         Sync(0, 7),
         Resize(2, 1),
     )
-    assert played.class_of(0) is played.class_of(1) is SyncClass.DIRECTORY
+    assert played.class_of(0) is played.class_of(1) is SyncClass.TABLE_DIRECTORY
     assert played.paths[2] == {"x", "d/y.manifest"}
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("_versions/1.manifest", SyncClass.MANIFEST),
-        ("a/manifest/1.binpb", SyncClass.MANIFEST),
-        ("data/1.lance", SyncClass.DATA),
-        ("manifest", SyncClass.DATA),
+        ("_versions/1.manifest", SyncClass.TABLE_MANIFEST),
+        ("data/1.lance", SyncClass.TABLE_DATA),
+        ("manifest", SyncClass.TABLE_DATA),
+        ("_mem_wal/a/manifest/1.binpb", SyncClass.REGION_MANIFEST),
+        ("_mem_wal/a/wal/1.lance", SyncClass.REGION_DATA),
     ],
 )
 def test_class_of_a_sync_follows_from_every_name_that_the_file_ever_had(path: str, expected: SyncClass) -> None:

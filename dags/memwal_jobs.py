@@ -35,7 +35,7 @@ def merge_parameters(params: dict[str, Any] | None = None) -> dict[str, Any]:
     asked = params or {}
     if not asked["then_merge"]:
         raise AirflowSkipException("the merge was not asked for")
-    return {name: asked[name] for name in ("table", "storage_connection", "storage_options")}
+    return {"table": asked["table"]}
 
 
 for request in REQUESTS:

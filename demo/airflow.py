@@ -137,6 +137,7 @@ def airflow_environment(
             {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
         ),
         "MAINTENANCE_RETRIES": "0",
+        "MAINTENANCE_TABLES": str(directory.root / "tables.toml"),
         "SPARK_CONF_DIR": str(directory.spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
@@ -150,6 +151,12 @@ def configure_spark(directory: DemoDirectory) -> None:
     defaults = _SPARK_DEFAULTS.format(scratch=directory.spark / "scratch", java=_SHORT_LIVED)
     (directory.spark / "spark-defaults.conf").write_text(defaults)
     (directory.spark / "log4j2.properties").write_text(_SPARK_LOGGING)
+
+
+def register_tables(directory: DemoDirectory, tables: Mapping[str, str]) -> None:
+    """Write the registry: names and addresses of the tables that runs may name."""
+    entries = [f"[[tables]]\nname = {json.dumps(name)}\nuri = {json.dumps(uri)}\n" for name, uri in tables.items()]
+    (directory.root / "tables.toml").write_text("\n".join(entries))
 
 
 def prepare_airflow(environment: Mapping[str, str]) -> Command:

@@ -21,6 +21,7 @@ from demo.airflow import (
     essence,
     find_java,
     prepare_airflow,
+    register_tables,
     run_merge_dag,
 )
 from demo.comparison import Difference, compare
@@ -180,6 +181,7 @@ class _Demo:
         airflow = airflow_environment(self.plan.directory, self.plan.checkout, java_home, self.environment)
         with self._step("Prepare an Airflow in the directory"):
             configure_spark(self.plan.directory)
+            register_tables(self.plan.directory, {"flights": self.table})
             self._execute([prepare_airflow(airflow)], _ignore)
         with self._step("Merge: run the DAG"):
             self._execute([run_merge_dag(airflow, self.table, name="merge-dag")], self._show_airflow)

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from demo.airflow import Checkout, airflow_environment
+from demo.airflow import Checkout, airflow_environment, register_tables
 from demo.directory import DemoDirectory
 from demo.stack.marked import descendants, end_processes, marked
 from memwal_core.clock import Clock
@@ -127,7 +127,6 @@ def stack_environment(
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__API__SECRET_KEY": rng.randbytes(32).hex(),
         "AIRFLOW__API_AUTH__JWT_SECRET": rng.randbytes(64).hex(),
-        "MAINTENANCE_TABLES": str(directory.root / "tables.toml"),
         "MAINTENANCE_POOLS": "true",
         "MAINTENANCE_RETRIES": "2",
         "LANCE_LOG": "error,lance::index=off",
@@ -173,8 +172,7 @@ def start_stack(
     passwords = directory.airflow_home / "passwords.json"
     passwords.write_text(json.dumps({ADMIN: password, "viewer": rng.randbytes(9).hex()}))
     passwords.chmod(0o600)
-    entries = [f"[[tables]]\nname = {json.dumps(name)}\nuri = {json.dumps(uri)}\n" for name, uri in tables.items()]
-    (directory.root / "tables.toml").write_text("\n".join(entries))
+    register_tables(directory, tables)
     _run((_AIRFLOW, "db", "migrate"), "migrate", directory, environment)
     pools = Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json"
     _run((_AIRFLOW, "pools", "import", str(pools)), "pools", directory, environment)

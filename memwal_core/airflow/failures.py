@@ -113,8 +113,8 @@ def _table_of(context: Mapping[str, Any]) -> str | None:
 
 def _tables_in(given: object) -> Iterator[str]:
     if isinstance(given, Mapping):
-        if "target" in given:
-            yield given["target"]["name"]
+        if isinstance(given.get("table"), str):
+            yield given["table"]
         else:
             yield from _tables_in(list(given.values()))
     elif isinstance(given, list | tuple):

@@ -9,28 +9,9 @@ from airflow.sdk import Param
 
 from memwal_core.jobs.request import JobRequest
 
-STORAGE_PARAMS = {
-    "storage_connection": Param(
-        None,
-        type=["null", "string"],
-        title="Storage connection",
-        description="Airflow connection of type lance with address and credentials of the object store. Empty: the "
-        "one of the registered table, or the environment of the workers.",
-        section="Storage",
-    ),
-    "storage_options": Param(
-        {},
-        type="object",
-        additionalProperties={"type": "string"},
-        title="Storage options",
-        description="Further options of the object store, for example an endpoint. Everyone sees them: no secrets.",
-        section="Storage",
-    ),
-}
-
 
 def params_of(request_type: type[JobRequest]) -> dict[str, Param]:
-    """Return the fields of a job's form: the table, those of its request, and its storage."""
+    """Return the fields of a job's form: the table, and those of its request."""
     schema = request_type.model_json_schema()
     required = set(schema.get("required", ()))
     own = {
@@ -38,7 +19,7 @@ def params_of(request_type: type[JobRequest]) -> dict[str, Param]:
         for name, field in schema["properties"].items()
     }
     optional = bool(request_type.info.started_by)
-    return {"table": table_param(optional=optional), **own, **STORAGE_PARAMS}
+    return {"table": table_param(optional=optional), **own}
 
 
 def table_param(*, optional: bool) -> Param:

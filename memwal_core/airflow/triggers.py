@@ -16,7 +16,6 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 if TYPE_CHECKING:
-    from memwal_core.airflow.tasks.targets import RunTarget
     from memwal_core.airflow.tasks.work import WantedLease
     from memwal_core.coordination.lease import Lease
     from memwal_core.table import Table
@@ -54,7 +53,7 @@ class LeaseFreeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; yields one event."""
         until = datetime.fromisoformat(self.until)
-        tables = [await _open(each["target"]) for each in self.wanted]
+        tables = [await _open(each["table"]) for each in self.wanted]
         while True:
             await asyncio.sleep(self.poll_s)
             rival = await asyncio.to_thread(self._rival, tables)
@@ -86,19 +85,17 @@ class GraceTrigger(BaseTrigger):
     Its event has ``fenced`` and ``begun``.
 
     Args:
-        target: The table.
+        table: Its name.
         ticket: The lease.
         until: The moment, ISO 8601 with timezone.
         begun: What the task had done before it waited, for the event.
         poll_s: Seconds between looks at the lease; well below its time to live.
     """
 
-    def __init__(
-        self, target: RunTarget, ticket: str, until: str, begun: Mapping[str, Any], poll_s: float = POLL_S
-    ) -> None:
+    def __init__(self, table: str, ticket: str, until: str, begun: Mapping[str, Any], poll_s: float = POLL_S) -> None:
         """Keep the values."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.target = target
+        self.table = table
         self.ticket = ticket
         self.until = until
         self.begun = begun
@@ -107,7 +104,7 @@ class GraceTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments, as Airflow stores them."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
-            "target": self.target,
+            "table": self.table,
             "ticket": self.ticket,
             "until": self.until,
             "begun": self.begun,
@@ -117,7 +114,7 @@ class GraceTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the lease again and again, which renews it when that is due; yields one event."""
         until = datetime.fromisoformat(self.until)
-        table = await _open(self.target)
+        table = await _open(self.table)
         lease: Lease | None = None
         while True:
             await asyncio.sleep(self.poll_s)
@@ -148,9 +145,10 @@ def _now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock of memwal_core may not be imported yet
 
 
-async def _open(target: RunTarget) -> Table:
+async def _open(name: str) -> Table:
     # Importing the library takes seconds, in which other triggers have to go on.
-    targets = await asyncio.to_thread(import_module, "memwal_core.airflow.tasks.targets")
+    tables = await asyncio.to_thread(import_module, "memwal_core.airflow.tasks.tables")
+    table = await asyncio.to_thread(tables.find_table, name)
     # Connections are asked of Airflow, through this process's own event loop.
-    options = await sync_to_async(targets.storage_options)(target)
-    return await asyncio.to_thread(targets.open_here, target["uri"], options)
+    options = await sync_to_async(tables.storage_options)(table)
+    return await asyncio.to_thread(tables.open_here, table.uri, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
@@ -70,6 +71,20 @@ class Flag:
     name: str
     metavar: str = ""
     is_argument: bool = False
+
+
+class Grant(StrEnum):
+    """Marks a field whose value the operator has to grant before somebody else's run may use it.
+
+    On a command line and in Python the values are addresses and files. In a run that is started from Airflow they are
+    names, which the registry turns into them (``memwal_core.registry.admit``).
+    """
+
+    SOURCES = "sources"
+    FORMAT = "format"
+    READER_OPTIONS = "reader_options"
+    SUITES = "suites"
+    DOCS = "docs"
 
 
 def _region(value: object) -> object:

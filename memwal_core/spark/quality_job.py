@@ -40,7 +40,7 @@ class QualityJob(Job[QualityRequest, QualityReport]):
 
         suites = request.suites if stage is Stage.BEFORE else ()
         with session_for(context, "quality") as spark:
-            report = check_quality(quality, plan, spark, suites=suites, docs=request.docs)
+            report = check_quality(quality, plan, spark, suites=suites, docs=_docs(context, request, stage))
         if stage is Stage.AFTER and report.failed:
             evidence = {
                 "version": report.version,
@@ -57,7 +57,7 @@ class QualityJob(Job[QualityRequest, QualityReport]):
             reports.append(_planned(plan))
             if _has_work(plan):
                 _log.info("%s a merge: %s", stage.value, plan.to_dict())
-                pieces.append(Piece(f"{stage.value} a merge", _for_stage(context, request, stage)))
+                pieces.append(Piece(f"{stage.value} a merge", _for_stage(request, stage)))
             else:
                 _log.info("%s a merge: no flushed MemTable waits for an audit", stage.value)
         return Division(reports[-1], tuple(pieces))
@@ -116,12 +116,10 @@ def _stages(request: object) -> list[Stage]:
     return list(Stage) if request.stage is Stages.BOTH else [Stage(request.stage.value)]
 
 
-def _for_stage(context: JobContext, request: QualityRequest, stage: Stage) -> QualityRequest:
+def _for_stage(request: QualityRequest, stage: Stage) -> QualityRequest:
     before = stage is Stage.BEFORE
     own = {"suites": request.suites if before else (), "since": None if before else request.since}
-    return request.model_copy(
-        update={"stage": Stages(stage.value), "docs": _docs(context, request, stage), **own},
-    )
+    return request.model_copy(update={"stage": Stages(stage.value), **own})
 
 
 def _docs(context: JobContext, request: QualityRequest, stage: Stage) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -67,6 +67,18 @@ def parse_address(uri: str) -> Address:
     if _REFUSED_CHARACTERS.search(rest):
         _refuse(uri, "it contains a query, a fragment, a percent sign, a backslash or a control character")
     return _local_uri(uri, rest[2:]) if kind is StoreKind.LOCAL else _bucket(uri, kind, rest[2:])
+
+
+def canonical_uri(uri: str) -> str:
+    """Return the one spelling of an address, in which addresses are compared.
+
+    Scheme and bucket are in lower case, local paths are absolute and without symbolic links; no address has empty,
+    ``.`` or ``..`` parts, percent signs or a slash at its end.
+    """
+    address = parse_address(uri)
+    if address.kind is StoreKind.LOCAL:
+        return os.path.realpath(address.prefix)
+    return replace(address, bucket=address.bucket.lower()).uri
 
 
 def check_path(path: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +22,24 @@ if TYPE_CHECKING:
 SPARK_CONNECTION = "spark_default"
 """Decides where jobs run: on this machine, or on a cluster."""
 
+ENVIRONMENT_VARIABLE = "MAINTENANCE_JOB_ENVIRONMENT"
+"""Further variables that jobs inherit from the worker: names or shell patterns, with commas between them."""
+
+_INHERITED = (
+    "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TMPDIR", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
+    "JAVA_*", "JDK_*", "SPARK_*", "PYSPARK_*", "PYTHON*", "HADOOP_*", "YARN_*", "KRB5*", "OMP_*", "ARROW_*", "RUST_*",
+    "AWS_*", "GOOGLE_*", "AZURE_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "*_proxy",
+    "LANCE_*", "MEMWAL_*", "MAINTENANCE_*", "OTEL_*",
+)  # fmt: skip
+
 
 class SparkWork(Untemplated, SparkSubmitOperator):
     """Does one piece of work that a plan returned as a Spark application.
 
-    The application is handed one JSON document, and the options of its object store, through its environment.
+    The application is handed one JSON document, and the options of its object store, through its environment. Of the
+    worker's environment it inherits what jobs need, so none of Airflow's secrets. Where the driver runs elsewhere
+    (deploy mode ``cluster``) the document is its argument, and the cluster has to know the secrets of the object
+    store: on a command line everybody could read them.
 
     Args:
         item: The work; ``{{ task.label }}`` names the mapped task.
@@ -35,7 +51,8 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
     def __init__(self, *, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values; connection and document are made when the job starts."""
-        super().__init__(**{"conn_id": SPARK_CONNECTION, **arguments})
+        # Not durable: a repeated job is harmless, and finds by its lease whether the first one still works.
+        super().__init__(**{"conn_id": SPARK_CONNECTION, "durable": False, **arguments})
         self.item = item
         self.jobs_folder = jobs_folder
 
@@ -49,23 +66,58 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
         Raises:
             AirflowSkipException: There is no work.
+            InvalidRequestError: The work names something that is not registered, or the driver runs elsewhere and the
+                table's connection has secrets.
         """
         if not self.item:
             raise AirflowSkipException("nothing to do; the log of the plan says why")
-        from memwal_core.airflow.connections import read_connection
+        from memwal_core.airflow.tasks.tables import find_table, storage_options
         from memwal_core.airflow.tasks.work import document_of
+        from memwal_core.jobs.catalog import request_type
         from memwal_core.jobs.document import DOCUMENT_VARIABLE
         from memwal_core.storage.options import STORAGE_OPTIONS_VARIABLE
         from memwal_core.telemetry import child_variables
 
-        job, connection = self.item["job"], self.item["target"]["connection"]
-        self.application = str(Path(self.jobs_folder) / f"{job}.py")
+        # The name of a job that exists: the item comes from another task.
+        self.application = str(Path(self.jobs_folder) / f"{request_type(self.item['job']).info.name}.py")
         self.name = self.label
-        environment = {DOCUMENT_VARIABLE: document_of(self.item, holder_of(context)).to_text(), **child_variables()}
-        if connection:
-            environment[STORAGE_OPTIONS_VARIABLE] = json.dumps(dict(read_connection(connection).options))
-        self.env_vars = {**(self.env_vars or {}), **environment}
+        document = document_of(self.item, holder_of(context)).to_text()
+        options = dict(storage_options(find_table(self.item["table"])))
+        environment = {**inherited(os.environ), **(self.env_vars or {}), **child_variables()}
+        # The provider would put these on the command line of some clusters.
+        self.env_vars = None
+        if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - only the hook reads connections
+            _refuse_options(options, self.item["table"])
+            self.application_args = [document]
+        else:
+            environment |= {DOCUMENT_VARIABLE: document, STORAGE_OPTIONS_VARIABLE: json.dumps(options)}
+        hook = self._get_hook()
+        hook.submit = functools.partial(hook.submit, env=environment)  # type: ignore[method-assign]
+        self._hook = hook
         super().execute(context)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a worker that a job needs."""
+    more = [pattern.strip() for pattern in environment.get(ENVIRONMENT_VARIABLE, "").split(",")]
+    patterns = (*_INHERITED, *filter(None, more))
+    return {
+        name: value for name, value in environment.items() if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+def _refuse_options(options: Mapping[str, str], table: str) -> None:
+    if not options:
+        return
+    from memwal_core.errors import InvalidRequestError
+
+    raise InvalidRequestError(
+        "the driver runs on the cluster, where the secrets of this table's connection would be on a command line",
+        remedy="let the cluster know them (an instance role, a mounted secret, its own environment) and register the "
+        "table without a connection, or use deploy mode client",
+        table=table,
+        options=sorted(options),
+    )
 
 
 def jobs_folder(dag_file: str) -> str:

@@ -48,7 +48,7 @@ class LeasedWork(Untemplated):
             from memwal_core.airflow.triggers import GraceTrigger
 
             self.log.info("waiting until %s; then the rest is done", result["due_at"])
-            trigger = GraceTrigger(self.item["target"], self.item["ticket"], result["due_at"], result)
+            trigger = GraceTrigger(self.item["table"], self.item["ticket"], result["due_at"], result)
             raise TaskDeferred(trigger=trigger, method_name="resume")
         return _told(result)
 

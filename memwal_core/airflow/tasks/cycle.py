@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from memwal_core.airflow.tasks.targets import RunTarget, as_target, open_target
+from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.airflow.tasks.work import WorkItem, WorkResult, do_work, is_frozen
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunOutcome
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.errors import MemwalError
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
-from memwal_core.registry import RegisteredTable, load_registry
+from memwal_core.registry import RegisteredTable, require_registry
 
 _log = logging.getLogger(__name__)
 
@@ -28,16 +28,12 @@ class CycleTable(TypedDict):
 
     Attributes:
         label: For people.
-        target: The table.
-        collect_garbage: Whether the last step deletes.
-        remove_versions: Whether compaction removes old table versions.
+        table: Its name; the registry says what its cycle may do.
         ignore_pauses: Whether jobs run that pause because they kept failing.
     """
 
     label: str
-    target: RunTarget
-    collect_garbage: bool
-    remove_versions: bool
+    table: str
     ignore_pauses: bool
 
 
@@ -73,21 +69,11 @@ def choose_cycle_tables(
     Raises:
         InvalidRequestError: No registry is configured, or a name is not registered.
     """
-    registry = load_registry()
-    if registry is None:
-        raise InvalidRequestError(
-            "no tables are registered", remedy="name a registry with MAINTENANCE_TABLES; docs/operating.md shows one"
-        )
+    registry = require_registry()
     chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
     now = (clock if clock is not None else SystemClock()).now()
     return [
-        CycleTable(
-            label=table.name,
-            target=as_target(table),
-            collect_garbage=table.collect_garbage,
-            remove_versions=table.remove_versions,
-            ignore_pauses=ignore_pauses,
-        )
+        CycleTable(label=table.name, table=table.name, ignore_pauses=ignore_pauses)
         for table in chosen
         if not by_schedule or _is_due(table, now)
     ]
@@ -103,7 +89,7 @@ def begin_cycle(table: CycleTable, holder: str) -> WorkItem | None:
         InvalidRequestError: The table cannot be merged into.
         UnavailableError: Storage failed. Try again.
     """
-    opened = open_target(table["target"]).opened
+    opened = open_table(find_table(table["table"])).opened
     plan = _plan(table, opened)
     request = plan.step(StepName.MERGE).request
     left_out = _left_out(opened, plan, plan.step(StepName.MERGE), {})
@@ -137,7 +123,7 @@ def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult 
         InvalidRequestError: The plan has no such step.
         MemwalError: As ``do_work``; a step that needs a person ends the table's cycle.
     """
-    opened = open_target(table["target"]).opened
+    opened = open_table(find_table(table["table"])).opened
     plan = _plan(table, opened)
     step = plan.step(name)
     before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed and followed["ran"] else {}
@@ -151,10 +137,9 @@ def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult 
 
 
 def _work(table: CycleTable, step: str, request: JobRequest) -> WorkItem:
-    target = table["target"]
     return WorkItem(
-        label=f"{target['name']}: {step}",
-        target=target,
+        label=f"{table['table']}: {step}",
+        table=table["table"],
         job=request.info.name,
         request=request.to_json(),
         promise={},
@@ -163,9 +148,10 @@ def _work(table: CycleTable, step: str, request: JobRequest) -> WorkItem:
 
 
 def _plan(table: CycleTable, opened: OpenTable) -> CyclePlan:
+    registered = find_table(table["table"])
     request = MaintainRequest(
-        delete=table["collect_garbage"],
-        remove_versions=table["remove_versions"],
+        delete=registered.collect_garbage,
+        remove_versions=registered.remove_versions,
         ignore_pauses=table["ignore_pauses"],
     )
     return plan_cycle(request, opened.settings)
@@ -179,7 +165,7 @@ def _left_out(
 
 def _is_due(table: RegisteredTable, now: datetime) -> bool:
     try:
-        runs = open_target(as_target(table)).opened.ledger.history(MaintainRequest().key).runs
+        runs = open_table(table).opened.ledger.history(MaintainRequest().key).runs
     except MemwalError as error:
         # A table that is gone or damaged fails in its own cycle, and must not keep the others from theirs.
         _log.warning("%s: due, because nobody can tell when it ran last: %s", table.name, error)

@@ -6,20 +6,21 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from memwal_core.airflow.tasks.targets import RunTarget, open_target
+from memwal_core.airflow.tasks.tables import open_table
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseTicket, parse_ticket
 from memwal_core.errors import FencedError, MemwalError
+from memwal_core.registry import RegisteredTable
 from memwal_core.table import Table
 
 _log = logging.getLogger(__name__)
 
 
-def take(target: RunTarget, key: JobKey, holder: str) -> str:
+def take(table: RegisteredTable, key: JobKey, holder: str) -> str:
     """Take a lease for a run.
 
     Args:
-        target: The table.
+        table: Where.
         key: What to lease.
         holder: The run's id. The same run takes its own lease over with a new token, which fences
             whatever is left of an earlier attempt.
@@ -31,12 +32,12 @@ def take(target: RunTarget, key: JobKey, holder: str) -> str:
         ConflictError: Another run has it. Try again later.
         UnavailableError: Storage failed. Try again.
     """
-    ticket = open_target(target).opened.leases.acquire(key, holder).ticket
+    ticket = open_table(table).opened.leases.acquire(key, holder).ticket
     _log.info("lease taken [ticket=%s]", ticket)
     return str(ticket)
 
 
-def give_back(tickets: Iterable[tuple[RunTarget, str]]) -> Sequence[str]:
+def give_back(tickets: Iterable[tuple[RegisteredTable, str]]) -> Sequence[str]:
     """Give leases back, as well as possible: one that cannot be given back ends by itself.
 
     Args:
@@ -46,9 +47,9 @@ def give_back(tickets: Iterable[tuple[RunTarget, str]]) -> Sequence[str]:
         The tickets that were given back; the others were lost before.
     """
     returned = []
-    for target, text in tickets:
+    for registered, text in tickets:
         try:
-            table = open_target(target)
+            table = open_table(registered)
         except MemwalError as error:
             _log.warning("lease not given back, it will expire [ticket=%s]: %s", text, error)
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memwal_core.airflow.tasks.targets import as_target, open_target
+from memwal_core.airflow.tasks.tables import open_table
 from memwal_core.registry import RegisteredTable, load_registry
 from memwal_core.table import Table
 
@@ -26,4 +26,4 @@ class RegisteredSource:
             InvalidRequestError: Connection, settings or options cannot be used.
             ObjectNotFoundError: There is no table at the address.
         """
-        return open_target(as_target(table))
+        return open_table(table)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, TypedDict
 
 from memwal_core.airflow.tasks.leases import give_back, take
-from memwal_core.airflow.tasks.targets import RunTarget, choose_targets, find_registered, open_target
+from memwal_core.airflow.tasks.tables import choose_tables, find_table, open_table
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import parse_ticket
 from memwal_core.jobs.catalog import parse_request, request_type
@@ -22,25 +22,26 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.thaw.report import explain
-from memwal_core.table import Table
+from memwal_core.registry import RegisteredTable, admit, require_registry
+from memwal_core.registry.admit import granted_fields
 
 _log = logging.getLogger(__name__)
 
 
 class WorkItem(TypedDict):
-    """One piece of work, as tasks hand it to each other.
+    """One piece of work, as tasks hand it to each other. Holds names only; each task asks the registry for the rest.
 
     Attributes:
         label: For people.
-        target: The table.
+        table: Name of the table; the address of one without an entry.
         job: Which job.
-        request: Values of its request.
+        request: Values of its request, as the run asked for them.
         promise: What the verification finds true afterwards.
         ticket: The lease it works under; empty until it is taken, or if the job takes none.
     """
 
     label: str
-    target: RunTarget
+    table: str
     job: str
     request: dict[str, Any]
     promise: dict[str, Any]
@@ -74,22 +75,20 @@ class TableChange(TypedDict):
     Attributes:
         table: Its name.
         uri: Its address.
-        connection: Its storage connection; empty = none.
         summary: For people.
         facts: What was found.
     """
 
     table: str
     uri: str
-    connection: str
     summary: str
     facts: dict[str, Any]
 
 
 class WantedLease(TypedDict):
-    """One lease that a run wants: the table, and job and scope of its key."""
+    """One lease that a run wants: the name of the table, and job and scope of its key."""
 
-    target: RunTarget
+    table: str
     job: str
     scope: str
 
@@ -114,39 +113,38 @@ def plan_work(
         UnavailableError: Storage failed; try again.
     """
     items: list[WorkItem] = []
-    for target in choose_targets(params, events):
-        request = _request(job, params, target).for_run(run_id)
-        items += _planned(open_target(target), target, request)
+    kind = request_type(job)
+    given = {name: params[name] for name in kind.model_fields if params.get(name) is not None}
+    asked = parse_request(job, given).for_run(run_id)
+    for table in choose_tables(params, events):
+        items += _planned(table, asked)
     return items
 
 
-def _request(job: str, params: Mapping[str, object], target: RunTarget) -> JobRequest:
-    kind = request_type(job)
-    given = {name: params[name] for name in kind.model_fields if params.get(name) is not None}
-    request = parse_request(job, given)
-    if isinstance(request, IngestRequest):
-        registered = find_registered({"table": target["name"]}).input_suites
-        return request.model_copy(update={"suites": (*registered, *request.suites)})
-    return request
+def _admitted(table: RegisteredTable, asked: JobRequest) -> JobRequest:
+    if isinstance(asked, IngestRequest):
+        asked = asked.model_copy(update={"suites": tuple(dict.fromkeys((*table.input_suites, *asked.suites)))})
+    return admit(asked, table, require_registry())
 
 
-def _planned(table: Table, target: RunTarget, request: JobRequest) -> list[WorkItem]:
-    if is_frozen(table.opened, request):
+def _planned(table: RegisteredTable, asked: JobRequest) -> list[WorkItem]:
+    opened, request = open_table(table).opened, _admitted(table, asked)
+    if is_frozen(opened, request):
         return []
     job = load_job(request)
-    division = job.divide(JobContext(table.opened), request)
+    division = job.divide(JobContext(opened), request)
     for line in division.report.view().lines():
-        _log.info("%s: %s", target["name"], line)
+        _log.info("%s: %s", table.name, line)
     plans_only = request.dry_run and not request.info.dry_run_is_work
     if division.blocked is not None and (plans_only or not division.pieces):
         raise division.blocked
-    items = [_item(target, piece) for piece in division.pieces]
+    items = [_item(table, piece, asked) for piece in division.pieces]
     for item in items:
         _log.info("%s", item["label"])
     if not items:
-        _log.info("%s: nothing to do: %s", target["name"], division.report.why())
+        _log.info("%s: nothing to do: %s", table.name, division.report.why())
     elif plans_only:
-        _log.info("%s: dry run: nothing is changed", target["name"])
+        _log.info("%s: dry run: nothing is changed", table.name)
     return [] if plans_only else items
 
 
@@ -163,29 +161,34 @@ def is_frozen(opened: OpenTable, request: JobRequest) -> bool:
     return bool(active)
 
 
-def _item(target: RunTarget, piece: Piece) -> WorkItem:
+def _item(table: RegisteredTable, piece: Piece, asked: JobRequest) -> WorkItem:
+    # What the registry gave for names stays with this task.
+    names = {name: getattr(asked, name) for name in granted_fields(type(asked)).values()}
     return WorkItem(
-        label=target["name"] if piece.label == target["uri"] else f"{target['name']}: {piece.label}",
-        target=target,
+        label=table.name if piece.label == table.uri else f"{table.name}: {piece.label}",
+        table=table.name,
         job=piece.request.info.name,
-        request=piece.request.to_json(),
+        request=piece.request.model_copy(update=names).to_json(),
         promise=dict(piece.promise),
         ticket="",
     )
 
 
 def request_of(item: WorkItem) -> JobRequest:
-    """Return the request of a piece of work."""
-    return parse_request(item["job"], item["request"])
+    """Return the request of a piece of work, with what the registry gives for its names.
+
+    Raises:
+        InvalidRequestError: It names something that is not registered.
+    """
+    return _admitted(find_table(item["table"]), parse_request(item["job"], item["request"]))
 
 
 def document_of(item: WorkItem, holder: str) -> JobDocument:
     """Return what the Spark application of a piece of work is handed."""
     return JobDocument(
         job=item["job"],
-        uri=item["target"]["uri"],
-        request=item["request"],
-        storage_options=item["target"]["storage_options"],
+        uri=find_table(item["table"]).uri,
+        request=request_of(item).to_json(),
         holder=holder,
         ticket=item["ticket"],
         ok_when_nothing=True,
@@ -201,7 +204,7 @@ def wanted_leases(items: Sequence[WorkItem]) -> list[WantedLease]:
         key = lease_key(item)
         if key is None:
             continue
-        wanted = WantedLease(target=item["target"], job=key.job, scope=key.scope)
+        wanted = WantedLease(table=item["table"], job=key.job, scope=key.scope)
         if wanted not in found:
             found.append(wanted)
     return found
@@ -227,19 +230,20 @@ def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
         LeaseHeldError: Another run has one of the leases. None is kept; try again later.
         UnavailableError: Storage failed. Try again.
     """
-    tickets: dict[tuple[str, JobKey], tuple[RunTarget, str]] = {}
+    tickets: dict[tuple[str, JobKey], tuple[RegisteredTable, str]] = {}
     with ExitStack() as undo:
         undo.callback(lambda: give_back(tickets.values()))
         for wanted in wanted_leases(items):
             key = JobKey(wanted["job"], wanted["scope"])
-            tickets[wanted["target"]["uri"], key] = wanted["target"], take(wanted["target"], key, holder)
+            table = find_table(wanted["table"])
+            tickets[table.name, key] = table, take(table, key, holder)
         undo.pop_all()
     return [_with_ticket(item, tickets) for item in items]
 
 
-def _with_ticket(item: WorkItem, tickets: Mapping[tuple[str, JobKey], tuple[RunTarget, str]]) -> WorkItem:
+def _with_ticket(item: WorkItem, tickets: Mapping[tuple[str, JobKey], tuple[RegisteredTable, str]]) -> WorkItem:
     key = lease_key(item)
-    return {**item, "ticket": tickets[item["target"]["uri"], key][1] if key is not None else ""}
+    return {**item, "ticket": tickets[item["table"], key][1] if key is not None else ""}
 
 
 def release_leases(items: Sequence[WorkItem]) -> list[str]:
@@ -248,8 +252,8 @@ def release_leases(items: Sequence[WorkItem]) -> list[str]:
     Returns:
         The tickets that were given back; the others were lost before, or end by themselves.
     """
-    held = {item["ticket"]: item["target"] for item in items if item["ticket"]}
-    return list(give_back((target, ticket) for ticket, target in held.items()))
+    held = {item["ticket"]: find_table(item["table"]) for item in items if item["ticket"]}
+    return list(give_back((table, ticket) for ticket, table in held.items()))
 
 
 def do_work(item: WorkItem, holder: str) -> WorkResult:
@@ -271,7 +275,8 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
         # The task is deferred for the grace period; waiting here would take a worker and a pool slot.
         request = request.model_copy(update={"wait": False})
     ticket = parse_ticket(item["ticket"]) if item["ticket"] else None
-    report: JobReport = open_target(item["target"]).run(request, holder=holder, ticket=ticket)
+    table = find_table(item["table"])
+    report: JobReport = open_table(table).run(request, holder=holder, ticket=ticket)
     for line in report.view().lines():
         _log.info("%s", line)
     failure = load_job(request).failure(request, report)
@@ -279,8 +284,8 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
         raise failure
     due_at = report.due_at if isinstance(report, GcReport) else None
     return WorkResult(
-        table=item["target"]["name"],
-        uri=item["target"]["uri"],
+        table=table.name,
+        uri=table.uri,
         job=item["job"],
         outcome=report.outcome.value,
         facts=dict(report.facts()),
@@ -326,22 +331,13 @@ def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None],
     """
     facts = [each for each in results if each is not None]
     changes = []
-    for uri in dict.fromkeys(item["target"]["uri"] for item in items):
-        own = [item for item in items if item["target"]["uri"] == uri]
-        target = own[0]["target"]
+    for table in map(find_table, dict.fromkeys(item["table"] for item in items)):
+        own = [item for item in items if item["table"] == table.name]
         pieces = [Piece(item["label"], request_of(item), item["promise"]) for item in own]
-        context = JobContext(open_target(target).opened, holder=holder)
+        context = JobContext(open_table(table).opened, holder=holder)
         proof = load_job(pieces[0].request).verify(
-            context, pieces, [each["facts"] for each in facts if each["uri"] == uri]
+            context, pieces, [each["facts"] for each in facts if each["table"] == table.name]
         )
-        _log.info("%s: %s", target["name"], proof.summary)
-        changes.append(
-            TableChange(
-                table=target["name"],
-                uri=uri,
-                connection=target["connection"],
-                summary=proof.summary,
-                facts=dict(proof.facts),
-            )
-        )
+        _log.info("%s: %s", table.name, proof.summary)
+        changes.append(TableChange(table=table.name, uri=table.uri, summary=proof.summary, facts=dict(proof.facts)))
     return changes

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from memwal_core.jobs.request import REGIONS_ASSET, Flag, JobInfo, JobRequest
+from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest
 from memwal_core.settings.writer import Takeover
 
 _GUIDE = """
@@ -84,15 +84,16 @@ class IngestRequest(JobRequest):
         changes=REGIONS_ASSET,
     )
 
-    sources: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Flag("sources", "SOURCE", is_argument=True)] = (
-        Field(
-            min_length=1,
-            title="Sources",
-            description="Files, directories, addresses, or names of tables.",
-            json_schema_extra={"uniqueItems": True},
-        )
+    sources: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], Flag("sources", "SOURCE", is_argument=True), Grant.SOURCES
+    ] = Field(
+        min_length=1,
+        title="Sources",
+        description="Files, directories, addresses, or names of tables. In Airflow: a source of the registry, "
+        "perhaps with a path in it, as in landing/2026/11/*.parquet.",
+        json_schema_extra={"uniqueItems": True},
     )
-    format: SourceFormat | None = Field(
+    format: Annotated[SourceFormat | None, Grant.FORMAT] = Field(
         default=None, title="Format", description="What the sources are. Empty: told from the suffix."
     )
     batch: str = Field(
@@ -121,7 +122,9 @@ class IngestRequest(JobRequest):
         description="Boolean column that is true on rows to delete. Empty: all rows are written.",
         json_schema_extra={"section": "Rows"},
     )
-    suites: Annotated[tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE")] = Field(
+    suites: Annotated[
+        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
+    ] = Field(
         default=(),
         title="Suites",
         description="Files with expectations for the rows, .json or .py, where the Spark driver runs. Python files are "
@@ -141,7 +144,7 @@ class IngestRequest(JobRequest):
         description="Region spec to follow, if there are several.",
         json_schema_extra={"section": "Regions"},
     )
-    options: Annotated[dict[str, str], Flag("--option", "KEY=VALUE")] = Field(
+    options: Annotated[dict[str, str], Flag("--option", "KEY=VALUE"), Grant.READER_OPTIONS] = Field(
         default_factory=dict,
         title="Reader options",
         description="Options of Spark's reader.",

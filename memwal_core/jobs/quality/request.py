@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.jobs.request import BASE_TABLE_ASSET, Flag, JobInfo, JobRequest
+from memwal_core.jobs.request import BASE_TABLE_ASSET, Flag, Grant, JobInfo, JobRequest
 
 _GUIDE = """
 ### Check the data of a table before and after merges
@@ -48,7 +48,7 @@ class QualityRequest(JobRequest):
         stage: Which checks.
         suites: Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver runs.
         since: After: recount everything merged after this version, not only the last merge.
-        docs: Directory or s3://bucket/prefix for the pages of the results; empty: none are written.
+        docs: Directory or s3://bucket/prefix in which the pages of the results get a folder; empty: none are written.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -69,7 +69,9 @@ class QualityRequest(JobRequest):
         title="Stage",
         description="Before: audit the flushed MemTables that wait. After: check the base table.",
     )
-    suites: Annotated[tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE")] = Field(
+    suites: Annotated[
+        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
+    ] = Field(
         default=(),
         title="Suites",
         description="Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver "
@@ -83,10 +85,11 @@ class QualityRequest(JobRequest):
         description="After: recount everything merged after this version, not only the last merge.",
         json_schema_extra={"section": "Checks"},
     )
-    docs: str = Field(
+    docs: Annotated[str, Grant.DOCS] = Field(
         default="",
         title="Data Docs",
-        description="Directory or s3://bucket/prefix for the pages of the results. Empty: none are written.",
+        description="Directory or s3://bucket/prefix in which the pages of the results get a folder for the table and "
+        "the stage. In Airflow: a name that the registry gives one. Empty: none are written.",
         json_schema_extra={"section": "Checks"},
     )
 

@@ -17,7 +17,18 @@ from demo.directory import claim_directory
 
 TIMEOUT_S = 900
 
+ANY_TABLE = "single_user = true"
+"""A registry under which runs may name tables, sources and targets by their address."""
+
 RunDag = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def any_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tasks that run in this process name any table."""
+    registry = tmp_path / "any-table.toml"
+    registry.write_text(ANY_TABLE)
+    monkeypatch.setenv("MAINTENANCE_TABLES", str(registry))
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +37,7 @@ def airflow_variables(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, 
     directory = claim_directory(tmp_path_factory.mktemp("airflow") / "demo")
     checkout = find_checkout(Path(memwal_core.__file__).parent)
     configure_spark(directory)
+    (directory.root / "tables.toml").write_text(ANY_TABLE)
     return airflow_environment(directory, checkout, find_java(checkout, os.environ), os.environ)
 
 

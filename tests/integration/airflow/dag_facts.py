@@ -56,7 +56,7 @@ INFO memwal.jobs.merge: merge ended [outcome=blocked]
 error: some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] next: \
 follow docs/runbooks/generation-hole.md
 INFO ShutdownHookManager: Shutdown hook called"""
-ITEM = {"label": "orders: job 1 of 1", "target": {"name": "orders", "uri": "s3://lake/orders.lance"}}
+ITEM = {"label": "orders: job 1 of 1", "table": "orders"}
 
 
 def task_given(**fields):
@@ -143,7 +143,7 @@ facts = {
         _table_of({"params": {"table": None}, "task": task})
         for task in (
             task_given(item=ITEM),
-            task_given(items=[ITEM, ITEM, {"target": {"name": "people"}}]),
+            task_given(items=[ITEM, ITEM, {"table": "people"}]),
             task_given(op_args=([ITEM], [None]), op_kwargs={}),
             task_given(op_args=(), op_kwargs={"table": ITEM, "followed": None}),
             task_given(op_args=[], op_kwargs={}),

@@ -27,23 +27,20 @@ PARAMS = {
     "order_by": HOSTILE,
     "indexes": [HOSTILE],
     "docs": BLOCK,
-    "storage_connection": HOSTILE,
-    "storage_options": {HOSTILE: BLOCK},
     "options": {HOSTILE: BLOCK},
 }
-TARGET = {"name": HOSTILE, "uri": BLOCK, "connection": HOSTILE, "storage_options": {HOSTILE: BLOCK}}
 ITEM = {
     "label": BLOCK,
-    "target": TARGET,
+    "table": HOSTILE,
     "job": "merge",
     "request": {"indexes": [HOSTILE], "options": {HOSTILE: BLOCK}, "batch": BLOCK},
     "promise": {"through": {HOSTILE: BLOCK}},
     "ticket": HOSTILE,
 }
-TABLE = {"label": BLOCK, "target": TARGET, "collect_garbage": True, "remove_versions": True, "ignore_pauses": False}
+TABLE = {"label": BLOCK, "table": HOSTILE, "ignore_pauses": False}
 RESULTS = {"plan": [ITEM], "hold": [ITEM], "tables": [TABLE], "cycle.prepare": ITEM}
 """What tasks return to those that come after them; all others return ``OTHER``."""
-OTHER = {"table": HOSTILE, "storage_options": {HOSTILE: BLOCK}}
+OTHER = {"table": HOSTILE, HOSTILE: BLOCK}
 
 
 class Templated(BaseOperator):

@@ -42,7 +42,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
 
 
 def work(table: BaseTable, **params: object) -> LeasedWork:
-    asked = {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None, **params}
+    asked = {"table": table.uri, "dry_run": False, **params}
     [item] = hold_leases(plan_work("gc", asked), RUN)
     return LeasedWork(task_id="work", item=item)
 

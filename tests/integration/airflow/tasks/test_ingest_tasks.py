@@ -23,10 +23,9 @@ PARAMS: dict[str, object] = {
     "format": None,
     "order_by": "at",
     "delete_column": None,
-    "suites": ["mine.py"],
+    "suites": ["mine.json"],
     "takeover": "fail",
     "dry_run": False,
-    "storage_options": {"timeout": "5s"},
 }
 
 
@@ -51,10 +50,10 @@ def test_plan_hands_the_form_to_the_job(table: BaseTable) -> None:
 
     document = parse_document(document_of(item, "dag/run").to_text())
     assert document.parsed() == IngestRequest(
-        sources=("a.parquet", "b.parquet"), stream="s", batch="day", order_by="at", suites=("mine.py",)
+        sources=("a.parquet", "b.parquet"), stream="s", batch="day", order_by="at", suites=("mine.json",)
     )
     assert (document.job, document.uri, document.holder) == ("ingest", table.uri, "dag/run")
-    assert document.storage_options == {"timeout": "5s"}
+    assert document.storage_options == {}
     assert document.ok_when_nothing
     assert not document.ok_when_blocked
     (dry,) = plan_work("ingest", _params(table, dry_run=True), run_id="day")
@@ -86,7 +85,7 @@ def test_verify_reads_the_record_and_fails_without_one(table: BaseTable) -> None
 
     [change] = verify_work(planned, [], "dag/run")
 
-    assert (change["table"], change["uri"], change["connection"]) == (table.uri, table.uri, "")
+    assert (change["table"], change["uri"]) == (table.uri, table.uri)
     assert change["facts"] == {"stream": "s", "batch": "day", "rows": 3, "regions": 1}
 
 
@@ -95,13 +94,26 @@ def test_suites_of_the_registry_come_before_those_of_the_form(
     table: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = tmp_path / "tables.toml"
-    registry.write_text(f'[[tables]]\nname = "people"\nuri = "{table.uri}"\ninput_suites = ["people.json"]\n')
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    for name in ("people.json", "mine.py"):
+        (folder / name).touch()
+    registry.write_text(
+        f'[[tables]]\nname = "people"\nuri = "{table.uri}"\ninput_suites = ["people.json"]\n'
+        f'[[sources]]\nname = "landing"\naddress = "{tmp_path}"\nformat = "csv"\n'
+    )
     monkeypatch.setenv(REGISTRY_VARIABLE, str(registry))
 
-    (item,) = plan_work("ingest", {**_params(table), "table": "people"}, run_id="day")
+    asked = {**_params(table), "table": "people", "sources": ["landing/a.csv"], "suites": ["mine.py"]}
+    (item,) = plan_work("ingest", asked, run_id="day")
 
-    assert item["request"]["suites"] == ["people.json", "mine.py"]
-    assert item["target"]["uri"] == table.uri
+    assert (item["table"], item["request"]["suites"]) == ("people", ["mine.py"])
+    document = document_of(item, "dag/run")
+    assert (document.uri, document.request["suites"]) == (
+        table.uri,
+        [str(folder / "people.json"), str(folder / "mine.py")],
+    )
+    assert document.request["sources"] == [f"{tmp_path}/a.csv"]
 
 
 def test_a_list_is_asked_for_where_one_is_needed(table: BaseTable) -> None:

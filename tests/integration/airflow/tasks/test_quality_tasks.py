@@ -45,7 +45,6 @@ def params(made: BaseTable, **more: object) -> dict[str, object]:
         "suites": [],
         "docs": None,
         "dry_run": False,
-        "storage_options": {},
     } | more
 
 
@@ -56,20 +55,15 @@ def record(table: BaseTable, stage: Stage, *results: CheckResult) -> None:
 
 
 def test_plan_is_json_with_one_job_per_stage(table: BaseTable) -> None:
-    items = plan_work(
-        "quality", params(table, suites=["names.json"], docs="s3://bucket/docs/", storage_options={"timeout": "5s"})
-    )
+    items = plan_work("quality", params(table, suites=["names.json"], docs="s3://bucket/docs/"))
 
     before, after = (document_of(item, "memwal_quality/run") for item in json.loads(json.dumps(items)))
-    assert before.request == {
-        "stage": "before", "suites": ["names.json"], "docs": f"s3://bucket/docs/{folder_of(table)}-before",
-    }  # fmt: skip
-    assert (before.uri, before.storage_options, before.holder) == (table.uri, {"timeout": "5s"}, "memwal_quality/run")
+    assert before.request == {"stage": "before", "suites": ["names.json"], "docs": "s3://bucket/docs/"}
+    assert (before.uri, before.storage_options, before.holder) == (table.uri, {}, "memwal_quality/run")
     # A failed check ends no Spark job: the task that verifies reads the report, and fails with the right runbook.
     assert before.ok_when_blocked
     assert before.ok_when_nothing
-    assert after.request["docs"] == f"s3://bucket/docs/{folder_of(table)}-after"
-    assert after.parsed() == QualityRequest(stage=Stages.AFTER, docs=after.request["docs"])
+    assert after.parsed() == QualityRequest(stage=Stages.AFTER, suites=("names.json",), docs="s3://bucket/docs/")
 
 
 def test_nothing_waiting_leaves_only_the_checks_after_a_merge(table: BaseTable) -> None:
@@ -89,7 +83,7 @@ def test_dry_run_says_what_would_be_checked(table: BaseTable, caplog: pytest.Log
 def test_merge_that_changed_a_table_has_it_checked(table: BaseTable) -> None:
     items = plan_work("quality", params(table, table=None, stage="after"), [{"table": table.uri}])
 
-    assert [item["target"]["uri"] for item in items] == [table.uri]
+    assert [item["table"] for item in items] == [table.uri]
     with pytest.raises(InvalidRequestError, match="no table"):
         plan_work("quality", params(table, table=None))
 

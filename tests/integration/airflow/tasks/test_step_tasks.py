@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, choose_cycle_tables, cycle_step
-from memwal_core.airflow.tasks.targets import RunTarget
 from memwal_core.airflow.tasks.work import (
     WorkItem,
     WorkResult,
@@ -46,12 +45,12 @@ def merged(tmp_path: Path) -> BaseTable:
 
 
 def _params(table: BaseTable, **more: object) -> dict[str, object]:
-    return {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None, **more}
+    return {"table": table.uri, "dry_run": False, **more}
 
 
 def _verified(table: BaseTable, items: list[WorkItem], results: list[WorkResult]) -> str:
     [change] = verify_work(items, results, RUN)
-    assert (change["table"], change["uri"], change["connection"]) == (table.uri, table.uri, "")
+    assert (change["table"], change["uri"]) == (table.uri, table.uri)
     assert change["facts"] == {"version": max(result["facts"]["version"] for result in results)}
     return change["summary"]
 
@@ -145,11 +144,11 @@ def test_dry_run_and_nothing_to_do_give_no_work(merged: BaseTable) -> None:
 
 
 def test_run_that_was_triggered_works_on_the_tables_that_changed(merged: BaseTable) -> None:
-    event = {"table": merged.uri, "connection": "", "version": 5}
+    event = {"table": merged.uri, "version": 5}
 
     items = plan_work("snapshot", {"table": None}, [event, event])
 
-    assert [item["target"]["uri"] for item in items] == [merged.uri]
+    assert [item["table"] for item in items] == [merged.uri]
     with pytest.raises(InvalidRequestError, match="no table is named"):
         plan_work("snapshot", {"table": None})
 
@@ -232,7 +231,7 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
 
     assert item == {
         "label": "people: merge",
-        "target": {"name": "people", "uri": table.uri, "connection": "lake", "storage_options": {}},
+        "table": "people",
         "job": "merge",
         "request": {},
         "promise": {},
@@ -243,10 +242,7 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
 
 
 def _cycle_table(table: BaseTable, *, ignore_pauses: bool = False) -> CycleTable:
-    target = RunTarget(name="people", uri=table.uri, connection="", storage_options={})
-    return CycleTable(
-        label="people", target=target, collect_garbage=False, remove_versions=False, ignore_pauses=ignore_pauses
-    )
+    return CycleTable(label="people", table=table.uri, ignore_pauses=ignore_pauses)
 
 
 def test_tasks_of_a_cycle_leave_out_the_steps_that_its_plan_leaves_out(merged: BaseTable) -> None:

@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> BaseTable:
 
 
 def wanted(table: BaseTable) -> list[WantedLease]:
-    params = {"table": table.uri, "regions": [], "max_bytes": None, "dry_run": False, "storage_options": {}}
+    params = {"table": table.uri, "regions": [], "max_bytes": None, "dry_run": False}
     return wanted_leases(plan_work("merge", params))
 
 
@@ -83,7 +83,7 @@ def test_lease_of_the_run_itself_keeps_it_not_waiting(table: BaseTable) -> None:
 
 
 def test_trigger_survives_being_stored(table: BaseTable) -> None:
-    grace = GraceTrigger(wanted(table)[0]["target"], str(taken(table, RUN).ticket), SOON, {"outcome": "done"})
+    grace = GraceTrigger(wanted(table)[0]["table"], str(taken(table, RUN).ticket), SOON, {"outcome": "done"})
     for trigger in (LeaseFreeTrigger(wanted(table), RUN, SOON), grace):
         path, values = json.loads(json.dumps(trigger.serialize()))
         module, _, name = path.rpartition(".")
@@ -94,7 +94,7 @@ def test_trigger_survives_being_stored(table: BaseTable) -> None:
 
 
 def grace(table: BaseTable, lease: Lease, until: str) -> GraceTrigger:
-    return GraceTrigger(wanted(table)[0]["target"], str(lease.ticket), until, {"outcome": "done"}, poll_s=0.05)
+    return GraceTrigger(wanted(table)[0]["table"], str(lease.ticket), until, {"outcome": "done"}, poll_s=0.05)
 
 
 def test_grace_period_ends_with_the_lease_kept(table: BaseTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_store_that_does_not_answer_does_not_end_the_grace_period(
 def test_each_piece_of_work_wants_its_own_lease_once(table: BaseTable) -> None:
     table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
     Table.open(table.uri).run(MergeRequest())
-    params = {"table": table.uri, "dry_run": False, "storage_options": {}, "storage_connection": None}
+    params = {"table": table.uri, "dry_run": False}
     items = plan_work("catchup", params)
 
     found = wanted_leases([*items, *items])

@@ -10,8 +10,11 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import Registry, load_registry, parse_registry
 
 TEXT = """
-include = ["s3://lake/people/*"]
-exclude = ["*/scratch.lance", "old"]
+exclude = ["*/scratch.lance", "old", "s3://lake/private/*"]
+
+[[include]]
+pattern = "s3://lake/people/*"
+connection = "lake"
 
 [[tables]]
 name = "people"
@@ -43,7 +46,7 @@ def test_table_is_found_by_name_and_by_address(registry: Registry) -> None:
 def test_included_address_is_maintained_without_an_entry_and_never_deletes_by_schedule(registry: Registry) -> None:
     found = registry.find("s3://lake/people/of-2026.lance")
 
-    assert found.uri == "s3://lake/people/of-2026.lance"
+    assert (found.uri, found.connection) == ("s3://lake/people/of-2026.lance", "lake")
     assert (found.collect_garbage, found.remove_versions) == (False, False)
     assert found not in registry.maintained
 
@@ -73,8 +76,10 @@ def test_excluded_entry_is_not_maintained_by_schedule(registry: Registry) -> Non
         ("[[tables]]\nname = 'a b'\nuri = 'x'", "tables.0.name"),
         ("[[tables]]\nname = 'a'\nuri = 'x'\nevery = 3", "tables.0.every"),
         ("[[tables]]\nname = 'a'\nuri = 'x'\nevery_minutes = 0", "tables.0.every_minutes"),
-        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'a'\nuri = 'y'", "name given twice: a"),
-        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'b'\nuri = 'x'", "uri given twice: x"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'a'\nuri = 'y'", "name of tables given twice: a"),
+        ("[[tables]]\nname = 'a'\nuri = 'x'\n[[tables]]\nname = 'b'\nuri = './y/../x/'", "uri given twice: /"),
+        ("[[include]]\npattern = 's3://lake/../x/*'", "include.0.pattern"),
+        ("[[sources]]\nname = 'a'\naddress = 'ftp://x'\nformat = 'csv'", "sources.0"),
         ("tables", "Expected"),
     ],
 )

@@ -1,0 +1,16 @@
+"""The registry: one TOML file in which the operator says what this installation maintains, and what a run may name."""
+
+from memwal_core.registry.admit import admit
+from memwal_core.registry.load import REGISTRY_VARIABLE, load_registry, parse_registry, require_registry
+from memwal_core.registry.model import RegisteredSource, RegisteredTable, Registry
+
+__all__ = [
+    "REGISTRY_VARIABLE",
+    "RegisteredSource",
+    "RegisteredTable",
+    "Registry",
+    "admit",
+    "load_registry",
+    "parse_registry",
+    "require_registry",
+]

@@ -1,0 +1,90 @@
+"""Names, addresses and patterns in one spelling, so that no other spelling leaves a pattern or avoids one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.storage.address import canonical_uri
+
+NAME = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$"
+"""What people call a table, a source, a target. No address looks like one, and so no name stands for two things."""
+
+_NAME = re.compile(NAME)
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$")
+_WILDCARD = re.compile(r"[*?\[]")
+_PLAIN_PART = re.compile(r"^[^\x00-\x1f\x7f\\%#{}\[\]/]+$")
+
+
+def canonical(name_or_uri: str) -> str:
+    """Return a name unchanged, and an address in its one spelling.
+
+    Raises:
+        InvalidRequestError: It is neither.
+    """
+    return name_or_uri if _NAME.match(name_or_uri) else canonical_uri(name_or_uri)
+
+
+def canonical_pattern(pattern: str) -> str:
+    """Return a pattern over names, or over addresses in their one spelling.
+
+    Raises:
+        ValueError: It has parts that no address in its one spelling has, so that it would match nothing.
+    """
+    text = re.sub(r"(?<!:)/{2,}", "/", pattern).rstrip("/") or "/"
+    if any(part in {".", ".."} for part in text.split("/")):
+        raise ValueError(f"the pattern {pattern!r} has '.' or '..' parts; addresses are compared without them")
+    if found := _SCHEME.match(text):
+        scheme, bucket, path = found.groups()
+        scheme = {"s3a": "s3"}.get(scheme.lower(), scheme.lower())
+        return _local(path) if scheme == "file" else f"{scheme}://{bucket.lower()}{path}"
+    return _local(text) if text.startswith("/") else text
+
+
+def is_matched(patterns: Iterable[str], names: Iterable[str]) -> bool:
+    """Return whether a pattern in its one spelling matches one of the names; ``*`` also matches slashes."""
+    found = tuple(names)
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in found)
+
+
+def below(address: str, relative: str) -> str:
+    """Return an address below another one.
+
+    Args:
+        address: In its one spelling.
+        relative: Parts with single slashes between them, perhaps with ``*`` and ``?``; empty = the address itself.
+
+    Raises:
+        InvalidRequestError: It leaves the address, by dots, by a symbolic link, or by another spelling of a slash.
+    """
+    if not relative:
+        return address
+    parts = relative.split("/")
+    if any(part in {".", ".."} or not _PLAIN_PART.match(part) for part in parts):
+        raise InvalidRequestError(
+            "a path below a registered address has plain parts only",
+            remedy="give parts with single slashes between them, without '.', '..', '%', braces or brackets",
+            path=relative,
+        )
+    fixed = _before_wildcards(parts)
+    if address.startswith("/") and os.path.realpath(os.path.join(address, *fixed)) != os.path.join(address, *fixed):
+        raise InvalidRequestError(
+            "a path below a registered address must not leave it through a symbolic link",
+            remedy="register the address that the link leads to",
+            path=relative,
+        )
+    return f"{address}/{relative}"
+
+
+def _before_wildcards(parts: list[str]) -> list[str]:
+    first = next((number for number, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    return parts[:first]
+
+
+def _local(pattern: str) -> str:
+    parts = pattern.strip("/").split("/")
+    fixed = _before_wildcards(parts)
+    return "/".join([os.path.realpath("/" + "/".join(fixed)).rstrip("/"), *parts[len(fixed) :]]) or "/"

@@ -1,0 +1,129 @@
+"""What a run may name: the names that the registry gives, which here become addresses and files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.ingest.request import SourceFormat
+from memwal_core.jobs.request import Grant, JobRequest
+from memwal_core.registry.addresses import below
+from memwal_core.registry.model import RegisteredSource, RegisteredTable, Registry
+
+_R = TypeVar("_R", bound=JobRequest)
+_TABLE_NAME = re.compile(r"^[0-9A-Za-z_]+(\.[0-9A-Za-z_]+)*$")
+
+
+def admit(request: _R, table: RegisteredTable, registry: Registry) -> _R:
+    """Return a request with what the registry gives for the names in it.
+
+    Which fields name something is declared in the request, by ``Grant``. Where the registry opens its door for a
+    single user, fields may also hold addresses, files and options themselves.
+
+    Args:
+        request: As a run asks for it.
+        table: What it works on.
+        registry: What may be named.
+
+    Raises:
+        InvalidRequestError: It names something that is not registered, or not for this table.
+    """
+    return request.model_copy(update={**_reading(request, table, registry), **_writing(request, registry)})
+
+
+def granted_fields(kind: type[JobRequest]) -> dict[Grant, str]:
+    """Return which field of a request names what."""
+    return {
+        mark: name for name, field in kind.model_fields.items() for mark in field.metadata if isinstance(mark, Grant)
+    }
+
+
+def _reading(request: JobRequest, table: RegisteredTable, registry: Registry) -> dict[str, Any]:
+    """Return the fields that say where rows come from."""
+    fields = granted_fields(type(request))
+    if Grant.SOURCES not in fields:
+        return {}
+    asked: Sequence[str] = getattr(request, fields[Grant.SOURCES])
+    named = [(_source(registry, each.partition("/")[0]), each) for each in asked]
+    if registry.single_user and not any(source for source, _ in named):
+        return {}
+    sources = {source.name: source for source, _ in named if source is not None}
+    if len(sources) != 1 or not all(source for source, _ in named):
+        raise _not_registered("source", asked, [source.name for source in registry.sources])
+    (source,) = sources.values()
+    if source.tables and table.name not in source.tables:
+        raise InvalidRequestError(
+            "this source may not be written to this table",
+            remedy="name a source of this table, or add the table to the source in the registry",
+            source=source.name,
+            table=table.name,
+        )
+    own = {Grant.FORMAT: source.format, Grant.READER_OPTIONS: source.options}
+    for grant, value in own.items():
+        given = getattr(request, fields[grant])
+        if given and given != value:
+            raise InvalidRequestError(
+                "the registry says how this source is read",
+                remedy=f"leave {fields[grant]} empty",
+                source=source.name,
+                field=fields[grant],
+            )
+    addresses = tuple(_below(source, each.partition("/")[2]) for _, each in named)
+    return {fields[Grant.SOURCES]: addresses, **{fields[grant]: value for grant, value in own.items()}}
+
+
+def _source(registry: Registry, name: str) -> RegisteredSource | None:
+    return next((source for source in registry.sources if source.name == name), None)
+
+
+def _below(source: RegisteredSource, relative: str) -> str:
+    if source.format is not SourceFormat.TABLE:
+        return below(source.address, relative)
+    if not relative:
+        return source.address
+    if not _TABLE_NAME.match(relative):
+        raise InvalidRequestError(
+            "a table of a registered catalog is named by letters, digits, underscores and dots",
+            remedy="correct the name",
+            source=source.name,
+            name=relative,
+        )
+    return f"{source.address}.{relative}"
+
+
+def _writing(request: JobRequest, registry: Registry) -> dict[str, Any]:
+    """Return the fields that name suites, and where results are written."""
+    fields, found = granted_fields(type(request)), dict[str, Any]()
+    if suites := fields.get(Grant.SUITES):
+        found[suites] = tuple(_suite(name, registry) for name in getattr(request, suites))
+    docs = fields.get(Grant.DOCS)
+    if docs and (asked := getattr(request, docs)):
+        known = registry.docs.get(asked)
+        if known is None and not registry.single_user:
+            raise _not_registered("target of pages", [asked], list(registry.docs))
+        found[docs] = known or asked
+    return found
+
+
+def _suite(name: str, registry: Registry) -> str:
+    folder = Path(registry.suites_folder)
+    path = Path(os.path.realpath(folder / name))
+    if path.is_relative_to(os.path.realpath(folder)) and path.is_file():
+        return str(path)
+    if registry.single_user and path.suffix == ".json":
+        return name
+    known = sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.suffix in {".json", ".py"})
+    raise _not_registered("suite", [name], known)
+
+
+def _not_registered(what: str, asked: Sequence[str], known: Sequence[str]) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"this {what} is not registered",
+        remedy="name one that is known, or have the operator add it to the registry",
+        asked=list(asked),
+        known=list(known)[:20],
+    )

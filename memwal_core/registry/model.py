@@ -1,0 +1,151 @@
+"""What the registry says: tables, and what runs on them may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.ingest.request import SourceFormat
+from memwal_core.registry.addresses import NAME, canonical, canonical_pattern, is_matched
+from memwal_core.storage.address import canonical_uri
+
+
+def _address(uri: str) -> str:
+    try:
+        return canonical_uri(uri)
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+
+
+Name = Annotated[str, Field(pattern=NAME)]
+Address = Annotated[str, Field(min_length=1), AfterValidator(_address)]
+Pattern = Annotated[str, Field(min_length=1), AfterValidator(canonical_pattern)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RegisteredTable(_Entry):
+    """One table that is maintained."""
+
+    name: Name = Field(description="What people call it; unique.")
+    uri: Address = Field(description="Path or address.")
+    connection: str = Field(default="", description="Airflow connection of type lance for its object store; may be "
+        "empty if the environment of the workers knows the credentials.")  # fmt: skip
+    every_minutes: float = Field(default=10.0, gt=0, description="How often the cycle runs.")
+    collect_garbage: bool = Field(default=False, description="Whether the cycle deletes; otherwise it only plans it.")
+    remove_versions: bool = Field(default=False, description="Whether the cycle removes old table versions.")
+    input_suites: tuple[str, ...] = Field(
+        default=(), description="Suites, by name, with the expectations that every ingested batch has to meet."
+    )
+
+
+class IncludedTables(_Entry):
+    """Tables that may be maintained by hand without an entry."""
+
+    pattern: Pattern = Field(description="Of their addresses.")
+    connection: str = Field(default="", description="Airflow connection of type lance for their object store.")
+
+
+class RegisteredSource(_Entry):
+    """Rows that may be ingested."""
+
+    name: Name = Field(description="What runs call it.")
+    address: str = Field(min_length=1, description="Directory or prefix of files; with the format table: a catalog "
+        "or namespace, whose tables may be read.")  # fmt: skip
+    format: SourceFormat = Field(description="What is there.")
+    options: dict[str, str] = Field(default_factory=dict, description="Of Spark's reader.")
+    tables: tuple[str, ...] = Field(default=(), description="Tables that it may be written to; empty: all.")
+
+    @model_validator(mode="after")
+    def _spelled(self) -> Self:
+        if self.format is not SourceFormat.TABLE:
+            object.__setattr__(self, "address", _address(self.address))
+        return self
+
+
+class Registry(_Entry):
+    """The registered tables, and what runs may name.
+
+    Attributes:
+        tables: Maintained by schedule and by hand.
+        include: Tables that may be maintained by hand without an entry.
+        exclude: Patterns of names and addresses that are maintained by nothing, entries included.
+        sources: What may be ingested.
+        suites_folder: Where suites are, which runs name by their path in it; Python suites run from nowhere else.
+        docs: Name -> directory or address for the pages of checks.
+        single_user: Whether runs may also name addresses, files and reader options of their own. Whoever may start a
+            run then reads and writes whatever the workers can.
+    """
+
+    tables: tuple[RegisteredTable, ...] = ()
+    include: tuple[IncludedTables, ...] = ()
+    exclude: tuple[Pattern, ...] = ()
+    sources: tuple[RegisteredSource, ...] = ()
+    suites_folder: str = "suites"
+    docs: Mapping[Name, Address] = Field(default_factory=dict)
+    single_user: bool = False
+
+    @model_validator(mode="after")
+    def _unique(self) -> Self:
+        for what, values in {
+            "name of tables": [table.name for table in self.tables],
+            "uri": [table.uri for table in self.tables],
+            "name of sources": [source.name for source in self.sources],
+        }.items():
+            if twice := sorted({value for value in values if values.count(value) > 1}):
+                raise ValueError(f"{what} given twice: {', '.join(twice)}")
+        return self
+
+    @property
+    def maintained(self) -> tuple[RegisteredTable, ...]:
+        """Entries that no pattern excludes."""
+        return tuple(table for table in self.tables if not is_matched(self.exclude, (table.name, table.uri)))
+
+    def find(self, name_or_uri: str) -> RegisteredTable:
+        """Return the table of this name or address.
+
+        Raises:
+            InvalidRequestError: It is not registered, or excluded, or neither a name nor an address.
+        """
+        asked = canonical(name_or_uri)
+        found = next((table for table in self.tables if asked in (table.name, table.uri)), None)
+        names = (asked,) if found is None else (found.name, found.uri)
+        if is_matched(self.exclude, names):
+            raise InvalidRequestError(
+                "this table is excluded from maintenance",
+                remedy="take it out of `exclude` in the registry of tables, if that is meant",
+                table=name_or_uri,
+                exclude=list(self.exclude),
+            )
+        if found is not None:
+            return found
+        for included in self.include:
+            if is_matched((included.pattern,), (asked,)):
+                return unregistered(asked, included.connection)
+        if self.single_user:
+            return unregistered(canonical_uri(name_or_uri))
+        raise InvalidRequestError(
+            "this table is not registered",
+            remedy="add it to the registry of tables, or correct the name",
+            table=name_or_uri,
+            known=[table.name for table in self.maintained],
+        )
+
+
+def unregistered(uri: str, connection: str = "") -> RegisteredTable:
+    """Return what is known of a table without an entry; its name is its address."""
+    # Not validated: an address is not a name.
+    return RegisteredTable.model_construct(
+        name=uri,
+        uri=uri,
+        connection=connection,
+        every_minutes=10.0,
+        collect_garbage=False,
+        remove_versions=False,
+        input_suites=(),
+    )

@@ -1,0 +1,114 @@
+"""What a Spark job is handed: its document and the options of its object store, and none of Airflow's secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memwal_core.airflow.operators.spark import SparkWork, inherited
+from memwal_core.errors import InvalidRequestError
+
+pytestmark = [pytest.mark.airflow]
+
+REGISTRY = """
+[[tables]]
+name = "people"
+uri = "{uri}"
+connection = "lake"
+
+[[tables]]
+name = "open"
+uri = "{uri}-open"
+"""
+SECRET = "the-secret-key-of-the-store"
+APPLICATION = """
+import json, os, sys
+from pathlib import Path
+Path({target!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
+"""
+CONTEXT: Any = {"dag": SimpleNamespace(dag_id="memwal_merge"), "run_id": "manual__1"}
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the application says what it was handed."""
+    registry = tmp_path / "tables.toml"
+    registry.write_text(REGISTRY.format(uri=tmp_path / "people.lance"))
+    lake = {"conn_type": "lance", "login": "key", "password": SECRET, "extra": {"aws_region": "eu-1"}}
+    monkeypatch.setenv("MAINTENANCE_TABLES", str(registry))
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(lake))
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "airflow-s-fernet-key")
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://airflow:password@db")
+    monkeypatch.setenv("VAULT_TOKEN", "of-a-secrets-backend")
+    return tmp_path / "handed.json"
+
+
+def _spark(monkeypatch: pytest.MonkeyPatch, host: str, mode: str) -> None:
+    connection = {"conn_type": "spark", "host": host, "extra": {"deploy-mode": mode}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+
+
+def _work(folder: Path, table: str = "people") -> SparkWork:
+    item = {"label": table, "table": table, "job": "merge", "request": {}, "promise": {}, "ticket": ""}
+    return SparkWork(task_id="work", item=item, jobs_folder=str(folder))
+
+
+def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spark(monkeypatch, "local[1]", "client")
+    (tmp_path / "merge.py").write_text(APPLICATION.format(target=str(target)))
+
+    work = _work(tmp_path)
+    work.execute(CONTEXT)
+    work._hook._submit_sp.stdout.close()  # the provider leaves it open, which only a process of tests notices
+
+    arguments, environment = json.loads(target.read_text())
+    document = json.loads(environment["MAINTENANCE_JOB"])
+    options = json.loads(environment["MAINTENANCE_STORAGE_OPTIONS"])
+    assert arguments == []
+    assert (document["job"], document["uri"]) == ("merge", str(tmp_path / "people.lance"))
+    assert options == {"aws_region": "eu-1", "aws_access_key_id": "key", "aws_secret_access_key": SECRET}
+    assert not [name for name in environment if "AIRFLOW" in name or "VAULT" in name]
+    assert "airflow-s-fernet-key" not in json.dumps(environment)
+
+
+def test_the_operator_names_what_else_jobs_inherit() -> None:
+    worker = {"PATH": "/bin", "VAULT_TOKEN": "x", "OUR_CLUSTER": "a", "MAINTENANCE_JOB_ENVIRONMENT": "OUR_*, NOT_SET"}
+
+    assert set(inherited(worker)) == {"PATH", "OUR_CLUSTER", "MAINTENANCE_JOB_ENVIRONMENT"}
+    assert "OUR_CLUSTER" not in inherited({**worker, "MAINTENANCE_JOB_ENVIRONMENT": ""})
+
+
+@pytest.mark.parametrize("host", ["yarn", "spark://127.0.0.1"])
+def test_secrets_never_reach_the_command_line_of_a_cluster(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    _spark(monkeypatch, host, "cluster")
+
+    with pytest.raises(InvalidRequestError, match="runs on the cluster") as refused:
+        _work(tmp_path).execute(CONTEXT)
+
+    assert SECRET not in str(refused.value)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(("host", "mode"), [("yarn", "client"), ("yarn", "cluster")])
+def test_the_command_line_has_no_variables(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, mode: str
+) -> None:
+    _spark(monkeypatch, host, mode)
+    work = _work(tmp_path, "open" if mode == "cluster" else "people")
+    (tmp_path / "merge.py").write_text("")
+    monkeypatch.setenv("PATH", str(tmp_path))  # without spark-submit, so that nothing is sent to a cluster
+
+    with pytest.raises(FileNotFoundError):
+        work.execute(CONTEXT)
+
+    command = work._hook._build_spark_submit_command(work.application)
+    assert not [part for part in command if "Env." in part or SECRET in part]
+    assert (command[-1].startswith('{"')) == (mode == "cluster")

@@ -1,0 +1,153 @@
+"""Runs name what the registry knows; free addresses, files, formats and options are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
+from memwal_core.jobs.quality.request import QualityRequest
+from memwal_core.jobs.request import Grant
+from memwal_core.registry import Registry, admit, parse_registry
+from memwal_core.registry.admit import granted_fields
+
+TEXT = """
+[docs]
+main = "s3://lake/quality"
+
+[[tables]]
+name = "people"
+uri = "s3://lake/people.lance"
+
+[[tables]]
+name = "orders"
+uri = "s3://lake/orders.lance"
+
+[[sources]]
+name = "landing"
+address = "s3://lake/landing/"
+format = "csv"
+options = { header = "true" }
+tables = ["people"]
+
+[[sources]]
+name = "events"
+address = "prod.events"
+format = "table"
+"""
+
+PLAIN_TEXTS = {"batch", "stream", "order_by", "delete_column", "regions", "indexes"}
+"""Fields of requests whose texts name columns, ids and indexes: nothing that a worker would open."""
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    for name in ("rows.json", "rows.py"):
+        (folder / name).touch()
+    (tmp_path / "outside.py").touch()
+    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    return parse_registry(TEXT, str(tmp_path / "tables.toml"))
+
+
+def _ingest(registry: Registry, table: str = "people", **asked: Any) -> IngestRequest:
+    return admit(IngestRequest(**asked), registry.find(table), registry)
+
+
+def test_a_name_becomes_what_the_registry_says(registry: Registry, tmp_path: Path) -> None:
+    found = _ingest(registry, sources=("landing/2026/11/*.csv", "landing"), suites=("rows.py",))
+
+    assert found.sources == ("s3://lake/landing/2026/11/*.csv", "s3://lake/landing")
+    assert (found.format, found.options) == (SourceFormat.CSV, {"header": "true"})
+    assert found.suites == (str(tmp_path / "suites" / "rows.py"),)
+
+
+def test_a_table_of_a_catalog_is_named_by_the_catalog(registry: Registry) -> None:
+    assert _ingest(registry, "orders", sources=("events/clicks",)).sources == ("prod.events.clicks",)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        ("/etc/passwd",), ("s3://lake/landing/a.csv",), ("file:///etc/passwd",), ("--suite",), ("--json=/etc/x",),
+        ("landing/../other",), ("landing/./a",), ("landing//a",), ("landing/%2e%2e/a",), ("landing/{..,a}/b",),
+        ("landing/a[.]b",), ("landing/a\\b",), ("landing/a\nb",), ("landing/a#b",), ("nowhere/a",),
+        ("landing/a.csv", "events/clicks"), ("events/a;b",), ("events/../x",), ("events/a b",), ("events/`x`",),
+    ],
+)  # fmt: skip
+def test_free_sources_are_refused(registry: Registry, sources: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidRequestError):
+        _ingest(registry, sources=sources)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"format": "text"}, {"format": "json"}, {"options": {"path": "/etc"}}, {"options": {"header": "false"}},
+        {"suites": ("/tmp/x.py",)}, {"suites": ("../outside.py",)}, {"suites": ("link.py",)},
+        {"suites": ("missing.json",)},
+    ],
+)  # fmt: skip
+def test_reader_options_and_suites_of_a_runs_own_are_refused(registry: Registry, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        _ingest(registry, sources=("landing",), **asked)
+
+
+def test_a_source_of_other_tables_is_refused(registry: Registry) -> None:
+    with pytest.raises(InvalidRequestError, match="may not be written to this table"):
+        _ingest(registry, "orders", sources=("landing",))
+
+
+def test_pages_are_written_only_to_registered_targets(registry: Registry) -> None:
+    table = registry.find("people")
+
+    assert admit(QualityRequest(docs="main"), table, registry).docs == "s3://lake/quality"
+    assert admit(QualityRequest(), table, registry).docs == ""
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        admit(QualityRequest(docs="s3://elsewhere/x"), table, registry)
+
+
+def test_a_link_below_a_local_source_does_not_lead_out(tmp_path: Path) -> None:
+    landing, secret = tmp_path / "landing", tmp_path / "secret"
+    for folder in (landing, secret):
+        folder.mkdir()
+    (landing / "link").symlink_to(secret)
+    text = f'single_user = true\n[[sources]]\nname = "landing"\naddress = "{landing}"\nformat = "csv"\n'
+    registry = parse_registry(text, str(tmp_path / "tables.toml"))
+
+    assert _ingest(registry, "/x.lance", sources=("landing/a.csv",)).sources == (f"{landing}/a.csv",)
+    with pytest.raises(InvalidRequestError, match="symbolic link"):
+        _ingest(registry, "/x.lance", sources=("landing/link/a.csv",))
+
+
+def test_a_single_user_opens_the_door_but_not_for_python(tmp_path: Path) -> None:
+    registry = parse_registry("single_user = true", str(tmp_path / "tables.toml"))
+
+    found = _ingest(registry, "/data/people.lance", sources=("/data/a.csv",), suites=("/data/x.json",))
+
+    assert (found.sources, found.suites) == (("/data/a.csv",), ("/data/x.json",))
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        _ingest(registry, "/data/people.lance", sources=("/data/a.csv",), suites=("/data/x.py",))
+
+
+def test_every_text_of_a_request_is_granted_or_opens_nothing() -> None:
+    for kind in REQUESTS:
+        schema = kind.model_json_schema()
+        texts = {name for name, field in schema["properties"].items() if _is_free_text(field, schema)}
+        assert texts - set(granted_fields(kind).values()) <= PLAIN_TEXTS, kind.info.name
+    assert set(granted_fields(IngestRequest)) == set(Grant) - {Grant.DOCS}
+
+
+def _is_free_text(field: dict[str, Any], schema: dict[str, Any]) -> bool:
+    """Whether a field can hold a text that is not one of a few."""
+    if "$ref" in field:
+        return "enum" not in schema["$defs"][field["$ref"].rpartition("/")[2]]
+    parts = [*field.get("anyOf", ()), field.get("items"), field.get("additionalProperties")]
+    return field.get("type") == "string" or any(
+        isinstance(part, dict) and _is_free_text(part, schema) for part in parts
+    )

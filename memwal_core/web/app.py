@@ -10,13 +10,16 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends
 from fastapi.responses import HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.base import RequestResponseEndpoint
 
 from memwal_core.errors import MemwalError
-from memwal_core.ids import parse_region_id
+from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.registry import RegisteredTable
 from memwal_core.web.checks import words
 from memwal_core.web.reading import TablePage, read_table, unreadable
@@ -77,14 +80,39 @@ def create_app(source: PageSource, dependencies: Sequence[Depends] = ()) -> Fast
         ("/region", show.region),
         ("/run", show.run),
     ):
-        app.add_api_route(path, handler, methods=["GET"], response_class=HTMLResponse, dependencies=list(dependencies))
+        app.add_api_route(
+            path, handler, methods=["GET", "HEAD"], response_class=HTMLResponse, dependencies=list(dependencies)
+        )
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
+    _explain_errors(app, show)
+    return app
+
+
+def _explain_errors(app: FastAPI, show: _Pages) -> None:
+    @app.middleware("http")
+    async def protect(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        answer = await call_next(request)
+        answer.headers.update(_HEADERS)
+        return answer
 
     @app.exception_handler(MemwalError)
     def failed(_request: Request, error: MemwalError) -> Response:
         return show.page("error.html", status_code=503, message=str(error))
 
-    return app
+    @app.exception_handler(StarletteHTTPException)
+    def refused(_request: Request, error: StarletteHTTPException) -> Response:
+        return show.page("error.html", status_code=error.status_code, message=str(error.detail))
+
+    @app.exception_handler(RequestValidationError)
+    def incomplete(_request: Request, _error: RequestValidationError) -> Response:
+        return show.page("error.html", status_code=404, message="the address of this page is not complete")
+
+    @app.exception_handler(Exception)
+    def broken(_request: Request, error: Exception) -> Response:
+        # What it says may quote a secret; Airflow's log has it.
+        answer = show.page("error.html", status_code=500, message=f"{type(error).__name__}; the log says more")
+        answer.headers.update(_HEADERS)
+        return answer
 
 
 class _Pages:
@@ -100,22 +128,25 @@ class _Pages:
 
     def page(self, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         text = self._templates.get_template(template).render(values)
-        return HTMLResponse(text, status_code=status_code, headers=_HEADERS)
+        return HTMLResponse(text, status_code=status_code)
 
     def overview(self) -> HTMLResponse:
-        tables = self._source.tables()
-        views = [self._view(table, with_garbage=False) for table in tables or ()]
+        registry = self._source.registry()
+        tables = registry.maintained if registry is not None else ()
+        views = [self._view(table, with_garbage=False) for table in tables]
         views.sort(key=lambda view: (view.score, view.table.name))
-        return self.page("overview.html", views=views, configured=tables is not None)
+        return self.page("overview.html", views=views, registry=registry)
 
     def table(self, name: Annotated[str, Query()]) -> HTMLResponse:
         return self.page("table.html", view=self._view(self._entry(name), with_garbage=True))
 
     def region(self, table: Annotated[str, Query()], region: Annotated[str, Query()]) -> HTMLResponse:
-        entry, region_id = self._entry(table), parse_region_id(region)
+        entry, region_id = self._entry(table), _region(region)
+        view = self._view(entry, with_garbage=False)
+        shown = next((each for each in view.regions if each.standing.region_id == region_id), None)
+        if shown is None and not view.error:
+            raise HTTPException(404, "there is no such region")
         answer = self._source.open(entry).why(region_id)
-        regions = self._view(entry, with_garbage=False).regions
-        shown = next((each for each in regions if each.standing.region_id == region_id), None)
         return self.page("region.html", table=entry, answer=answer, region=shown)
 
     def run(
@@ -126,11 +157,12 @@ class _Pages:
         entry = self._entry(table)
         filled: dict[str, object] = {"tables": [entry.name]} if dag in _TAKES_TABLES else {"table": entry.name}
         if region and dag in TAKES_REGIONS:
-            filled["regions"] = [str(parse_region_id(region))]
+            filled["regions"] = [str(_region(region))]
         return self.page("run.html", dag=dag, title=RUNNABLE[dag], table=entry, filled=json.dumps(filled))
 
     def _entry(self, name: str) -> RegisteredTable:
-        for table in self._source.tables() or ():
+        registry = self._source.registry()
+        for table in registry.maintained if registry is not None else ():
             if table.name == name:
                 return table
         raise HTTPException(404, "there is no such table")
@@ -140,6 +172,13 @@ class _Pages:
             return read_table(self._source.open(table), table, with_garbage=with_garbage)
         except MemwalError as error:
             return unreadable(table, error)
+
+
+def _region(text: str) -> RegionId:
+    try:
+        return parse_region_id(text)
+    except MemwalError:
+        raise HTTPException(404, "there is no such region") from None
 
 
 def _size(size_bytes: int) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from memwal_core.registry import RegisteredTable
+from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.table import Table
 
 
 class PageSource(Protocol):
     """The tables that a page may show."""
 
-    def tables(self) -> tuple[RegisteredTable, ...] | None:
-        """Return the registered tables; None if no registry is configured."""
+    def registry(self) -> Registry | None:
+        """Return the registry; None if none is configured."""
         ...
 
     def open(self, table: RegisteredTable) -> Table:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from memwal_core.airflow.tasks.tables import open_table
-from memwal_core.registry import RegisteredTable, load_registry
+from memwal_core.registry import RegisteredTable, Registry, load_registry
 from memwal_core.table import Table
 
 
 class RegisteredSource:
     """The tables of the registry that the environment names, read anew for each request."""
 
-    def tables(self) -> tuple[RegisteredTable, ...] | None:
-        """Return the registered tables that are not excluded; None if no registry is configured.
+    def registry(self) -> Registry | None:
+        """Return the registry; None if none is configured.
 
         Raises:
             InvalidRequestError: The registry is not understood.
         """
-        registry = load_registry()
-        return registry.maintained if registry is not None else None
+        return load_registry()
 
     def open(self, table: RegisteredTable) -> Table:
         """Open a table with the options of its connection.

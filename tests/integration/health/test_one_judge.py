@@ -25,7 +25,7 @@ from memwal_core.jobs.health import examine
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.observe.signals import Signal
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
-from memwal_core.registry import RegisteredTable
+from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.table import Table
 from memwal_core.web import create_app
 from testkit.faults.damage import Vandal
@@ -48,8 +48,8 @@ class _Listed:
     def __init__(self, uri: str) -> None:
         self._entry = RegisteredTable(name="t", uri=uri)
 
-    def tables(self) -> tuple[RegisteredTable, ...]:
-        return (self._entry,)
+    def registry(self) -> Registry:
+        return Registry(tables=(self._entry,))
 
     def open(self, table: RegisteredTable) -> Table:
         return Table.open(table.uri)

@@ -23,7 +23,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
 from memwal_core.region.quarantine import Quarantined
-from memwal_core.registry import RegisteredTable
+from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.table import Table
 from memwal_core.web import create_app
 from memwal_core.web.app import RUNNABLE, TAKES_REGIONS
@@ -39,8 +39,8 @@ class Listed:
     def __init__(self, tables: Sequence[RegisteredTable] | None) -> None:
         self._tables = tables
 
-    def tables(self) -> tuple[RegisteredTable, ...] | None:
-        return tuple(self._tables) if self._tables is not None else None
+    def registry(self) -> Registry | None:
+        return Registry(tables=tuple(self._tables)) if self._tables is not None else None
 
     def open(self, table: RegisteredTable) -> Table:
         return Table.open(table.uri)
@@ -302,17 +302,65 @@ def test_page_has_a_skip_link_headings_and_focusable_details(get: Get) -> None:
         "/region?table=unknown&region=1",
         "/run?dag=memwal_merge&table=unknown",
         "/run?dag=other&table=behind",
+        "/region?table=behind&region=7",
+        "/region?table=behind&region=00000000-0000-4000-8000-000000000000",
+        "/region?table=behind",
+        "/nowhere",
+        "/static/nowhere.css",
     ],
 )
-def test_unknown_table_or_job_is_not_found(get: Get, path: str) -> None:
-    assert get(path).status_code == 404
+def test_what_is_unknown_is_not_found_and_says_so_under_the_policy(get: Get, path: str) -> None:
+    answer = get(path)
 
-
-def test_wrong_region_is_explained(get: Get) -> None:
-    answer = get("/region?table=behind&region=7")
-
-    assert answer.status_code == 503
+    assert answer.status_code == 404
     assert "This cannot be shown" in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_styles_come_under_the_policy_too(get: Get) -> None:
+    assert "default-src 'none'" in get("/static/page.css").headers["content-security-policy"]
+
+
+class Broken(Listed):
+    """Fails as only code of others does, and says a secret."""
+
+    def open(self, table: RegisteredTable) -> Table:
+        raise RuntimeError("the-secret")
+
+
+def test_a_failure_of_another_kind_is_a_page_without_what_it_says() -> None:
+    app = create_app(Broken([RegisteredTable(name="odd", uri="/x")]))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            return await client.get("/table?name=odd")
+
+    answer = asyncio.run(ask())
+
+    assert answer.status_code == 500
+    assert "RuntimeError" in answer.text
+    assert "the-secret" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_pages_answer_head(app: FastAPI) -> None:
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:
+            return await client.head("/")
+
+    answer = asyncio.run(ask())
+
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_registry_without_bounds_is_said_loudly(tables: dict[str, BaseTable]) -> None:
+    class Open(Listed):
+        def registry(self) -> Registry | None:
+            return Registry(single_user=True)
+
+    assert "Single user:" in getter(create_app(Open([])))("/").text
+    assert "Single user:" not in getter(create_app(Listed([])))("/").text
 
 
 @pytest.mark.parametrize("path", ["/", "/table?name=merged", "/region?table=merged&region=1", "/run?dag=x&table=y"])

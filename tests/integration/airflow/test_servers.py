@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
@@ -53,6 +54,10 @@ format = 'csv'
 """
 
 
+SECRET = "the-password-of-a-connection"
+BAIT = "AIRFLOW_CONN_BAIT"
+
+
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
     with collecting() as server:
@@ -70,6 +75,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> I
         **stack_environment(directory, checkout, java, os.environ, port=free_port(), rng=rng),
         # Airflow makes up the password of the guest, who has no role.
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,op:op,user:user,viewer:viewer,guest:",
+        BAIT: json.dumps({"conn_type": "lance", "login": "key", "password": SECRET}),
         "MAINTENANCE_GC_APPROVAL": "true",
         "MAINTENANCE_SCHEDULE": "0 0 * * *",
         "MAINTENANCE_RETRIES": str(RETRIES),
@@ -327,3 +333,88 @@ def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None
     assert content(table) == MERGED
     assert recorded_generations(table) == 4  # garbage was only planned
     assert outcomes(table, "snapshot").count("done") == 1
+
+
+def refused_plan(servers: Servers, dag: str, **conf: Any) -> str:
+    """Trigger a run as a user who may do no more than that; return the log of its plan, which must have failed."""
+    run = str(servers.ask("POST", f"dags/{dag}/dagRuns", {"logical_date": None, "conf": conf}, "user")["dag_run_id"])
+    states = servers.end(dag, run)
+    assert (states["plan"], states[dag]) == ("failed", "failed"), states
+    log = servers.log(dag, run, "plan", -1)
+    assert SECRET not in log
+    return log
+
+
+@pytest.mark.parametrize("source", ["/etc/hostname", "--json=/tmp/written", "landing/../secret.csv"])
+def test_user_can_ingest_from_registered_sources_only(servers: Servers, source: str) -> None:
+    uri = make_table(servers, f"sources-{len(source)}", merged=False).uri
+
+    log = refused_plan(servers, "memwal_ingest", table=uri, sources=[source], batch="b")
+
+    assert "registered" in log
+    assert Path("/etc/hostname").read_text().strip() not in log.replace("/etc/hostname", "")
+
+
+@pytest.mark.parametrize(
+    "spelling", ["{root}/../{name}", "{root}/./../{name}", "file://{root}/../{name}", "/etc", "../x"]
+)
+def test_user_can_maintain_registered_tables_only(servers: Servers, spelling: str) -> None:
+    outside = servers.root.parent / f"{servers.root.name}-outside.lance"
+    if not outside.exists():
+        make_people_table(str(outside), rows=people(1))
+    table = spelling.format(root=servers.root, name=outside.name)
+
+    assert "not registered" in refused_plan(servers, "memwal_snapshot", table=table)
+    assert Table.open(str(outside)).opened.ledger.runs() == []
+
+
+def test_user_cannot_name_endpoints_connections_or_python(servers: Servers) -> None:
+    uri = make_table(servers, "endpoints", merged=True).uri
+    given = {"storage_options": {"aws_endpoint": "http://127.0.0.1:9"}, "storage_connection": "bait"}
+
+    for conf in ({"docs": "s3://elsewhere/x"}, {"suites": ["../run.py"], "stage": "before"}):
+        assert "not registered" in refused_plan(servers, "memwal_quality", table=uri, **conf)
+    run = servers.trigger("memwal_snapshot", table=uri, **given)  # unknown to the form, and to everything after it
+    assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
+
+
+def test_text_of_a_form_is_never_rendered(servers: Servers) -> None:
+    uri = make_table(servers, "rendered", merged=True).uri
+    template = "{{ conn.bait.password }}{{ var.value.get('x', 'rendered') }}"
+
+    log = refused_plan(servers, "memwal_catchup", table=uri, indexes=[template])
+
+    assert "rendered') }}" in log
+
+
+def test_what_a_user_writes_between_two_tasks_is_not_believed(servers: Servers) -> None:
+    outside = make_people_table(str(servers.root.parent / f"{servers.root.name}-between.lance"), rows=people(1))
+    table = make_table(servers, "between", merged=True)
+    run = servers.trigger("memwal_snapshot", table=table.uri)
+    assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
+    path = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/plan/xcomEntries/return_value"
+    [item] = servers.ask("GET", f"{path}?deserialize=true")["value"]
+    assert set(item) == {"label", "table", "job", "request", "promise", "ticket"}
+
+    servers.ask("PATCH", path, {"value": [{**item, "table": outside.uri}], "map_index": -1}, "user")
+    servers.clear("memwal_snapshot", run, "hold")
+    states = servers.end("memwal_snapshot", run)
+
+    assert states["memwal_snapshot"] == "failed"
+    assert "not registered" in servers.log("memwal_snapshot", run, "hold", -1)
+    assert Table.open(outside.uri).opened.ledger.runs() == []
+
+
+def test_an_event_that_a_user_makes_up_starts_nothing_on_other_tables(servers: Servers) -> None:
+    outside = make_people_table(str(servers.root.parent / f"{servers.root.name}-event.lance"), rows=people(1))
+    assets = servers.ask("GET", "assets?name_pattern=memwal_indexes")["assets"]
+    [asset] = [each["id"] for each in assets if each["name"] == "memwal_indexes"]
+    before = servers.ask("GET", "dags/memwal_snapshot/dagRuns")["total_entries"]
+    extra = {"tables": [{"table": outside.uri, "uri": outside.uri, "connection": "bait"}]}
+
+    servers.ask("POST", "assets/events", {"asset_id": asset, "extra": extra}, "user")
+    servers.until(lambda: servers.ask("GET", "dags/memwal_snapshot/dagRuns")["total_entries"] > before)
+    runs = servers.ask("GET", "dags/memwal_snapshot/dagRuns?order_by=-id")["dag_runs"]
+
+    assert servers.end("memwal_snapshot", runs[0]["dag_run_id"])["memwal_snapshot"] == "failed"
+    assert Table.open(outside.uri).opened.ledger.runs() == []

@@ -13,7 +13,6 @@ from bench.arms.loop import Values, write_batches
 from bench.arms.spark_session import session, wake
 from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.spark.merge.winners import SparkReader
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.table import Table
 
@@ -26,11 +25,8 @@ def on_running_session(uri: str, batches: str, count: int, memtable_rows: int) -
     wake(spark)
     start, durable = write_batches(uri, batches, count, memtable_rows)
     table = Table.open(uri)
-    options = table.base.storage_options
-    table.run(
-        MergeRequest(),
-        executors=MergeExecutors(reader=SparkReader(spark, options), workers=SparkWorkers(spark, table.base, options)),
-    )
+    workers = SparkWorkers(spark, table.base, table.base.storage_options)
+    table.run(MergeRequest(), executors=MergeExecutors(workers=workers))
     done = time.perf_counter() - start
     spark.stop()
     return {"durable": durable, "seconds": done}

@@ -9,8 +9,6 @@ from typing import Literal
 
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
-import lance_namespace  # noqa: F401 - a strict commit imports it, which takes a second and is not the merge
-
 from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.settings import MIB, MergeSettings, Settings
@@ -21,9 +19,9 @@ logging.basicConfig(level=logging.ERROR)
 _LARGE = 2**40
 
 
-def in_process(uri: str, strategy: Literal["native", "single_commit"]) -> dict[str, float]:
-    """Merge here, with one strategy, whatever the size."""
-    merge = MergeSettings(strategy=strategy, max_bytes=_LARGE)
+def in_process(uri: str, way: Literal["join", "units"]) -> dict[str, float]:
+    """Merge here, in one way, whatever the size."""
+    merge = MergeSettings(strategy="in_process", max_bytes=_LARGE, join_max_bytes=_LARGE if way == "join" else 0)
     table = Table.open(uri, settings=Settings(merge=merge))
     start = time.perf_counter()
     table.run(MergeRequest())
@@ -33,8 +31,8 @@ def in_process(uri: str, strategy: Literal["native", "single_commit"]) -> dict[s
 def on_spark(uri: str, slots: int, min_mib: int) -> dict[str, float]:
     """Merge through a local session that runs already, its Python workers too."""
     # Only here: the memory of the other arms must not hold it.
+
     from bench.arms.spark_session import session, wake  # noqa: PLC0415
-    from memwal_core.spark.merge.winners import SparkReader  # noqa: PLC0415
     from memwal_core.spark.merge.workers import SparkWorkers  # noqa: PLC0415
 
     began = time.perf_counter()
@@ -44,10 +42,9 @@ def on_spark(uri: str, slots: int, min_mib: int) -> dict[str, float]:
     merge = MergeSettings(max_bytes=_LARGE, executors_min_bytes=min_mib * MIB)
     if slots == 1:
         # One slot counts as one process, which `auto` would not use for small work.
-        merge = merge.model_copy(update={"strategy": "single_commit"})
+        merge = merge.model_copy(update={"strategy": "executors"})
     table = Table.open(uri, settings=Settings(merge=merge))
-    options = table.base.storage_options
-    executors = MergeExecutors(SparkReader(spark, options), SparkWorkers(spark, table.base, options))
+    executors = MergeExecutors(SparkWorkers(spark, table.base, table.base.storage_options))
     start = time.perf_counter()
     table.run(MergeRequest(), executors=executors)
     done = time.perf_counter() - start

@@ -109,7 +109,7 @@ SPARK = Comparison(
     f"{FLOATS} floats a row",
     operation="merge",
     arms=(
-        Arm("in-process", "single_commit in one process", partial(merged, how="in_process", strategy="single_commit")),
+        Arm("in-process", "units in one process", partial(merged, how="in_process", way="units")),
         Arm("driver", "local[2] is there, and `auto` decides", partial(merged, how="on_spark", slots=2, min_mib=64)),
         Arm("1 slot", "a running local[1] session does the work", partial(merged, how="on_spark", slots=1, min_mib=0)),
         Arm("2 slots", "a running local[2] session does the work", partial(merged, how="on_spark", slots=2, min_mib=0)),
@@ -126,14 +126,14 @@ STRATEGIES = Comparison(
     operation="merge",
     arms=(
         Arm(
-            "native",
-            "merge_insert; with tombstones in segments of two commits",
-            partial(merged, how="in_process", strategy="native"),
+            "join",
+            "Lance's merge-insert prepares upserts; units prepare passes with tombstones",
+            partial(merged, how="in_process", way="join"),
         ),
         Arm(
-            "single_commit",
-            "fragments and deletion vectors prepared, one strict commit",
-            partial(merged, how="in_process", strategy="single_commit"),
+            "units",
+            "fragments and deletion vectors prepared in units",
+            partial(merged, how="in_process", way="units"),
         ),
     ),
     cases=_strategy_cases,

@@ -12,7 +12,6 @@ from memwal_core.base_table.commit.compaction import (
     compact_fragments,
     list_fragments,
 )
-from memwal_core.base_table.commit.native_merge import CommitResult, Retries
 from memwal_core.base_table.commit.snapshots import SnapshotOvertakenError, publish_snapshot, read_snapshot
 from memwal_core.base_table.history.retained import RetainedVersion, retained_versions
 from memwal_core.base_table.history.versions import (
@@ -45,13 +44,12 @@ from memwal_core.base_table.reading.foreign_files import files_of_other_bases
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-from memwal_core.base_table.translate import StaleMergeError, decoding, translated
+from memwal_core.base_table.translate import decoding, translated
 from memwal_core.format.table_manifest import MemWalEntry
 
 __all__ = [
     "BaseTable",
     "CleanupResult",
-    "CommitResult",
     "CompactionOptions",
     "CompactionResult",
     "DocumentLengths",
@@ -62,10 +60,8 @@ __all__ = [
     "MemWalEntry",
     "PrimaryKey",
     "RetainedVersion",
-    "Retries",
     "SnapshotOvertakenError",
     "Sources",
-    "StaleMergeError",
     "TableCoverage",
     "TableReader",
     "TableState",

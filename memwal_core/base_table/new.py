@@ -62,7 +62,7 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
                 store.uri,
                 lance.LanceOperation.Overwrite(schema, []),
                 storage_options=dict(store.storage_options),
-                namespace_client=catalog,
+                namespace_client=catalog.client,
                 table_id=TABLE_ID,
                 namespace_client_managed_versioning=True,
             )

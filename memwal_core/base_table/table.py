@@ -9,19 +9,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import lance
-import pyarrow as pa
 
-from memwal_core.base_table.commit import native_merge
 from memwal_core.base_table.commit.committing import committing
 from memwal_core.base_table.commit.create import creation_operation, new_details
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import entry_change
-from memwal_core.base_table.commit.native_merge import PINNED, UNPINNED, CommitResult, Retries
 from memwal_core.base_table.commit.strict_commit import strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
-from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.configure import with_progress
 from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
@@ -162,71 +159,17 @@ class BaseTable(TableReader):
         new = with_progress(self.require_mem_wal(read), progress)
         return self._commit(read, _nothing_else(), entry_change(read, new, None), message)
 
-    def merge_upsert(
-        self,
-        rows: pa.Table,
-        marks: Mapping[RegionId, int] | None = None,
-        *,
-        read_version: int | None = None,
-        retries: Retries | None = None,
-    ) -> CommitResult:
-        """Insert or replace rows by primary key with pylance's merge, recording progress with them.
+    def is_own_version(self, version: int, doubt: CommitUnknownError) -> bool:
+        """Tell whether a version is the one that a strict commit of unknown outcome was to make.
 
-        pylance refuses a generation that is not above the recorded one, but neither a gap nor an
-        unknown region: the caller has checked both.
-
-        Args:
-            rows: Columns named as in the table, one row per key; may be empty if there are marks.
-            marks: Region -> highest generation contained in ``rows``.
-            read_version: Version to merge into; the newest by default.
-            retries: What to do about conflicts; by default none with a ``read_version``, else ten.
+        Every attempt has a transaction of its own, and its version names it.
 
         Raises:
-            StaleMergeError: A generation is merged already; read progress, then skip.
-            ConflictError: Another commit came first; read the table again and repeat.
-            CommitUnknownError: Read progress before trying again.
+            ObjectNotFoundError: There is no such version, not yet or not any longer.
+            UnavailableError: The store did not answer.
         """
-        retries = retries or (UNPINNED if read_version is None else PINNED)
-        return self._merge(native_merge.upsert, rows, marks or {}, read_version, retries)
-
-    def merge_delete(
-        self, keys: pa.Table, *, read_version: int, marks: Mapping[RegionId, int] | None = None
-    ) -> CommitResult:
-        """Delete rows by primary key, pinned to the version at which progress was checked.
-
-        On a newer version, a late merger would delete keys that a newer generation has brought back.
-        Missing keys are not an error. Marks (region -> highest generation) only if no upsert pass follows.
-        Errors as for ``merge_upsert``.
-        """
-        return self._merge(native_merge.delete, keys, marks or {}, read_version, PINNED)
-
-    def _merge(
-        self,
-        run: Callable[..., CommitResult],
-        source: pa.Table,
-        marks: Mapping[RegionId, int],
-        read_version: int | None,
-        retries: Retries,
-    ) -> CommitResult:
-        dataset = self.dataset(read_version)
-        key = self.key_columns(dataset)
-        try:
-            return run(dataset, key, source, marks, retries)
-        except (CommitUnknownError, UnavailableError):
-            settled = self._settle(marks)
-            if settled is None:
-                raise
-            return settled
-
-    def _settle(self, marks: Mapping[RegionId, int]) -> CommitResult | None:
-        """Look for the marks of a merge whose reply was lost; None if the table does not hold them."""
-        if not marks:
-            return None
-        state = self.state()
-        details = state.details
-        if details is None or any(details.merged_generation(region) < mark for region, mark in marks.items()):
-            return None
-        return CommitResult(state.version, None, None, None, settled=True)
+        transaction = doubt.facts.get("transaction_id")
+        return str(transaction).encode() in self.store.get(self.manifests.locate(version).path)
 
     def _commit(
         self,
@@ -243,7 +186,15 @@ class BaseTable(TableReader):
             message=message,
         )
         version = strict_commit(self.store, self._durable, attempt)
-        self._require_in_history(version)
+        try:
+            self._require_in_history(version)
+        except MemwalError as error:
+            # The version was made. An error that meant the contrary would let the caller remove its files.
+            raise CommitUnknownError(
+                "the new version may not be part of the table's history",
+                remedy="read the table before trying again; keep old versions longer than any job runs",
+                **{**error.facts, "table": self.uri, "version": version, "transaction_id": attempt.transaction_id},
+            ) from error
         return version
 
     def _new_id(self) -> uuid.UUID:
@@ -286,13 +237,7 @@ class BaseTable(TableReader):
         except ObjectNotFoundError:
             behind = True
         if behind or newest < version:
-            raise CommitUnknownError(
-                "the new version may not be part of the table's history",
-                remedy="read the table before trying again; keep old versions longer than any job runs",
-                table=self.uri,
-                version=version,
-                newest=newest,
-            )
+            raise ConflictError("another version took its place", remedy="read the table again", newest=newest)
 
     def _back_off(self, attempt: int, error: ConflictError) -> None:
         longest = min(self.settings.storage.retry_wait_max_s, self.settings.storage.retry_wait_s * 2**attempt)

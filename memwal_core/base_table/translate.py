@@ -22,18 +22,6 @@ from memwal_core.errors import (
 )
 from memwal_core.native.panics import panics_raised
 
-
-class StaleMergeError(ConflictError):
-    """The table already holds this generation: another merge came first. Read progress, then skip.
-
-    ``facts`` has ``region_id``, ``proposed`` and ``recorded``.
-    """
-
-
-_STALE = re.compile(
-    r"Stale SSTable compaction for shard ([0-9a-f-]{36}): proposed generation (\d+) is not greater than "
-    r"the recorded generation (\d+)"
-)
 # First match wins: what must not be mistaken for anything else comes first.
 _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
     (
@@ -136,16 +124,6 @@ def decoding(uri: str) -> Iterator[None]:
 def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     """Return the error of this package that an error of pylance stands for."""
     text = str(error)
-    stale = _STALE.search(text)
-    if stale:
-        return StaleMergeError(
-            "this generation is already merged",
-            remedy="read the merge progress again and merge what follows it",
-            **facts,
-            region_id=stale.group(1),
-            proposed=int(stale.group(2)),
-            recorded=int(stale.group(3)),
-        )
     facts = {**facts, "reason": _QUERY.sub("", _SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
     for pattern, kind, what, remedy in _KINDS:
         if pattern.search(text):

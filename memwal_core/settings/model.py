@@ -92,17 +92,18 @@ class MergeSettings(_Section):
         description="Bytes of memory that Lance's query engine may use for one merge. Too few make large merges fail, "
         "more let it exceed the memory of the process.",
     )
-    strategy: Literal["auto", "native", "single_commit"] = Field(
+    strategy: Literal["auto", "in_process", "executors"] = Field(
         default="auto",
-        description="How a pass commits. `native`: Lance's merge-insert in one process, with tombstones in two "
-        "commits. `single_commit`: fragments and deletion vectors prepared by any number of processes, then one "
-        "commit. `auto`: `native` for small passes without tombstones in one process, otherwise `single_commit`.",
+        description="Where the rows of a pass are prepared; one commit publishes them in any case. `in_process`: in "
+        "the process that planned it. `executors`: on Spark's executors, if there are any. `auto`: there if the pass "
+        "is large enough to be worth starting tasks.",
     )
-    native_max_bytes: int = Field(
-        default=MIB,
+    join_max_bytes: int = Field(
+        default=16 * MIB,
         ge=0,
-        description="Arrow bytes up to which `auto` chooses `native`, which keeps all rows in memory and joins the "
-        "base table's keys row by row; above it `single_commit` is faster.",
+        description="Arrow bytes up to which Lance's merge-insert prepares a pass without tombstones in one process: "
+        "the fastest for small passes, with all rows in memory. Above it, rows are written and looked up in units, "
+        "with bounded memory.",
     )
     executors_min_bytes: int = Field(
         default=64 * MIB,
@@ -114,7 +115,7 @@ class MergeSettings(_Section):
     batch_bytes: int = Field(
         default=16 * MIB,
         ge=64 * 1024,
-        description="Arrow bytes of rows that `single_commit` reads and writes at once. Smaller takes less memory, "
+        description="Arrow bytes of rows that a unit reads and writes at once. Smaller takes less memory, "
         "larger takes fewer requests.",
     )
     unit_bytes: int = Field(

@@ -7,7 +7,6 @@ from typing import Self
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.merge.job import MergeExecutors
-from memwal_core.spark.merge.winners import SparkReader
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.spark.session import LateSession
 
@@ -29,5 +28,4 @@ class SparkExecutors(MergeExecutors):
         Raises:
             InvalidRequestError: The table lives in this process's memory.
         """
-        options = table.storage_options
-        return cls(SparkReader(session, options), SparkWorkers(session, table, options), session)
+        return cls(SparkWorkers(session, table, table.storage_options), session)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -214,7 +215,7 @@ class FaultyStore:
     def sync_objects(self, paths: Collection[str]) -> None:
         """Make objects durable; one call in the log for each of them."""
         for path in sorted(paths):
-            self._call("sync_objects", path, lambda path=path: self.inner.sync_objects([path]))
+            self._call("sync_objects", path, partial(self.inner.sync_objects, [path]))
 
     def staging_directory(self, path: str) -> Path:
         """Return the inner store's staging directory."""

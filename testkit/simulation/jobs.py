@@ -12,8 +12,8 @@ from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.merge.commit.commit import NativeCommit
-from memwal_core.jobs.merge.commit.single_commit import SingleCommit, SingleCommitContext
+from memwal_core.jobs.merge.commit.passes import CommitContext
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, Silent, merge
@@ -119,20 +119,13 @@ class MergeActor:
         parts = MergeContext(
             table=world.table,
             surveyor=MergeSurveyor(world.table, world.store, manifests, world.settings.storage.concurrency),
-            reader=InProcessReader(world.store.storage_options),
-            strategy=NativeCommit(world.clock, world.rng, settings.max_attempts, world.failpoints),
             settings=settings,
             clock=world.clock,
             progress=Silent(),
-            single_commit=SingleCommit(
-                SingleCommitContext(
-                    table=world.table,
-                    workers=InProcessWorkers(world.table),
-                    settings=settings,
-                    clock=world.clock,
-                    rng=world.rng,
-                    failpoints=world.failpoints,
-                )
+            in_process=SingleCommit(
+                CommitContext(world.table, settings, world.clock, world.rng, failpoints=world.failpoints),
+                InProcessWorkers(world.table),
+                InProcessReader(world.store.storage_options),
             ),
         )
         report = merge(parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import (
     CompactSettings,
@@ -23,7 +21,8 @@ RETENTION_S = LONG_SLEEP_S / 2
 
 _FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable_bytes": 250})
 """Either bound is reached after a few writes."""
-_STRATEGIES: tuple[Literal["auto", "native", "single_commit"], ...] = ("auto", "native", "single_commit")
+_JOINED: tuple[dict[str, int], ...] = ({}, {"join_max_bytes": 0}, {"join_max_bytes": 2**40})
+"""How merges are prepared in one process."""
 
 
 def small_settings(seed: int = 0) -> Settings:
@@ -33,14 +32,14 @@ def small_settings(seed: int = 0) -> Settings:
         seed: Chooses how merges commit and what makes a MemTable full.
     """
     chosen = seeded_rng(seed)
-    strategy = chosen.choice(_STRATEGIES)
+    joined = chosen.choice(_JOINED)
     full_at = chosen.choice(_FULL_AT)
     return Settings(
         storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
         writer=WriterSettings(max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10).model_copy(
             update=full_at
         ),
-        merge=MergeSettings(max_generations=3, max_attempts=3, strategy=strategy),
+        merge=MergeSettings(max_generations=3, max_attempts=3).model_copy(update=joined),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
         compact=CompactSettings(min_fragments=2),
         gc=GcSettings(

@@ -17,12 +17,13 @@ from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
-from memwal_core.settings import MergeSettings, Settings
+from memwal_core.settings import Settings
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.faults.faulty_store import WRITES, FaultyStore
+from testkit.faults.rival_mergers import WAYS, prepared_by
 from testkit.s3_server import s3_server
 from testkit.tables.people import make_people_table, people
 
@@ -87,9 +88,9 @@ def test_wal_takes_little_more_than_the_rows(tmp_path):
     assert written <= 1.15 * sum(each.nbytes for each in given)
 
 
-@pytest.mark.parametrize("strategy", ["native", "single_commit"])
-def test_merge_reads_each_row_once_and_makes_one_commit_however_many_generations(tmp_path, strategy):
-    settings = Settings(storage=UNSYNCED.storage, merge=MergeSettings(strategy=strategy))
+@pytest.mark.parametrize("way", WAYS)
+def test_merge_reads_each_row_once_and_makes_one_commit_however_many_generations(tmp_path, way):
+    settings = Settings(storage=UNSYNCED.storage, merge=prepared_by(way))
     requests = {}
     for count in (2, 8):
         uri = tmp_path / str(count)

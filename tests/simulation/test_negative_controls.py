@@ -22,6 +22,7 @@ from memwal_core.writer.flushing import flush_queue
 from testkit.simulation import Chances, SimulationFailedError, World, simulate
 from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.simulate import everybody
+from testkit.tables.foreign_merges import merge_natively
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
 # Garbage collection makes many requests: under rough chances it seldom gets to its gates.
@@ -106,7 +107,7 @@ class GapMerger(MergeActor):
                 continue
             rows = lance.dataset(world.store.uri_of(generation_path(manifest.region_id, newest.path))).to_table()
             live = rows.filter(~rows.column(TOMBSTONE_COLUMN).to_numpy()).drop_columns([TOMBSTONE_COLUMN])
-            world.table.merge_upsert(live, {manifest.region_id: newest.generation})
+            merge_natively(world.table, live, {manifest.region_id: newest.generation})
             return f"merged generation {newest.generation} without a look at the ones before"
         return "nothing to merge"
 

@@ -41,7 +41,7 @@ def committing(
                 store.uri,
                 version,
                 storage_options=dict(store.storage_options),
-                namespace_client=catalog,
+                namespace_client=catalog.client,
                 table_id=TABLE_ID,
                 namespace_client_managed_versioning=True,
             )

@@ -7,10 +7,12 @@ visible before ``BaseTable.strict_commit`` takes the operation made of them.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lance
@@ -29,6 +31,7 @@ from memwal_core.storage import ObjectStore
 _SEARCH_ROWS = 1 << 20
 _READ_ROWS = 1 << 16
 _MAX_FILE_ROWS = 1 << 20
+_FAST = 1
 _ROW_NUMBER_BITS = 32
 _ROW_NUMBER_MASK = (1 << _ROW_NUMBER_BITS) - 1
 
@@ -57,12 +60,14 @@ class FragmentChange:
         superseded: Rows that go; 0 leaves the fragment as it is.
         document: Its new description; None if it is unchanged or removed as a whole.
         deletion_path: The new deletion vector, relative to the table.
+        matched: Which keys were found, see ``count_repeated``.
     """
 
     fragment_id: int
     superseded: int
     document: str | None = None
     deletion_path: str | None = None
+    matched: bytes = field(default=b"", repr=False)
 
     @property
     def is_removal(self) -> bool:
@@ -76,13 +81,15 @@ class FragmentChange:
             "superseded": self.superseded,
             "document": self.document,
             "deletion_path": self.deletion_path,
+            "matched": base64.b64encode(self.matched).decode(),
         }
         return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> FragmentChange:
         """Rebuild from ``to_json``."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        return cls(**{**values, "matched": base64.b64decode(values["matched"])})
 
 
 def list_fragments(dataset: lance.LanceDataset) -> tuple[BaseFragment, ...]:
@@ -139,10 +146,16 @@ def supersede(
         return FragmentChange(fragment.fragment_id, 0)
     live = np.zeros(fragment.physical_rows, dtype=bool)
     hit = np.zeros(fragment.physical_rows, dtype=bool)
+    places: list[npt.NDArray[np.int64]] = []
+    searched = 0
     for search in searches:
         for rows, numbers in _keyed_rows(dataset, fragment, key):
             live[numbers] = True
-            hit[numbers[search.found(rows)]] = True
+            found = search.found(rows)
+            if found.any():
+                hit[numbers[found]] = True
+                places.append(searched + search.places(rows.filter(pa.array(found))))
+        searched += len(search)
     superseded = int(np.count_nonzero(hit))
     if not superseded:
         return FragmentChange(fragment.fragment_id, 0)
@@ -156,9 +169,33 @@ def supersede(
             expected=fragment.live_rows,
             found=int(np.count_nonzero(live)),
         )
+    matched = _packed(np.concatenate(places))
     if superseded == fragment.live_rows:
-        return FragmentChange(fragment.fragment_id, superseded)
-    return target.write(dataset.version, fragment, deleted=~live | hit, superseded=superseded)
+        return FragmentChange(fragment.fragment_id, superseded, matched=matched)
+    change = target.write(dataset.version, fragment, deleted=~live | hit, superseded=superseded)
+    return replace(change, matched=matched)
+
+
+def count_repeated(changes: Iterable[FragmentChange]) -> int:
+    """Return how many superseded rows have the key of another one; the changes are of the same keys.
+
+    Memory: eight bytes a row.
+    """
+    places = [_unpacked(change.matched) for change in changes if change.superseded]
+    if not places:
+        return 0
+    everything = np.concatenate(places)
+    return len(everything) - len(np.unique(everything))
+
+
+def _packed(places: npt.NDArray[np.int64]) -> bytes:
+    """Return numbers of keys in few bytes: sorted, as distances."""
+    return zlib.compress(np.diff(np.sort(places), prepend=0).tobytes(), _FAST)
+
+
+def _unpacked(data: bytes) -> npt.NDArray[np.int64]:
+    places: npt.NDArray[np.int64] = np.cumsum(np.frombuffer(zlib.decompress(data), np.int64))
+    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +313,6 @@ def _numbered(batches: list[pa.RecordBatch]) -> tuple[pa.Table, npt.NDArray[np.i
 
 
 def _field_ids(fields: Iterable[Any]) -> Iterator[int]:
-    for field in fields:
-        yield field.id()
-        yield from _field_ids(field.children())
+    for each in fields:
+        yield each.id()
+        yield from _field_ids(each.children())

@@ -68,7 +68,7 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
                 transaction,
                 storage_options=dict(store.storage_options),
                 max_retries=0,
-                namespace_client=catalog,
+                namespace_client=catalog.client,
                 table_id=TABLE_ID,
                 namespace_client_managed_versioning=True,
             )

@@ -66,6 +66,11 @@ class VersionCatalog:
         self.error: MemwalError | None = None
         self.staged_paths: list[str] = []
 
+    @property
+    def client(self) -> Any:  # noqa: ANN401
+        """The catalog as what pylance takes for a namespace."""
+        return self
+
     def namespace_id(self) -> str:
         """Return the identity."""
         return f"memwal {self._identity}"

@@ -57,6 +57,17 @@ class KeySearch:
         mask[matched] = True
         return mask
 
+    def places(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """Return a number for the key of each row, from 0 and below the length; every row's key is in the set."""
+        if self._integers is not None:
+            return self._integers.ranks(rows.column(self._key[0]).to_numpy())
+        if len(self._key) == 1:
+            values = self._keys.column(0).combine_chunks()
+            found = pc.index_in(rows.column(self._key[0]), value_set=values)
+        else:
+            found = positions(rows, self._keys, self._key)
+        return np.asarray(found, dtype=np.int64)
+
 
 class _Integers:
     """Integer keys in a table of flags: one per value if they lie close together, else shared ones."""
@@ -83,6 +94,10 @@ class _Integers:
         places = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
         hits[candidates] = self._sorted[places] == wanted
         return hits
+
+    def ranks(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        ranks: npt.NDArray[np.int64] = np.searchsorted(self._sorted, _wide(values))
+        return ranks
 
     def _places(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         numbers = values.view(np.uint64)

@@ -9,24 +9,23 @@ from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.context import JobContext, Progress
 from memwal_core.jobs.job import Division, Job, Piece, Proof
-from memwal_core.jobs.merge.commit.commit import NativeCommit
-from memwal_core.jobs.merge.commit.single_commit import SingleCommit, SingleCommitContext
+from memwal_core.jobs.merge.commit.passes import CommitContext
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.decide.batches import MergeBatch, batch_regions
 from memwal_core.jobs.merge.decide.due import judge_regions
 from memwal_core.jobs.merge.decide.stuck import explain_stuck
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
-from memwal_core.jobs.merge.read.winners import InProcessReader, WinnerReader
+from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.run import MergeContext, NearbyContext, merge
+from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY, verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
-from memwal_core.settings import MergeSettings
 from memwal_core.text import show_bytes
 
 
@@ -35,11 +34,9 @@ class MergeExecutors:
     """What does the work of large passes.
 
     Attributes:
-        reader: Reads the winning rows of native passes; this process if None.
         workers: Write winners and find what they supersede; this process if None.
     """
 
-    reader: WinnerReader | None = None
     workers: MergeWorkers | None = None
 
 
@@ -106,40 +103,24 @@ class MergeJob(Job[MergeRequest, MergeReport]):
 
 
 def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
-    table, settings, guard = context.base, context.settings, context.guard
+    table, settings = context.base, context.settings
     bounds = settings.merge
     if request.max_bytes is not None:
         bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
     executors = context.executors if isinstance(context.executors, MergeExecutors) else MergeExecutors()
     concurrency, options = settings.storage.concurrency, table.store.storage_options
     opened = OpenedGenerations(options)
-    reader, workers = InProcessReader(options, concurrency, opened), InProcessWorkers(table, opened)
+    commit = CommitContext(table, bounds, context.clock, table.rng, context.guard)
     parts = MergeContext(
         table=table,
         surveyor=MergeSurveyor(table, table.store, context.manifests, concurrency, opened),
-        reader=executors.reader or reader,
-        strategy=NativeCommit(context.clock, table.rng, bounds.max_attempts, guard=guard),
+        in_process=SingleCommit(commit, InProcessWorkers(table, opened), InProcessReader(options, concurrency, opened)),
         settings=bounds,
         clock=context.clock,
         progress=_Watcher(context.progress),
-        guard=guard,
-        single_commit=_single_commit(context, executors.workers or workers, bounds),
-        nearby=NearbyContext(reader, _single_commit(context, workers, bounds)),
+        on_executors=SingleCommit(commit, executors.workers) if executors.workers is not None else None,
     )
     return merge(parts, regions=request.regions or None, dry_run=request.dry_run)
-
-
-def _single_commit(context: JobContext, workers: MergeWorkers, bounds: MergeSettings) -> SingleCommit:
-    return SingleCommit(
-        SingleCommitContext(
-            table=context.base,
-            workers=workers,
-            settings=bounds,
-            clock=context.clock,
-            rng=context.base.rng,
-            guard=context.guard,
-        )
-    )
 
 
 def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:

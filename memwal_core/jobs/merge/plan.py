@@ -245,7 +245,12 @@ def plan_merge(
     taken = _share_out(prospects, settings)
     plans = [_region_plan(prospect, taken[prospect.region.region_id]) for prospect in prospects]
     tombstones = sum(generation.tombstones for plan in plans for generation in plan.take)
-    size = PassSize(sum(plan.size_bytes for plan in plans), tombstones, has_key=survey.has_key)
+    size = PassSize(
+        sum(plan.size_bytes for plan in plans),
+        tombstones,
+        lacks_columns=any(generation.missing for plan in plans for generation in plan.take),
+        has_key=survey.has_key,
+    )
     return MergePlan(
         table_uri=survey.table_uri,
         version=survey.version,

@@ -22,15 +22,14 @@ from memwal_core.errors import (
 )
 from memwal_core.flushed.read.diagnosis import Damage, diagnose_generation
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.commit.commit import CommitOutcome, CommitStrategy
-from memwal_core.jobs.merge.commit.passes import NativePass, PassCommit, PassStrategy
-from memwal_core.jobs.merge.decide.strategy import SINGLE_COMMIT, StrategyChoice
+from memwal_core.jobs.merge.commit.passes import CommitOutcome, PassCommit
+from memwal_core.jobs.merge.commit.single_commit import PassStrategy
+from memwal_core.jobs.merge.decide.strategy import EXECUTORS, StrategyChoice
 from memwal_core.jobs.merge.plan import MergePlan, MergeSurvey, SurveyedGeneration, Verdict, plan_merge
-from memwal_core.jobs.merge.read.winners import WinnerReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport, RegionReport
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.share import MergeShare
-from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.metrics import (
     INSTRUMENTS,
     MERGE_BYTES,
@@ -77,35 +76,21 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
-class NearbyContext:
-    """The reader of winning rows and the single-commit strategy for passes that stay in this process."""
-
-    reader: WinnerReader
-    single_commit: PassStrategy
-
-
-@dataclass(frozen=True, slots=True)
 class MergeContext:
     """What a merge works with.
 
     Attributes:
-        reader: Reads the winning rows of passes that ``strategy`` commits, here or on executors.
-        strategy: Commits rows that are in memory.
-        guard: Called before each commit; raises if this merge must not act any more.
-        single_commit: Carries out passes that the plan chooses it for; None leaves all to ``strategy``.
-        nearby: Carries out passes that the plan does not give to executors; None uses the parts above.
+        in_process: Carries out passes in this process.
+        on_executors: Carries out passes that the plan gives to executors; None if there are none.
     """
 
     table: BaseTable
     surveyor: MergeSurveyor
-    reader: WinnerReader
-    strategy: CommitStrategy
+    in_process: PassStrategy
     settings: MergeSettings
     clock: Clock
     progress: MergeProgress
-    guard: CheckLease = no_lease
-    single_commit: PassStrategy | None = None
-    nearby: NearbyContext | None = None
+    on_executors: PassStrategy | None = None
     metrics: Instruments = INSTRUMENTS
 
 
@@ -192,8 +177,8 @@ class _Run:
         context = self._context
         if self._until is None:
             self._until = {region.region_id: region.current_generation - 1 for region in survey.regions}
-        single_commit = context.single_commit
-        executors = None if single_commit is None else lambda: single_commit.executors
+        strategy = context.on_executors
+        executors = None if strategy is None else lambda: strategy.executors
         return plan_merge(survey, context.settings, regions=self._regions, until=self._until, executors=executors)
 
     def to_the_end(self) -> JobOutcome:
@@ -274,17 +259,14 @@ class _Run:
                     commit.done.version,
                 )
                 return
-            self._record(commit, strategy.name, context.clock.monotonic() - began)
+            self._record(commit, plan.strategy.name, context.clock.monotonic() - began)
             began = context.clock.monotonic()
 
     def _strategy(self, plan: MergePlan) -> PassStrategy:
         context = self._context
-        reader, single_commit = context.reader, context.single_commit
-        if context.nearby is not None and not plan.strategy.on_executors:
-            reader, single_commit = context.nearby.reader, context.nearby.single_commit
-        if single_commit is not None and plan.strategy.name == SINGLE_COMMIT:
-            return single_commit
-        return NativePass(context.table, reader, context.strategy, context.guard)
+        if plan.strategy.name == EXECUTORS and context.on_executors is not None:
+            return context.on_executors
+        return context.in_process
 
     def _record(self, pass_commit: PassCommit, strategy: str, seconds: float) -> None:
         shares, done = pass_commit.shares, pass_commit.done

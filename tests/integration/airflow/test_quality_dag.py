@@ -11,6 +11,7 @@ import pytest
 from memwal_core.base_table import BaseTable
 from memwal_core.quality.model import Stage
 from memwal_core.table import Table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import write_generations
 from testkit.tables.people import make_people_table, people, quality_of
 
@@ -35,7 +36,7 @@ def test_failed_check_fails_the_run_with_its_runbook_and_keeps_the_results(
     table: BaseTable, run_dag: RunDag, tmp_path: Path
 ) -> None:
     admin = Table.open(table.uri)
-    admin.base.merge_upsert(people(0, name="new"), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
+    merge_natively(admin.base, people(0, name="new"), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
 
     ran = run_dag({"table": table.uri, "stage": "after", "docs": str(tmp_path / "docs")}, dag="memwal_quality")
 

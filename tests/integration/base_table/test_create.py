@@ -16,6 +16,7 @@ import pytest
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.region.spec import RegionSpec, bucket_spec
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import PEOPLE, make_people_table, people
 
 
@@ -53,7 +54,7 @@ def test_pylance_merges_indexes_and_compacts_on_a_created_index(tmp_path: Path) 
     table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
     table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
     for number in range(3, 6):
-        table.merge_upsert(people(number))
+        merge_natively(table, people(number))
 
     table.dataset().optimize.compact_files()
     table.dataset().optimize.optimize_indices()

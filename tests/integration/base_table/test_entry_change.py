@@ -15,6 +15,7 @@ from memwal_core.format.memwal_index.snapshot import build_snapshot
 from memwal_core.region import RegionManifest
 from memwal_core.settings import IndexSettings, Settings
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import native_region_id
 
 REGION = native_region_id(1)
@@ -25,7 +26,7 @@ def table(tmp_path: Path) -> BaseTable:
     """Return a table with progress 1 that every index covers and no index has recorded."""
     settings = Settings(index=IndexSettings(inline_snapshot_threshold=0))
     made = make_articles_table(str(tmp_path / "t"), rows=20, kinds=("BTREE", "BITMAP"), settings=settings)
-    made.merge_upsert(articles(0, 0), {REGION: 1})
+    merge_natively(made, articles(0, 0), {REGION: 1})
     return made
 
 
@@ -68,7 +69,7 @@ def test_external_snapshot_stays_reachable_although_lance_stages_another_index_i
     assert found is not None
     assert found.num_rows == 1
     again = publish_snapshot(table, snapshot, taken=SystemClock().now())
-    table.merge_delete(articles(1, 1).select(["id"]), read_version=again.version, marks={REGION: 2})
+    delete_natively(table, articles(1, 1).select(["id"]), read_version=again.version, marks={REGION: 2})
     third = publish_snapshot(table, snapshot, taken=SystemClock().now())
     touched_again = table.update_details(touched)
     assert third.entry is not None

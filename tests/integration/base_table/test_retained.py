@@ -10,6 +10,7 @@ import pytest
 from memwal_core.base_table import BaseTable, files_of_other_bases, retained_versions
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import parse_staged_manifest_name, table_manifest_name
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 
@@ -20,9 +21,9 @@ REGION = native_region_id(1)
 def merged_twice(tmp_path) -> BaseTable:
     """Versions: 1 rows, 2 MemWAL, 3 merged generation 1, 4 an append, 5 merged generation 2."""
     table = make_people_table(str(tmp_path / "t"), rows=people(1))
-    table.merge_upsert(people(2), {REGION: 1})
+    merge_natively(table, people(2), {REGION: 1})
     lance.write_dataset(people(50), table.uri, mode="append")
-    table.merge_upsert(people(3), {REGION: 2})
+    merge_natively(table, people(3), {REGION: 2})
     return table
 
 

@@ -19,6 +19,7 @@ from memwal_core.format.region_manifest.model import FlushedGeneration, RegionMa
 from memwal_core.ids import RegionId
 from memwal_core.settings import IndexSettings, Settings
 from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import make_people_table, people, reopened
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
@@ -128,9 +129,9 @@ def test_publication_keeps_configuration_progress_and_catchup(tmp_path: Path) ->
     table = make_people_table(str(tmp_path / "t"), rows=people(1))
     table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
     table.update_details(lambda details: replace(details, maintained_indexes=("name_idx",)))
-    table.merge_upsert(people(2), {A: 3})
+    merge_natively(table, people(2), {A: 3})
     table.dataset().optimize.optimize_indices()
-    table.merge_upsert(people(3), {A: 4})
+    merge_natively(table, people(3), {A: 4})
     before = table.state().require_details()
 
     after = publish_snapshot(table, build_snapshot(manifests(2), before.region_specs), taken=TAKEN).require_details()
@@ -147,7 +148,7 @@ def test_merge_during_the_publication_keeps_its_progress(tmp_path: Path) -> None
     interrupted = BaseTable(table.store)
     original = interrupted.state
     states = [table.state()]
-    table.merge_upsert(people(2), {A: 1})
+    merge_natively(table, people(2), {A: 1})
     interrupted.state = lambda version=None: states.pop() if states else original(version)  # type: ignore[method-assign]
 
     state = publish_snapshot(interrupted, build_snapshot(manifests(1), specs), taken=TAKEN)
@@ -161,7 +162,7 @@ def test_external_snapshot_of_a_refused_publication_is_removed(tmp_path: Path) -
     table = make_people_table(str(tmp_path / "t"), settings=settings)
     specs = table.state().require_details().region_specs
     old = table.state()
-    table.merge_upsert(people(1), {A: 1})
+    merge_natively(table, people(1), {A: 1})
     late = BaseTable(table.store, settings=settings)
     late.state = lambda _=None: old  # type: ignore[method-assign]
 
@@ -178,7 +179,7 @@ def test_external_snapshot_is_lost_to_readers_after_pylances_own_commit_and_surv
     published = publish_snapshot(table, build_snapshot(manifests(2), specs), taken=TAKEN)
 
     ours = table.update_details(lambda details: replace(details, snapshot_ts_millis=unix_millis(TAKEN) + 1))
-    table.merge_upsert(people(1), {A: 1})
+    merge_natively(table, people(1), {A: 1})
 
     assert read_snapshot(table, ours) is not None
     assert read_snapshot(table, table.state()) is None

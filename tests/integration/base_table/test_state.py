@@ -15,6 +15,7 @@ from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionField, RegionSpec
 from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
 
 A = RegionId(uuid.UUID("0a000000-0000-4000-8000-000000000001"))
@@ -133,7 +134,7 @@ def test_table_without_primary_key_is_refused_and_one_with_it_accepted(tmp_path:
     with pytest.raises(InvalidRequestError, match="defines no primary key"):
         table.create_mem_wal_index()
     with pytest.raises(InvalidRequestError, match="primary key"):
-        table.merge_upsert(people(2))
+        merge_natively(table, people(2))
     assert table.state().version == 1
     assert make_people_table(str(tmp_path / "keyed")).require_writable().region_specs
 

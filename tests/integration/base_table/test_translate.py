@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import LanceNamespace
 
-from memwal_core.base_table import BaseTable, StaleMergeError, translated
+from memwal_core.base_table import BaseTable, translated
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -36,11 +36,6 @@ def _upsert(dataset: lance.LanceDataset) -> Any:
 def _marked(dataset: lance.LanceDataset, *generations: int) -> None:
     marks = [lance.mem_wal.CompactedSsTable(REGION, generation) for generation in generations]
     _upsert(dataset).mark_sstables_as_compacted(marks).execute(people(1))
-
-
-def _stale(table: BaseTable) -> None:
-    _marked(table.dataset(), 3)
-    _marked(table.dataset(), 3)
 
 
 def _pinned(table: BaseTable) -> None:
@@ -93,7 +88,6 @@ def _nobody_listens(_: BaseTable) -> None:
 
 
 CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
-    "generation merged before": (_stale, StaleMergeError),
     "row changed since the pinned version": (_pinned, ConflictError),
     "index built twice": (_preempted, ConflictError),
     "catalog that does not answer": (_unanswered, MemwalError),

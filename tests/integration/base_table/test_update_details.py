@@ -19,7 +19,7 @@ import pytest
 from lance.bitmap import Bitmap
 from lance.dataset import Index
 
-from memwal_core.base_table import BaseTable, MemWalEntry, Retries, Sources, TableState
+from memwal_core.base_table import BaseTable, MemWalEntry, Sources, TableState
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.strict_commit import strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
@@ -32,6 +32,7 @@ from memwal_core.region.spec import RegionSpec
 from memwal_core.settings import IndexSettings, Settings
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people, reopened
 
@@ -65,7 +66,7 @@ def _files(table: BaseTable, directory: str) -> list[str]:
 @pytest.mark.req("BLD-14", "IDX-41")
 def test_change_is_in_the_next_version_and_nothing_else_is(place: Any) -> None:
     table = make_people_table(place.uri, rows=people(1, 2), storage_options=place.storage_options)
-    table.merge_upsert(people(2, 3), {A: 2})
+    merge_natively(table, people(2, 3), {A: 2})
     before = table.state()
 
     after = table.update_details(_stamped(77))
@@ -105,9 +106,9 @@ def test_fields_that_this_version_does_not_know_survive(tmp_path: Path) -> None:
 def test_merge_that_lands_in_between_keeps_its_progress(place: Any) -> None:
     """Bug class 3: progress written back from a stale read would resurrect merged generations."""
     table = make_people_table(place.uri, rows=people(1), storage_options=place.storage_options)
-    table.merge_upsert(people(2), {A: 3})
+    merge_natively(table, people(2), {A: 3})
     stale = table.state()
-    table.merge_upsert(people(3), {A: 4, B: 1})
+    merge_natively(table, people(3), {A: 4, B: 1})
     calls: list[MemWalIndexDetails] = []
 
     def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
@@ -125,10 +126,10 @@ def test_merge_that_lands_in_between_keeps_its_progress(place: Any) -> None:
 def test_without_the_strict_commit_the_same_history_loses_progress(tmp_path: Path) -> None:
     """Negative control: replacing the index with a plain CreateIndex commit from a stale read."""
     table = make_people_table(str(tmp_path / "t"), rows=people(1))
-    table.merge_upsert(people(2), {A: 3})
+    merge_natively(table, people(2), {A: 3})
     stale = table.state()
     assert stale.entry is not None
-    table.merge_upsert(people(3), {A: 4, B: 1})
+    merge_natively(table, people(3), {A: 4, B: 1})
 
     def index(index_id: uuid.UUID, payload: bytes) -> Index:
         details = (MEM_WAL_DETAILS_TYPE_URL, payload)
@@ -164,8 +165,8 @@ def test_native_work_pinned_before_the_change_keeps_it(tmp_path: Path, rival: st
     """The other order: whatever pylance commits later from an older version rebases over ours."""
     table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
     table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
-    table.merge_upsert(people(2, 3), {A: 3})
-    table.merge_upsert(people(4), {A: 4})
+    merge_natively(table, people(2, 3), {A: 3})
+    merge_natively(table, people(4), {A: 4})
     late = table.dataset()
     version = table.update_details(_stamped(77)).version
 
@@ -228,7 +229,7 @@ def test_racing_merges_and_updates_keep_progress_rows_and_changes(tmp_path: Path
         rival = BaseTable.open(table.uri)
         start.wait()
         for generation in range(1, rounds + 1):
-            rival.merge_upsert(people(first + generation), {region: generation}, retries=Retries(conflicts=500))
+            merge_natively(rival, people(first + generation), {region: generation}, retries=500)
 
     def update() -> None:
         rival = BaseTable.open(table.uri, settings=Settings(index=IndexSettings(max_attempts=500)))
@@ -254,7 +255,7 @@ def test_racing_merges_and_updates_keep_progress_rows_and_changes(tmp_path: Path
 @pytest.mark.parametrize("merged", [{A: 1}, {A: 9}, {}])
 def test_change_of_merge_progress_without_rows_is_refused(tmp_path: Path, merged: dict[RegionId, int]) -> None:
     table = make_people_table(str(tmp_path / "t"))
-    table.merge_upsert(people(1), {A: 3})
+    merge_natively(table, people(1), {A: 3})
 
     with pytest.raises(InvalidRequestError, match="only in the commit"):
         table.update_details(lambda details: replace(details, merged_generations=merged))
@@ -289,7 +290,7 @@ def test_rival_that_is_always_first_ends_in_a_conflict(tmp_path: Path) -> None:
     rival = BaseTable.open(str(tmp_path / "t"))
 
     def change(details: MemWalIndexDetails) -> MemWalIndexDetails:
-        rival.merge_upsert(people(1))
+        merge_natively(rival, people(1))
         return replace(details, snapshot_ts_millis=5)
 
     with pytest.raises(ConflictError, match="every attempt"):
@@ -322,7 +323,7 @@ def test_rivals_version_found_after_a_failed_write_is_a_conflict_and_retried(tmp
     store = FaultyStore(table.store)
 
     def rival_first(_: object) -> None:
-        table.merge_upsert(people(1), {A: 1})
+        merge_natively(table, people(1), {A: 1})
         raise UnavailableError("no answer", remedy="try again")
 
     store.add(Rule(rival_first, Moment.BEFORE, frozenset({"put_if_absent"}), _is_version))
@@ -353,6 +354,7 @@ from dataclasses import replace
 from memwal_core.base_table import BaseTable
 from memwal_core.storage import open_store
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.foreign_merges import merge_natively
 uri, moment = sys.argv[1:]
 store = FaultyStore(open_store(uri))
 store.add(Rule(lambda call: os._exit(9), Moment(moment), frozenset({"put_if_absent"})))
@@ -374,7 +376,7 @@ def test_process_that_dies_around_publication_leaves_all_or_nothing(tmp_path: Pa
     assert state.require_details().snapshot_ts_millis == (5 if moment == "after" else 0)
     assert state.num_rows == 1
     assert table.update_details(_stamped(8)).version == version + 1
-    table.merge_upsert(people(2), {A: 1})
+    merge_natively(table, people(2), {A: 1})
     table.dataset().validate()
 
 
@@ -386,7 +388,7 @@ def test_version_made_outside_of_the_history_is_reported(tmp_path: Path) -> None
 
     def history_moves_on(_: object) -> None:
         for number in range(2, 5):
-            table.merge_upsert(people(number))
+            merge_natively(table, people(number))
         (tmp_path / "t" / "_versions" / f"{2**64 - 1 - 3:020d}.manifest").unlink()
 
     store.add(Rule(history_moves_on, Moment.BEFORE, frozenset({"put_if_absent"}), _is_version))
@@ -402,7 +404,7 @@ def test_commit_from_a_version_that_was_removed_meanwhile_is_a_conflict(place: A
     """It was ``UnavailableError``: pylance reports the missing version as a read that failed."""
     table = make_people_table(place.uri, rows=people(1), storage_options=place.storage_options)
     stale = table.state()
-    table.merge_upsert(people(2), {A: 1})
+    merge_natively(table, people(2), {A: 1})
     drop_old_versions(place.uri, place.storage_options)
     before = [_files(table, directory) for directory in ("_versions", "_transactions")]
 

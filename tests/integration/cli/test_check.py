@@ -26,6 +26,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, write_generations
 from testkit.tables.people import PEOPLE, make_people_table, people
 
@@ -146,7 +147,7 @@ def test_held_generation_warns(table):
 
 
 def test_progress_ahead_of_a_region_pages(table):
-    table.merge_upsert(PEOPLE.empty_table(), {only_region(table): 7})
+    merge_natively(table, PEOPLE.empty_table(), {only_region(table): 7})
 
     code, signals = check(table)
 

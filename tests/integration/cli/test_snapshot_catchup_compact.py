@@ -12,6 +12,7 @@ from memwal_core.cli.app import app
 from memwal_core.spark.application import main
 from memwal_core.table import Table
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 
 REGION = native_region_id(1)
@@ -23,7 +24,7 @@ def uri(tmp_path: Path) -> str:
     table = make_articles_table(address, rows=100, kinds=("BTREE", "INVERTED"))
     write_native_generations(address, REGION, [[Put(articles(100, 5))]])
     for generation in range(1, 4):
-        table.merge_upsert(articles(100 * generation, 20), {REGION: generation})
+        merge_natively(table, articles(100 * generation, 20), {REGION: generation})
     return address
 
 

@@ -19,17 +19,20 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.job import gc_surveyor
 from memwal_core.jobs.gc.run import GcContext, collect_garbage
 from memwal_core.jobs.health import record_health
-from memwal_core.jobs.merge.commit.commit import NativeCommit
+from memwal_core.jobs.merge.commit.passes import CommitContext
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, Silent, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
 from memwal_core.metrics import Instruments
 from memwal_core.settings import DAY_S, CatchupSettings, CompactSettings, MergeSettings, Settings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.table import Table
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, gc_admin, later, write_generations
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
@@ -89,8 +92,11 @@ def merge_context(admin: Table, instruments: Instruments) -> MergeContext:
     return MergeContext(
         table=table,
         surveyor=MergeSurveyor(table, table.store, admin.opened.manifests, 4),
-        reader=InProcessReader(table.storage_options),
-        strategy=NativeCommit(table.clock, table.rng, 3),
+        in_process=SingleCommit(
+            CommitContext(table, MergeSettings(), table.clock, table.rng),
+            InProcessWorkers(table),
+            InProcessReader(table.storage_options),
+        ),
         settings=MergeSettings(),
         clock=table.clock,
         progress=Silent(),
@@ -168,7 +174,7 @@ def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
 
 def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, received: Received) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))
-    table.merge_upsert(articles(2000, 30), {native_region_id(1): 1})
+    merge_natively(table, articles(2000, 30), {native_region_id(1): 1})
     parts = CatchupContext(table, CatchupSettings(), table.clock, table.rng, metrics=received.instruments)
 
     catch_up(parts, dry_run=True)
@@ -208,7 +214,7 @@ def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
 ) -> None:
     table = make_articles_table(str(tmp_path / "t"), rows=100, kinds=("BTREE",))
     for generation in (1, 2):
-        table.merge_upsert(articles(100 * generation, 100), {native_region_id(1): generation})
+        merge_natively(table, articles(100 * generation, 100), {native_region_id(1): generation})
     clock = later(60 * DAY_S)
     catchup = CatchupContext(table, CatchupSettings(), clock, table.rng, metrics=received.instruments)
     settings = CompactSettings(keep_versions=1)
@@ -228,7 +234,7 @@ def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
 
 def test_run_that_ends_with_an_error_is_counted_and_its_span_has_the_error(tmp_path: Path, received: Received) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE",))
-    table.merge_upsert(articles(2000, 30), {native_region_id(1): 1})
+    merge_natively(table, articles(2000, 30), {native_region_id(1): 1})
 
     def lost() -> None:
         raise FencedError("the lease is lost", remedy="stop")

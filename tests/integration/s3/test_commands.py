@@ -85,12 +85,12 @@ def commands(server: S3Server, request: pytest.FixtureRequest) -> Commands:
 @pytest.mark.req("MRG-01", "BLD-21", "CAT-14", "GC-20")
 def test_every_job_does_its_work_and_then_has_nothing_to_do(commands: Commands) -> None:
     region = commands.run("status")["regions"][0]["region_id"]
-    merged = commands.run("merge", MEMWAL_MERGE__STRATEGY="native")
-    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"native"})
+    merged = commands.run("merge", MEMWAL_MERGE__STRATEGY="in_process")
+    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
     assert commands.run("merge", code=3)["outcome"] == "nothing_to_do"
     commands.write("second", range(20, 80), range(60, 65))
     merged = commands.run("merge", MEMWAL_MERGE__STRATEGY="single_commit")
-    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"single_commit"})
+    assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
     commands.require_rows()
     assert commands.run("catchup")["outcome"] == "done"
     assert commands.run("compact", "--force", MEMWAL_COMPACT__MIN_FRAGMENTS="2")["outcome"] == "done"

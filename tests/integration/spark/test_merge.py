@@ -1,4 +1,4 @@
-"""The merge on Spark: executors read, the driver commits, and the result is that of one process."""
+"""The merge on Spark: executors prepare, the driver commits, and the result is that of one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings
-from memwal_core.spark.merge.winners import SparkReader, ipc_chunks
+from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -42,18 +42,18 @@ def rows(uri: str) -> pa.Table:
 
 
 @pytest.mark.req("MRG-26", "MRG-29")
-def test_executors_reading_gives_the_rows_and_progress_of_one_process(tmp_path, spark):
+def test_executors_give_the_rows_and_progress_of_one_process(tmp_path, spark):
     on_spark, in_process = str(tmp_path / "spark"), str(tmp_path / "local")
     make_table(on_spark)
     shutil.copytree(on_spark, in_process)
 
-    native = Settings(merge=MergeSettings(strategy="native"))
-    admin = Table.open(on_spark, settings=native)
-    report = admin.run(MergeRequest(), executors=MergeExecutors(reader=SparkReader(spark, admin.base.storage_options)))
-    expected = Table.open(in_process, settings=native).run(MergeRequest())
+    admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(strategy="executors")))
+    workers = SparkWorkers(spark, admin.base, admin.base.storage_options)
+    report = admin.run(MergeRequest(), executors=MergeExecutors(workers=workers))
+    expected = Table.open(in_process).run(MergeRequest())
 
     assert rows(on_spark).equals(rows(in_process))
-    assert report.outcome is JobOutcome.DONE
+    assert (report.outcome, report.strategy) == (JobOutcome.DONE, "executors")
     assert [commit.marks for commit in report.commits] == [commit.marks for commit in expected.commits]
     assert admin.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
 
@@ -94,16 +94,3 @@ def test_session_starts_with_a_merge_that_is_large_enough_and_ends_with_the_job(
 
     with pytest.raises(AssertionError, match="a session was started"):
         submit("merge", uri=uri)
-
-
-@pytest.mark.parametrize("limit", [2 * 1024 * 1024, 64 * 1024 * 1024])
-def test_chunks_stay_within_the_limit_and_hold_every_row(limit):
-    table = pa.table({"id": range(400), "blob": [bytes(20_000)] * 400})
-    chunks = list(ipc_chunks(table, limit))
-    assert all(len(chunk) <= limit for chunk in chunks)
-    assert len(chunks) == 1 if limit > table.nbytes else len(chunks) > 3
-    assert pa.concat_tables([pa.ipc.open_stream(chunk).read_all() for chunk in chunks]).equals(table)
-
-
-def test_empty_table_is_one_chunk():
-    assert len(list(ipc_chunks(PEOPLE.empty_table(), 1024))) == 1

@@ -31,6 +31,7 @@ from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
 from testkit.s3_server import s3_server
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import PEOPLE, make_people_table, people, quality_of
 from tests.integration.spark.submitted import submit
 
@@ -311,7 +312,7 @@ def test_merge_that_loses_rows_fails_the_arithmetic(tmp_path, run):
     uri = str(tmp_path / "t")
     admin = make_waiting_table(uri)
     marks = dict.fromkeys(admin.opened.manifests.region_ids(), 2)
-    admin.base.merge_upsert(people(*range(10, 34), name="new"), marks)  # key 34 is forgotten
+    merge_natively(admin.base, people(*range(10, 34), name="new"), marks)  # key 34 is forgotten
 
     report = run(uri, Stage.AFTER)
 
@@ -326,7 +327,7 @@ def test_merge_that_forgets_a_delete_fails(tmp_path, run):
         writer.delete(pa.table({"id": [2]}, schema=pa.schema([PEOPLE.field("id")])))
         writer.flush()
     admin = Table.open(uri)
-    table.merge_upsert(PEOPLE.empty_table(), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
+    merge_natively(table, PEOPLE.empty_table(), dict.fromkeys(admin.opened.manifests.region_ids(), 1))
 
     report = run(uri, Stage.AFTER)
 

@@ -80,7 +80,7 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
     uri, alone = str(tmp_path / "spark"), str(tmp_path / "alone")
     make_table(uri)
     shutil.copytree(uri, alone)
-    Table.open(alone, settings=Settings(merge=MergeSettings(strategy="native"))).run(MergeRequest())
+    Table.open(alone, settings=Settings(merge=MergeSettings(strategy="in_process"))).run(MergeRequest())
     admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
     version = admin.base.state().version
 
@@ -89,7 +89,7 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
     )
 
     assert report.outcome is JobOutcome.DONE
-    assert (report.strategy, report.strategy_reason) == ("single_commit", "2 executors can write fragments at once")
+    assert (report.strategy, report.strategy_reason) == ("executors", "2 executors can write fragments at once")
     assert [commit.version for commit in report.commits] == [version + 1]
     assert len(report.commits[0].marks) == 4
     assert rows(uri).equals(rows(alone))

@@ -7,6 +7,7 @@ names these files. Even then, the table is read once more before anything is rem
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.commit.row_changes import FragmentChange, data_paths, named_files
@@ -29,12 +30,16 @@ class OwnFiles:
         paths: Data files and deletion vectors, relative to the table.
     """
 
-    def __init__(self, table: BaseTable, staging: str, *, is_staged: bool) -> None:
+    def __init__(self, table: BaseTable, staging: str = "", *, is_staged: bool = False) -> None:
         self._table = table
         self._staging = staging
         self._is_staged = is_staged
         self.paths: set[str] = set()
         self._accepted: set[str] = set()
+
+    def add_paths(self, paths: Collection[str]) -> None:
+        """Note files, relative to the table."""
+        self.paths.update(paths)
 
     def add_unit(self, written: WrittenUnit) -> None:
         """Note new fragments."""

@@ -1,20 +1,55 @@
-"""Carry out one plan: the commits it takes, whichever way they are made."""
+"""The commit of one plan, and what a way to prepare it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Protocol
 
 from memwal_core.base_table import BaseTable, TableState
-from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.commit.commit import CommitOutcome, CommitStrategy, MergeCommit
-from memwal_core.jobs.merge.plan import MergePlan
-from memwal_core.jobs.merge.read.winners import MergeWinners, WinnerReader, region_tasks
-from memwal_core.jobs.merge.survey import merge_target
+from memwal_core.clock import Clock
+from memwal_core.errors import DuplicateKeysError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.jobs.merge.commit.own_files import OwnFiles
 from memwal_core.jobs.merge.work.share import MergeShare
-from memwal_core.jobs.outcome import CheckLease
+from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.rng import Rng
+from memwal_core.settings import MergeSettings
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 5.0
+
+MERGE_WRITTEN = Failpoint("merge.written")
+MERGE_SEARCHED = Failpoint("merge.searched")
+MERGE_COMMIT = Failpoint("merge.commit")
+MERGE_COMMITTED = Failpoint("merge.committed")
+MERGE_CLEANED = Failpoint("merge.cleaned")
+
+
+class CommitOutcome(StrEnum):
+    """How a commit ended."""
+
+    COMMITTED = "committed"
+    OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCommit:
+    """The end of a commit.
+
+    Attributes:
+        outcome: ``overtaken`` means that another merge was first, so that the winners no longer follow the table's
+            progress (or schema) and none of them counts. Plan again.
+        version: Newest table version seen.
+        attempts: Tries, the successful one included.
+        settled: The reply of the commit was lost, and reading back showed that it had landed.
+    """
+
+    outcome: CommitOutcome
+    version: int
+    attempts: int
+    settled: bool = False
 
 
 class ShareWatcher(Protocol):
@@ -27,7 +62,7 @@ class ShareWatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassCommit:
-    """One commit of a pass.
+    """The commit of a pass.
 
     Attributes:
         shares: What it contains; none of it counts if it was overtaken.
@@ -39,74 +74,90 @@ class PassCommit:
     leftovers: tuple[str, ...] = ()
 
 
-class PassStrategy(Protocol):
-    """A way to carry out a plan. Correct whatever rivals do at the same time."""
+@dataclass(frozen=True, slots=True)
+class PreparedChange:
+    """What makes the rows of a pass part of the version after the one it was prepared on.
+
+    Attributes:
+        superseded: Rows of that version that go.
+        upserts: Rows that come.
+    """
+
+    operation: Any
+    superseded: int
+    upserts: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitContext:
+    """What carrying out plans works with.
+
+    Attributes:
+        guard: Called before each attempt to commit; raises if this merge must not act any more.
+        failpoints: Hit at the places of a merge.
+    """
+
+    table: BaseTable
+    settings: MergeSettings
+    clock: Clock
+    rng: Rng
+    guard: CheckLease = no_lease
+    failpoints: Failpoints = NO_FAILPOINTS
+
+
+class Preparation(Protocol):
+    """A way to prepare one plan's rows. Nothing of it is visible before the strict commit."""
 
     @property
-    def name(self) -> str:
-        """Name in plans and reports."""
+    def files(self) -> OwnFiles:
+        """The files written so far."""
         ...
 
-    @property
-    def executors(self) -> int:
-        """Number of processes that work at once."""
+    def read(self) -> None:
+        """Read the winners, and write what does not depend on the base table's version.
+
+        An ``ObjectNotFoundError`` means that a generation vanished: plan again.
+        """
         ...
 
-    def carry_out(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Iterator[PassCommit]:
-        """Make the commits of a plan that was made on ``state``; one that is overtaken is the last.
+    def shares(self) -> tuple[MergeShare, ...]:
+        """Return what the next change will contain; nothing if other merges were first everywhere."""
+        ...
 
-        Commits that landed stand, whatever error follows. After a ``CommitUnknownError``, read progress before
-        trying again; its ``facts["leftovers"]`` names files that the commit needs if it landed. An
-        ``ObjectNotFoundError`` means that a generation vanished: plan again.
+    def follows(self, state: TableState) -> bool:
+        """Tell whether at least one share still follows the progress and the schema of a version."""
+        ...
+
+    def keep_what_follows(self, state: TableState) -> None:
+        """Drop shares that a rival made pointless; the next pass plans their regions again."""
+        ...
+
+    def change(self, state: TableState, attempt: int) -> PreparedChange:
+        """Prepare the change of a version.
+
+        A ``CorruptionError`` means that a key was written to several regions, or occurs several times in the
+        base table.
         """
         ...
 
 
-class NativePass:
-    """Reads the winners into memory, here or on executors, and lets a commit strategy apply them."""
-
-    executors = 1
-
-    def __init__(self, table: BaseTable, reader: WinnerReader, commit: CommitStrategy, guard: CheckLease) -> None:
-        self._table = table
-        self._reader = reader
-        self._commit = commit
-        self._guard = guard
-
-    @property
-    def name(self) -> str:
-        """Name in plans and reports."""
-        return self._commit.name
-
-    def carry_out(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Iterator[PassCommit]:
-        """Make the commits of a plan."""
-        tasks = region_tasks(plan, merge_target(state), split_deletes=self._commit.split_deletes)
-        for winners in _rounds(_watched(self._reader(tasks), watcher)):
-            self._guard()
-            done = self._commit.commit(self._table, state, winners)
-            yield PassCommit(done, tuple(each.share for each in winners))
-            if done.outcome is CommitOutcome.OVERTAKEN:
-                return
-            state = self._table.state()
+def share_follows(share: MergeShare, details: MemWalIndexDetails) -> bool:
+    """Tell whether a share begins where its region's progress is."""
+    return details.merged_generation(share.region_id) == share.merged
 
 
-def _watched(winners: Iterable[MergeWinners], watcher: ShareWatcher) -> Iterator[MergeWinners]:
-    for each in winners:
-        watcher.read(each.share)
-        yield each
+def repeated_keys(uri: str, version: int, *, rows: int, keys: int) -> DuplicateKeysError:
+    """Return the error that says that more rows than keys would be superseded."""
+    return DuplicateKeysError(
+        "keys occur more than once in the base table, because more rows than keys would be superseded",
+        remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
+        table=uri,
+        version=version,
+        rows=rows,
+        keys=keys,
+    )
 
 
-def _rounds(winners: Iterable[MergeWinners]) -> Iterator[Sequence[MergeWinners]]:
-    """Group segments into commits: the first of every region, then the second, and so on.
-
-    Generations that lack columns go apart from the others, because one merge-insert has one schema.
-    """
-    by_region: dict[RegionId, list[MergeWinners]] = {}
-    for each in winners:
-        by_region.setdefault(each.region_id, []).append(each)
-    for column in zip_longest(*by_region.values()):
-        by_columns: dict[tuple[str, ...], list[MergeWinners]] = {}
-        for each in column:
-            if each is not None:
-                by_columns.setdefault(tuple(each.upserts.column_names), []).append(each)
-        yield from by_columns.values()
+def back_off(clock: Clock, rng: Rng, attempt: int) -> None:
+    """Wait a random time that grows with the attempts, so that rivals do not meet again."""
+    clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * rng.random())

@@ -1,4 +1,4 @@
-"""Choose how a pass commits, and say why."""
+"""Choose where a pass is prepared, and how, and say why. Every way ends in one strict commit."""
 
 from __future__ import annotations
 
@@ -7,59 +7,73 @@ from dataclasses import dataclass
 
 from memwal_core.settings import MergeSettings
 
-NATIVE = "native"
-SINGLE_COMMIT = "single_commit"
+IN_PROCESS = "in_process"
+EXECUTORS = "executors"
 
 
 @dataclass(frozen=True, slots=True)
 class PassSize:
-    """Arrow bytes of the generations of a pass, how many rows are tombstones, and whether rows have a key."""
+    """What a pass takes on.
+
+    Attributes:
+        size_bytes: Arrow bytes of its generations.
+        tombstones: How many of their rows delete their key.
+        lacks_columns: Whether generations lack columns, which the base table supplies.
+        has_key: Whether rows have a primary key; without one they are appended.
+    """
 
     size_bytes: int
     tombstones: int
+    lacks_columns: bool = False
     has_key: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """How a pass commits, and where its work is done.
+    """Where a pass is prepared, and how.
 
     Attributes:
-        name: ``native`` or ``single_commit``.
+        name: ``in_process`` or ``executors``.
         reason: Why, for people.
-        on_executors: Whether the pass goes to executors, if there are any.
+        joined: Whether Lance's merge-insert joins the rows with the base table, all in memory; else they are
+            written and looked up in units of bounded size.
     """
 
     name: str
     reason: str
-    on_executors: bool = True
+    joined: bool = False
 
 
 def choose_strategy(size: PassSize, settings: MergeSettings, executors: Callable[[], int] | None) -> StrategyChoice:
-    """Choose between Lance's merge-insert in this process and one commit of prepared fragments.
+    """Choose where a pass is prepared.
 
-    Lance's merge-insert is as fast for the smallest merges of upserts, and lets Lance settle conflicts with
-    other commits. It cannot update and delete in one commit, holds all rows in the memory of one process, and
-    is slower beyond about a MiB. Work that takes less time than starting tasks stays in this process, even if
-    there are executors.
+    Work that takes less time than starting tasks stays in this process, even if there are executors. In one
+    process, Lance's join is the fastest for small passes; it holds all rows in memory and knows neither tombstones
+    beside upserts nor columns that the base table supplies.
 
     ``executors`` counts the processes that can write fragments. It may have to start them, so it is called only
-    for passes that are large enough for several; None if only Lance's merge-insert is available.
+    for passes that are large enough for several; None if there are none.
     """
-    if executors is None:
-        return StrategyChoice(NATIVE, "the only strategy available")
+    if executors is not None and size.has_key:
+        if settings.strategy == EXECUTORS:
+            return StrategyChoice(EXECUTORS, f"the setting merge.strategy is {EXECUTORS}")
+        large = settings.strategy == "auto" and size.size_bytes >= settings.executors_min_bytes
+        if large and (count := executors()) > 1:
+            return StrategyChoice(EXECUTORS, f"{count} executors can write fragments at once")
+    obstacle = _obstacle(size, settings)
+    if obstacle:
+        return StrategyChoice(IN_PROCESS, f"{obstacle}: written and looked up in units")
+    return StrategyChoice(IN_PROCESS, f"{size.size_bytes} bytes of upserts: joined by Lance", joined=True)
+
+
+def _obstacle(size: PassSize, settings: MergeSettings) -> str:
+    """Return why Lance cannot or should not join a pass; empty if it should."""
     if not size.has_key:
-        reason = "the table has no primary key: rows are appended"
-        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
-    if settings.strategy != "auto":
-        return StrategyChoice(settings.strategy, f"the setting merge.strategy is {settings.strategy}")
-    if size.size_bytes >= settings.executors_min_bytes and (count := executors()) > 1:
-        return StrategyChoice(SINGLE_COMMIT, f"{count} executors can write fragments at once")
+        return "the table has no primary key"
     if size.tombstones:
-        reason = f"{size.tombstones} tombstones: upserts and deletes fit in one commit"
-        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
-    if size.size_bytes > settings.native_max_bytes:
-        reason = f"{size.size_bytes} bytes are more than merge.native_max_bytes, which is {settings.native_max_bytes}"
-        return StrategyChoice(SINGLE_COMMIT, reason, on_executors=False)
-    reason = f"{size.size_bytes} bytes without tombstones in one process"
-    return StrategyChoice(NATIVE, reason, on_executors=False)
+        return f"{size.tombstones} tombstones"
+    if size.lacks_columns:
+        return "generations lack columns"
+    if size.size_bytes > settings.join_max_bytes:
+        return f"{size.size_bytes} bytes are more than merge.join_max_bytes, which is {settings.join_max_bytes}"
+    return ""

@@ -1,20 +1,19 @@
 """Reading flushed MemTables: which rows win, and getting only those.
 
-Runs in this process or on a Spark executor. Per region the keys of all its generations are read
-first; only then, segment by segment, the winning rows. Memory: the keys plus the winners.
+Per region the keys of all its generations are read first; only then the winning rows. Memory: the keys plus the
+winners.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import lance
 import pyarrow as pa
 
-from memwal_core.deduplicate import deduplicate, rows_without_key
+from memwal_core.deduplicate import deduplicate
 from memwal_core.flushed.read import KeyedGeneration, MergeTarget, read_keys
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.merge.plan import MergePlan
@@ -35,7 +34,6 @@ class RegionTask:
         merged: Progress from which the result is valid.
         generations: (generation, address), ascending from ``merged + 1`` without holes.
         target: The base table's side.
-        split_deletes: See ``read_region``.
         missing: Base columns that the generations lack; if there are any, there is one generation.
         row_bytes: About the Arrow size of a row, to bound batches by.
     """
@@ -44,7 +42,6 @@ class RegionTask:
     merged: int
     generations: tuple[tuple[int, str], ...]
     target: MergeTarget
-    split_deletes: bool
     missing: tuple[str, ...] = ()
     row_bytes: int = 256
 
@@ -60,7 +57,6 @@ class RegionTask:
             "merged": self.merged,
             "generations": [list(each) for each in self.generations],
             "target": self.target.to_dict(),
-            "split_deletes": self.split_deletes,
             "missing": list(self.missing),
             "row_bytes": self.row_bytes,
         }
@@ -75,7 +71,6 @@ class RegionTask:
             values["merged"],
             tuple((number, uri) for number, uri in values["generations"]),
             MergeTarget.from_dict(values["target"]),
-            values["split_deletes"],
             tuple(values["missing"]),
             values["row_bytes"],
         )
@@ -114,15 +109,7 @@ class MergeWinners:
         )
 
 
-class WinnerReader(Protocol):
-    """Reads the tasks of one pass, in this process or elsewhere."""
-
-    def __call__(self, tasks: Sequence[RegionTask]) -> Iterable[MergeWinners]:
-        """Yield the winners of all tasks; those of one region in ascending order."""
-        ...
-
-
-def region_tasks(plan: MergePlan, target: MergeTarget, *, split_deletes: bool) -> list[RegionTask]:
+def region_tasks(plan: MergePlan, target: MergeTarget) -> list[RegionTask]:
     """Return what a plan asks to read, one task per region that takes part."""
     return [
         RegionTask(
@@ -130,7 +117,6 @@ def region_tasks(plan: MergePlan, target: MergeTarget, *, split_deletes: bool) -
             merged=region.merged,
             generations=tuple((taken.generation, taken.uri) for taken in region.take),
             target=target,
-            split_deletes=split_deletes,
             missing=region.take[0].missing,
             row_bytes=max(1, region.size_bytes // max(1, region.rows)),
         )
@@ -164,43 +150,36 @@ class InProcessReader:
             CorruptionError: A generation contradicts its table.
         """
         inside = max(1, self._concurrency // max(1, len(tasks)))
-
-        def read(task: RegionTask) -> list[MergeWinners]:
-            return list(_read_region(task, self._opened.take, inside))
-
-        for winners in map_concurrently(read, tasks, self._concurrency):
-            yield from winners
+        yield from map_concurrently(lambda task: read_region(task, self._opened.take, inside), tasks, self._concurrency)
 
 
-def read_region(task: RegionTask, storage_options: Mapping[str, str]) -> Iterator[MergeWinners]:
+def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinners:
     """Read a region's generations, newest row of each key.
-
-    With ``task.split_deletes`` the result comes in segments: a new one starts at a generation that
-    deletes a key which an earlier generation of the segment wrote. A commit that needs two steps
-    for deletes and inserts may then safely meet a rival that merges fewer generations: whatever
-    the rival inserts in between, no delete of the segment was meant for it.
 
     Args:
         task: What to read.
-        storage_options: For pylance.
-
-    Yields:
-        Segments in ascending order, at least one.
+        take: Opens a generation.
+        concurrency: Generations read at once.
 
     Raises:
         UnavailableError: Storage failed. Try again.
         ObjectNotFoundError: A generation vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
     """
-    return _read_region(task, OpenedGenerations(storage_options, most=0).take, concurrency=1)
-
-
-def _read_region(task: RegionTask, take: Take, concurrency: int) -> Iterator[MergeWinners]:
-    merged = task.merged
-    for segment in _segments(task, take, concurrency):
-        winners = _segment_winners(task, merged, segment)
-        yield winners
-        merged = winners.through
+    generations = keyed_generations(task, take, concurrency)
+    target = task.rows
+    newest = deduplicate(generations, target.key)
+    batches: list[pa.RecordBatch] = []
+    for keyed, wanted in zip(generations, newest.by_source(newest.live), strict=True):
+        batches.extend(keyed.batches(wanted, target))
+    return MergeWinners(
+        region_id=task.region_id,
+        merged=task.merged,
+        through=generations[-1].generation,
+        upserts=pa.Table.from_batches(batches, schema=target.schema),
+        tombstones=newest.keys_of(newest.tombstones),
+        rows_read=newest.keys.num_rows,
+    )
 
 
 def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[KeyedGeneration]:
@@ -222,39 +201,3 @@ def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[Ke
         return read_keys(generation, uri, take(uri), task.target, task.missing)
 
     return map_concurrently(read, task.generations, concurrency)
-
-
-def _segments(task: RegionTask, take: Take, concurrency: int) -> Iterator[list[KeyedGeneration]]:
-    segment: list[KeyedGeneration] = []
-    for keyed in keyed_generations(task, take, concurrency):
-        if task.split_deletes and _deletes_earlier_rows(keyed, segment, task.target.key):
-            yield segment
-            segment = []
-        segment.append(keyed)
-    yield segment
-
-
-def _deletes_earlier_rows(newer: KeyedGeneration, segment: Sequence[KeyedGeneration], key: Sequence[str]) -> bool:
-    if not newer.deleted.any():
-        return False
-    deleted = newer.select(newer.deleted)
-    untouched = deleted
-    for older in segment:
-        untouched = rows_without_key(untouched, older.select(~older.deleted), key)
-    return bool(untouched.num_rows < deleted.num_rows)
-
-
-def _segment_winners(task: RegionTask, merged: int, segment: Sequence[KeyedGeneration]) -> MergeWinners:
-    target = task.rows
-    newest = deduplicate(segment, target.key)
-    batches: list[pa.RecordBatch] = []
-    for keyed, wanted in zip(segment, newest.by_source(newest.live), strict=True):
-        batches.extend(keyed.batches(wanted, target))
-    return MergeWinners(
-        region_id=task.region_id,
-        merged=merged,
-        through=segment[-1].generation,
-        upserts=pa.Table.from_batches(batches, schema=target.schema),
-        tombstones=newest.keys_of(newest.tombstones),
-        rows_read=newest.keys.num_rows,
-    )

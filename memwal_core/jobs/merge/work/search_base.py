@@ -5,7 +5,7 @@ Memory: as many keys as the unit allows at once, one fragment's flags, and a par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -70,9 +70,14 @@ def _check_exclusive(unit: SearchUnit, load: LoadKeys) -> None:
         search = KeySearch(keys, unit.key)
         repeated += sum(int(search.found(load(part)).sum()) for later in rounds[number + 1 :] for part in later)
         if repeated:
-            raise CorruptionError(
-                "keys were written to more than one region, so it is unknown which row is the newest",
-                remedy="merge the regions one after the other, and find out which writer ignores the region spec",
-                repeated=repeated,
-                key=list(unit.key),
-            )
+            raise keys_of_several_regions(repeated, unit.key)
+
+
+def keys_of_several_regions(repeated: int, key: Sequence[str]) -> CorruptionError:
+    """Return the error that says that some keys were written to several regions."""
+    return CorruptionError(
+        "keys were written to more than one region, so it is unknown which row is the newest",
+        remedy="merge the regions one after the other, and find out which writer ignores the region spec",
+        repeated=repeated,
+        key=list(key),
+    )

@@ -28,6 +28,7 @@ from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import reopened
 
@@ -65,8 +66,8 @@ def segments(table: BaseTable, name: str) -> list[str]:
 
 @pytest.mark.req("CAT-01", "CAT-03", "CAT-04", "CAT-06", "CAT-10")
 def test_every_index_covers_and_records_all_merged_rows(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50, name="fresh"), {A: 1, B: 4})
-    table.merge_upsert(articles(1990, 30, name="fresh"), {A: 2})
+    merge_natively(table, articles(2000, 50, name="fresh"), {A: 1, B: 4})
+    merge_natively(table, articles(1990, 30, name="fresh"), {A: 2})
 
     report = run(table)
 
@@ -100,7 +101,7 @@ def test_generations_of_pylance_and_of_our_writer_are_caught_up_with_after_a_mer
 
 @pytest.mark.req("CAT-14")
 def test_second_run_changes_nothing(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     run(table)
     version = table.state().version
     report = run(table)
@@ -110,7 +111,7 @@ def test_second_run_changes_nothing(table: BaseTable) -> None:
 
 
 def test_dry_run_shows_the_plan_and_changes_nothing(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     version = table.state().version
     report = run(table, dry_run=True)
     assert report.outcome is JobOutcome.PLANNED
@@ -120,7 +121,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(table: BaseTable) -> None:
 
 @pytest.mark.req("CAT-02", "CAT-09")
 def test_selected_index_catches_up_and_the_others_stay_behind(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     report = run(table, indexes={"title_idx"})
     assert recorded(table) == {"title_idx": {A: 1}}
     behind = {each.name: each.regions_behind for each in report.indexes}
@@ -129,10 +130,10 @@ def test_selected_index_catches_up_and_the_others_stay_behind(table: BaseTable) 
 
 @pytest.mark.req("CAT-05", "CAT-08")
 def test_generation_that_is_merged_while_an_index_is_built_is_not_recorded(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
 
     def merge() -> None:
-        table.merge_upsert(articles(2050, 50), {A: 2})
+        merge_natively(table, articles(2050, 50), {A: 2})
 
     run(table, indexes={"title_idx"}, failpoints=ArmedFailpoints().arm(CATCHUP_SURVEYED, merge))
 
@@ -160,7 +161,7 @@ class Interrupted(BaseTable):
 
 @pytest.mark.req("CAT-07", "CAT-14")
 def test_rival_that_extends_the_same_index_first_is_noticed_and_nothing_is_done_twice(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     late = Interrupted.open(table.uri)
 
     def let_rival_extend() -> None:
@@ -177,7 +178,7 @@ def test_rival_that_extends_the_same_index_first_is_noticed_and_nothing_is_done_
 
 @pytest.mark.req("CAT-09")
 def test_two_builders_of_different_indexes_do_not_disturb_each_other(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     other = ArmedFailpoints().arm(CATCHUP_SURVEYED, lambda: run(table, indexes={"id_idx"}))
     run(table, indexes={"title_idx"}, failpoints=other)
     assert recorded(table) == {"id_idx": {A: 1}, "title_idx": {A: 1}}
@@ -185,7 +186,7 @@ def test_two_builders_of_different_indexes_do_not_disturb_each_other(table: Base
 
 @pytest.mark.req("CAT-06", "CAT-13")
 def test_covering_index_without_an_entry_is_recorded_without_being_touched(table: BaseTable) -> None:
-    table.merge_upsert(articles(0, 0), {A: 3})
+    merge_natively(table, articles(0, 0), {A: 3})
     assert recorded(table) == {}
     before = {name: segments(table, name) for name in NAMES}
 
@@ -199,11 +200,11 @@ def test_covering_index_without_an_entry_is_recorded_without_being_touched(table
 
 @pytest.mark.req("CAT-07")
 def test_record_that_loses_its_version_to_a_merge_is_derived_anew(table: BaseTable) -> None:
-    table.merge_upsert(articles(0, 0), {A: 3})
+    merge_natively(table, articles(0, 0), {A: 3})
     faulty = FaultyStore(table.store)
 
     def merge(_call: object) -> None:
-        BaseTable.open(table.uri).merge_upsert(articles(2000, 50), {A: 4})
+        merge_natively(BaseTable.open(table.uri), articles(2000, 50), {A: 4})
 
     faulty.add(Rule(merge, Moment.BEFORE, frozenset({"put_if_absent"}), lambda path: path.startswith("_versions/")))
     report = run(reopened(table, faulty, Settings()), indexes={"id_idx"})
@@ -217,10 +218,10 @@ def test_record_that_loses_its_version_to_a_merge_is_derived_anew(table: BaseTab
 @pytest.mark.req("CAT-13")
 @pytest.mark.parametrize(("place", "nth"), PLACES)
 def test_crash_at_any_place_is_completed_by_the_next_run(table: BaseTable, place: Failpoint, nth: int) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     if place == CATCHUP_RECORDED:
         run(table)
-        table.merge_upsert(articles(0, 0), {A: 2})
+        merge_natively(table, articles(0, 0), {A: 2})
     with pytest.raises(SimulatedCrash):
         run(table, failpoints=ArmedFailpoints().arm(place, nth=nth))
     details = table.state().require_details()
@@ -237,7 +238,7 @@ def test_vector_index_keeps_centroids_and_quantizer_when_a_partition_overflows(t
     table = make_articles_table(str(tmp_path / "t"), kinds=(kind,))
     digest = vector_model_digest(table, table.state().version, "vec_idx")
     for generation, expected_segments in ((1, 2), (2, 1)):
-        table.merge_upsert(articles(10_000 * generation, 3000, centre=0.9), {A: generation})
+        merge_natively(table, articles(10_000 * generation, 3000, centre=0.9), {A: generation})
         assert run(table, settings=CatchupSettings(max_segments=2)).outcome is JobOutcome.DONE
         assert vector_model_digest(table, table.state().version, "vec_idx") == digest
         assert len(segments(table, "vec_idx")) == expected_segments
@@ -248,7 +249,7 @@ def test_vector_index_keeps_centroids_and_quantizer_when_a_partition_overflows(t
 def test_lance_left_to_itself_would_change_the_centroids(tmp_path: Path) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("IVF_PQ",))
     digest = vector_model_digest(table, table.state().version, "vec_idx")
-    table.merge_upsert(articles(10_000, 40_000, centre=0.9), {A: 1})
+    merge_natively(table, articles(10_000, 40_000, centre=0.9), {A: 1})
     read = table.state().version
     table.dataset().optimize.optimize_indices(index_names=["vec_idx"])
     assert vector_model_digest(table, table.state().version, "vec_idx") != digest
@@ -272,7 +273,7 @@ def test_tokenizer_and_scalar_settings_stay(tmp_path: Path) -> None:
 
     before = configured()
     for generation in (1, 2):
-        table.merge_upsert(articles(2000 + 50 * generation, 50), {A: generation})
+        merge_natively(table, articles(2000 + 50 * generation, 50), {A: generation})
         run(table, settings=CatchupSettings(max_segments=1))
     assert configured() == before
     assert recorded(table) == {name: {A: 2} for name in before}
@@ -280,7 +281,7 @@ def test_tokenizer_and_scalar_settings_stay(tmp_path: Path) -> None:
 
 def test_segments_stay_below_the_bound(table: BaseTable) -> None:
     for generation in range(1, 6):
-        table.merge_upsert(articles(2000 + 50 * generation, 50), {A: generation})
+        merge_natively(table, articles(2000 + 50 * generation, 50), {A: generation})
         report = run(table, settings=CatchupSettings(max_segments=3))
         assert max(each.segments for each in report.indexes) <= 3
     one = run(table, merge_segments=True)
@@ -290,7 +291,7 @@ def test_segments_stay_below_the_bound(table: BaseTable) -> None:
 
 @pytest.mark.req("CAT-15")
 def test_index_that_cannot_be_extended_stays_behind_and_the_others_go_on(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     (broken,) = segments(table, "title_idx")
     table.store.delete_directory(f"{INDEX_DIRECTORY}/{broken}")
 
@@ -309,7 +310,7 @@ def test_index_that_cannot_be_extended_stays_behind_and_the_others_go_on(table: 
 
 
 def test_maintained_index_that_was_dropped_needs_somebody_and_blocks_no_other(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     table.dataset().drop_index("title_idx")
     report = run(table)
     verdicts = {each.name: each.verdict for each in report.indexes}
@@ -320,7 +321,7 @@ def test_maintained_index_that_was_dropped_needs_somebody_and_blocks_no_other(ta
 
 def test_empty_table_gets_no_record(tmp_path: Path) -> None:
     table = make_articles_table(str(tmp_path / "t"), rows=20, kinds=("BTREE",))
-    table.merge_delete(articles(0, 20).select(["id"]), read_version=table.state().version, marks={A: 1})
+    delete_natively(table, articles(0, 20).select(["id"]), read_version=table.state().version, marks={A: 1})
     assert read_coverage(table, table.state().version).fragments == frozenset()
     report = run(table)
     assert [each.verdict for each in report.indexes] == [CatchupVerdict.EMPTY_TABLE]
@@ -330,7 +331,7 @@ def test_empty_table_gets_no_record(tmp_path: Path) -> None:
 
 @pytest.mark.req("CAT-14")
 def test_run_whose_lease_was_lost_changes_nothing(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     version = table.state().version
 
     def lost() -> None:
@@ -344,7 +345,7 @@ def test_run_whose_lease_was_lost_changes_nothing(table: BaseTable) -> None:
 
 @pytest.mark.req("CAT-14")
 def test_admin_runs_one_index_under_its_own_lease(table: BaseTable) -> None:
-    table.merge_upsert(articles(2000, 50), {A: 1})
+    merge_natively(table, articles(2000, 50), {A: 1})
     admin = Table.open(table.uri)
     assert admin.run(CatchupRequest(indexes={"id_idx"}, dry_run=True)).outcome is JobOutcome.PLANNED
     assert admin.run(CatchupRequest(indexes={"id_idx"}), holder="a").outcome is JobOutcome.DONE

@@ -19,6 +19,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.table import Table
 from testkit.processes.start import LONGEST_WAIT_S, start_process
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 
 REGION = native_region_id(1)
@@ -49,7 +50,7 @@ def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_p
             assert connection.poll(LONGEST_WAIT_S)
             assert connection.recv() == "ready"
             threading.Event().wait(rng.uniform(0, 0.25))
-            table.merge_upsert(articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
+            merge_natively(table, articles(290 + 10 * generation, 20, name=f"g{generation}"), {REGION: generation})
             threading.Event().wait(rng.uniform(0, 0.25))
         finally:
             worker.kill()

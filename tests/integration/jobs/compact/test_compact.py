@@ -28,6 +28,7 @@ from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import native_region_id
 
 A, B = native_region_id(1), native_region_id(2)
@@ -50,7 +51,7 @@ def run(
 
 def merge(table: BaseTable, generation: int) -> None:
     """Replace 20 old rows and add 30 new ones."""
-    table.merge_upsert(articles(1950 + 30 * generation, 50, name=f"gen{generation}"), {A: generation})
+    merge_natively(table, articles(1950 + 30 * generation, 50, name=f"gen{generation}"), {A: generation})
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_few_fragments_stay_unless_forced(tmp_path: Path) -> None:
 
 def test_deleted_rows_leave_the_files_and_the_indexes(table: BaseTable) -> None:
     keys = articles(0, 1500).select(["id"])
-    table.merge_delete(keys, read_version=table.state().version, marks={B: 1})
+    delete_natively(table, keys, read_version=table.state().version, marks={B: 1})
     report = run(table)
     assert report.plan.verdict is CompactVerdict.DELETIONS
     assert table.dataset().count_rows() == 2180 - 1500

@@ -23,6 +23,7 @@ from memwal_core.region.spec import RegionSpec, bucket_spec
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 
 OLD, NEW = "vec_idx", "vec_new_idx"
 
@@ -136,7 +137,7 @@ def merge_through(admin: Table, generation: int) -> None:
             path = next(each.path for each in manifest.flushed_generations if each.generation == first.generation)
             rows = admin.base.dataset().__class__(admin.base.store.uri_of(f"_mem_wal/{region}/{path}")).to_table()
             rows = rows.select(admin.base.state().schema.names)
-            admin.base.merge_upsert(rows, {region: first.generation})
+            merge_natively(admin.base, rows, {region: first.generation})
 
 
 @pytest.mark.req("IDX-40")

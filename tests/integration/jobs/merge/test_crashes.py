@@ -13,20 +13,20 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.jobs.merge.commit.commit import MERGE_COMMIT, MERGE_COMMITTED, MERGE_DELETED
+from memwal_core.jobs.merge.commit.passes import MERGE_COMMIT, MERGE_COMMITTED, MERGE_SEARCHED
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import no_lease
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.faults.rival_mergers import merge_until
+from testkit.faults.rival_mergers import WAYS, Way, merge_until, prepared_by
 from testkit.processes.start import LONGEST_WAIT_S, start_process
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
 from testkit.tables.people import PEOPLE, make_people_table, people
 
 REGIONS = [native_region_id(number) for number in (1, 2)]
 KILLS = 20
-PLACES = (MERGE_COMMIT, MERGE_DELETED, MERGE_COMMITTED)
+PLACES = (MERGE_SEARCHED, MERGE_COMMIT, MERGE_COMMITTED)
 
 
 def keys(*ids: int) -> pa.Table:
@@ -80,7 +80,7 @@ def test_crash_at_each_place_changes_nothing_that_a_reader_sees_and_a_repeat_fin
     expected = visible(uri)
 
     with pytest.raises(SimulatedCrash):
-        merge_until(uri, ArmedFailpoints().arm(place, nth=nth))
+        merge_until(uri, ArmedFailpoints().arm(place, nth=nth), max_generations=2)
 
     assert visible(uri) == expected
     merge_until(uri)
@@ -92,8 +92,8 @@ def test_crash_at_each_place_changes_nothing_that_a_reader_sees_and_a_repeat_fin
 class Worker:
     """A merge process that says when it is ready, merges when told, and may die at any time."""
 
-    def __init__(self, uri: Path, max_generations: int, strategy: str) -> None:
-        self.process, self._connection = start_process(_merge, str(uri), max_generations, strategy, duplex=True)
+    def __init__(self, uri: Path, max_generations: int, way: Way) -> None:
+        self.process, self._connection = start_process(_merge, str(uri), max_generations, way, duplex=True)
 
     def wait_until_ready(self) -> None:
         assert self._connection.recv() == "ready"
@@ -115,8 +115,8 @@ class Worker:
         self._connection.close()
 
 
-def _merge(uri: str, max_generations: int, strategy: str, connection: Connection) -> None:
-    bounds = MergeSettings(max_generations=max_generations, strategy=strategy, max_attempts=50)
+def _merge(uri: str, max_generations: int, way: Way, connection: Connection) -> None:
+    bounds = prepared_by(way, MergeSettings(max_generations=max_generations, max_attempts=50))
     admin = Table.open(uri, settings=Settings(merge=bounds))
     connection.send("ready")
     connection.recv()
@@ -137,8 +137,8 @@ def await_progress(worker: Worker, table: Path, wanted: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.req("MRG-06", "MRG-18")
-@pytest.mark.parametrize("strategy", ["native", "single_commit"])
-def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strategy):
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, way):
     pristine = tmp_path / "pristine"
     make_table(str(pristine), 25)
     expected = visible(str(pristine))
@@ -146,9 +146,9 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strate
     table = tmp_path / "t"
     shutil.copytree(pristine, table)
     killed_halfway = merged = 0
-    following = Worker(table, 1, strategy)
+    following = Worker(table, 1, way)
     for _ in range(KILLS):
-        worker, following = following, Worker(table, 1, strategy)
+        worker, following = following, Worker(table, 1, way)
         worker.wait_until_ready()
         worker.let_go()
         await_progress(worker, table, merged + rng.randrange(3))
@@ -163,7 +163,7 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strate
             following.finish()
             shutil.rmtree(table)
             shutil.copytree(pristine, table)
-            following = Worker(table, 1, strategy)
+            following = Worker(table, 1, way)
             merged = 0
     following.finish()
     assert base(str(table)) == expected
@@ -171,16 +171,13 @@ def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, strate
 
 
 @pytest.mark.req("MRG-14", "MRG-15")
-def test_four_processes_of_both_strategies_at_once_end_like_one(tmp_path):
+def test_four_processes_of_both_ways_at_once_end_like_one(tmp_path):
     table, alone = tmp_path / "t", tmp_path / "alone"
     make_table(str(table), 10)
     shutil.copytree(table, alone)
     Table.open(str(alone)).run(MergeRequest())
 
-    workers = [
-        Worker(table, each, strategy)
-        for each, strategy in ((1, "native"), (1, "single_commit"), (2, "single_commit"), (3, "native"))
-    ]
+    workers = [Worker(table, each, way) for each, way in ((1, "join"), (1, "units"), (2, "units"), (3, "join"))]
     for worker in workers:
         worker.wait_until_ready()
     for worker in workers:

@@ -9,12 +9,11 @@ import lance
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import CommitUnknownError
 from memwal_core.failpoints import Failpoint
 from memwal_core.format.paths import manifest_path
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.merge.commit.commit import MERGE_COMMIT, MERGE_COMMITTED, NativeCommit
+from memwal_core.jobs.merge.commit.passes import MERGE_COMMIT, MERGE_COMMITTED
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region import FlushedGeneration, RegionManifest
@@ -23,7 +22,8 @@ from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore
-from testkit.faults.rival_mergers import Merger, UnsplitCommit, merge_until, watched_table
+from testkit.faults.rival_mergers import Merger, merge_until, watched_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, make_people_table, people, reopened
 
@@ -49,7 +49,7 @@ def appendix_two(tmp_path: Path) -> str:
         flushed_generations=(FlushedGeneration(6, "abc123_gen_6"), FlushedGeneration(7, "def456_gen_7")),
     )
     table.store.put(manifest_path(REGION, 1), encode_manifest(manifest))
-    table.merge_upsert(PEOPLE.empty_table(), {REGION: 5})
+    merge_natively(table, PEOPLE.empty_table(), {REGION: 5})
     return uri
 
 
@@ -184,40 +184,8 @@ def insert_then_delete(uri: str) -> None:
     )
 
 
-def race_between_the_passes(uri: str, strategy) -> None:
-    """Let a rival merge generation 1 alone, between the delete pass and the upsert pass of 1 and 2."""
-    table = watched_table(uri)
-    rival: list[str] = []
-
-    def rival_now() -> None:
-        if not rival:
-            rival.append("merging")
-            with pytest.raises(SimulatedCrash):
-                merge_until(uri, ArmedFailpoints().arm(MERGE_COMMITTED), max_generations=1)
-
-    table.before_upsert = rival_now
-    Merger(table, strategy_type=strategy).run()
-    assert rival
-    assert progress(uri) == 3
-
-
-@pytest.mark.req("MRG-14", "MRG-20")
-def test_rival_between_the_two_passes_cannot_bring_a_deleted_row_back(tmp_path):
-    uri = str(tmp_path / "t")
-    insert_then_delete(uri)
-    race_between_the_passes(uri, NativeCommit)
-    assert sorted(rows(uri)) == [1, 300]
-
-
-def test_negative_control_without_segments_the_deleted_row_comes_back(tmp_path):
-    uri = str(tmp_path / "t")
-    insert_then_delete(uri)
-    race_between_the_passes(uri, UnsplitCommit)
-    assert sorted(rows(uri)) == [1, 200, 300]
-
-
 @pytest.mark.req("MRG-14")
-def test_late_delete_pass_does_not_delete_what_a_newer_generation_brought_back(tmp_path):
+def test_late_delete_does_not_delete_what_a_newer_generation_brought_back(tmp_path):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(200))
     keys = people(200).select(["id"])
@@ -232,26 +200,6 @@ def test_late_delete_pass_does_not_delete_what_a_newer_generation_brought_back(t
     assert rival == [2]
     assert report.commits == ()
     assert rows(uri) == {200: "back", 300: "p300"}
-
-
-def test_commit_with_unknown_outcome_that_left_no_mark_is_tried_again(tmp_path):
-    uri = str(tmp_path / "t")
-    make_people_table(uri)
-    write_native_generations(uri, REGION, [[Put(people(1, name="merged"))]])
-    table = watched_table(uri)
-    lost: list[int] = []
-
-    def lose_the_first() -> None:
-        if not lost:
-            lost.append(1)
-            raise CommitUnknownError("no answer", remedy="read back")
-
-    table.before_upsert = lose_the_first
-    report = Merger(table).run()
-
-    assert [commit.attempts for commit in report.commits] == [2]
-    assert rows(uri) == {1: "merged"}
-    assert progress(uri) == 1
 
 
 @pytest.mark.req("MRG-21")

@@ -6,22 +6,22 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.jobs.merge.commit.commit import MERGE_COMMIT
+from memwal_core.jobs.merge.commit.passes import MERGE_COMMIT
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.settings import MergeSettings, Settings
+from memwal_core.settings import Settings
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints
-from testkit.faults.rival_mergers import merge_until
+from testkit.faults.rival_mergers import WAYS, Way, merge_until, prepared_by
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, make_people_table, people
 
 REGION, SECOND = native_region_id(1), native_region_id(2)
 
 
-@pytest.fixture(params=["native", "single_commit"])
-def strategy(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
     return request.param
 
 
@@ -29,8 +29,8 @@ def keys(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids)}, schema=pa.schema([PEOPLE.field("id")]))
 
 
-def merge(uri: str, strategy: str):
-    return Table.open(uri, settings=Settings(merge=MergeSettings(strategy=strategy))).run(MergeRequest())
+def merge(uri: str, way: Way):
+    return Table.open(uri, settings=Settings(merge=prepared_by(way))).run(MergeRequest())
 
 
 def rows(uri: str) -> dict[int, tuple[object, ...]]:
@@ -47,7 +47,7 @@ def add_backfilled_column(uri: str) -> None:
 
 
 @pytest.mark.req("MRG-08")
-def test_column_added_after_the_flush_keeps_its_backfilled_value(tmp_path, strategy):
+def test_column_added_after_the_flush_keeps_its_backfilled_value(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2, 3, 4))
     write_native_generations(
@@ -55,24 +55,24 @@ def test_column_added_after_the_flush_keeps_its_backfilled_value(tmp_path, strat
     )
     add_backfilled_column(uri)
 
-    report = merge(uri, strategy)
+    report = merge(uri, way)
 
     assert report.outcome is JobOutcome.DONE
     assert rows(uri) == {1: ("g1", 1001), 2: ("g2", 1002), 4: ("p4", 1004), 50: ("g1", None)}
 
 
-def test_row_deleted_before_it_was_written_again_inherits_nothing(tmp_path, strategy):
+def test_row_deleted_before_it_was_written_again_inherits_nothing(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Delete(keys(1))], [Put(people(1, name="again"))]])
     add_backfilled_column(uri)
 
-    merge(uri, strategy)
+    merge(uri, way)
 
     assert rows(uri) == {1: ("again", None), 2: ("p2", 1002)}
 
 
-def test_generations_of_the_old_and_the_new_schema_merge_like_one_after_the_other(tmp_path, strategy):
+def test_generations_of_the_old_and_the_new_schema_merge_like_one_after_the_other(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2, 3))
     write_native_generations(uri, REGION, [[Put(people(1, 2, 60, name="old"))]])
@@ -81,7 +81,7 @@ def test_generations_of_the_old_and_the_new_schema_merge_like_one_after_the_othe
     fresh = people(2, 60, 62, name="new").append_column(pa.field("extra", pa.int32()), pa.array([7, 8, 9], pa.int32()))
     write_native_generations(uri, REGION, [[Put(fresh)]])
 
-    report = merge(uri, strategy)
+    report = merge(uri, way)
 
     assert rows(uri) == {
         1: ("old", 1001), 2: ("new", 7), 3: ("old", 1003), 60: ("new", 8), 61: ("old", None), 62: ("new", 9),
@@ -90,7 +90,7 @@ def test_generations_of_the_old_and_the_new_schema_merge_like_one_after_the_othe
     assert {region.merged_after for region in report.regions} == {2}
 
 
-def test_value_that_changes_while_the_merge_runs_is_inherited_as_it_is_then(tmp_path, strategy):
+def test_value_that_changes_while_the_merge_runs_is_inherited_as_it_is_then(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Put(people(1, name="g1"))]])
@@ -99,13 +99,13 @@ def test_value_that_changes_while_the_merge_runs_is_inherited_as_it_is_then(tmp_
     def backfill_again() -> None:
         lance.dataset(uri).update({"extra": "5"}, where="id = 1")
 
-    report = merge_until(uri, ArmedFailpoints().arm(MERGE_COMMIT, backfill_again), strategy=strategy)
+    report = merge_until(uri, ArmedFailpoints().arm(MERGE_COMMIT, backfill_again), way=way)
 
     assert report.commits[0].attempts == 2
     assert rows(uri) == {1: ("g1", 5), 2: ("p2", 1002)}
 
 
-def test_composite_key_inherits_by_the_whole_key(tmp_path, strategy):
+def test_composite_key_inherits_by_the_whole_key(tmp_path, way):
     uri = str(tmp_path / "t")
     marked = {"lance-schema:unenforced-primary-key": "true"}
     schema = pa.schema(
@@ -123,7 +123,7 @@ def test_composite_key_inherits_by_the_whole_key(tmp_path, strategy):
     lance.dataset(uri).add_columns(pa.field("extra", pa.string()))
     lance.dataset(uri).update({"extra": "concat(part, '!')"})
 
-    merge(uri, strategy)
+    merge(uri, way)
 
     found = lance.dataset(uri).to_table().sort_by([("id", "ascending"), ("part", "ascending")])
     assert list(zip(*found.to_pydict().values(), strict=True)) == [
@@ -131,43 +131,43 @@ def test_composite_key_inherits_by_the_whole_key(tmp_path, strategy):
     ]  # fmt: skip
 
 
-def test_dropped_column_is_ignored_by_its_id(tmp_path, strategy):
+def test_dropped_column_is_ignored_by_its_id(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Put(people(1, 9, name="g1"))]])
     lance.dataset(uri).drop_columns(["score"])
 
-    assert merge(uri, strategy).outcome is JobOutcome.DONE
+    assert merge(uri, way).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: ("g1",), 2: ("p2",), 9: ("g1",)}
 
 
-def test_column_made_anew_under_a_dropped_name_takes_no_old_value(tmp_path, strategy):
+def test_column_made_anew_under_a_dropped_name_takes_no_old_value(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Put(people(1, 9, name="g1"))]])
     lance.dataset(uri).drop_columns(["name"])
     lance.dataset(uri).add_columns(pa.field("name", pa.string()))
 
-    assert merge(uri, strategy).outcome is JobOutcome.DONE
+    assert merge(uri, way).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: (None,), 2: (None,), 9: (None,)}
 
 
-def test_renamed_column_is_mapped_by_its_id(tmp_path, strategy):
+def test_renamed_column_is_mapped_by_its_id(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Put(people(1, 9, name="g1"))]])
     lance.dataset(uri).alter_columns({"path": "name", "name": "title"})
     lance.dataset(uri).alter_columns({"path": "title", "name": "label"})
 
-    assert merge(uri, strategy).outcome is JobOutcome.DONE
+    assert merge(uri, way).outcome is JobOutcome.DONE
 
     assert rows(uri) == {1: ("g1",), 2: ("p2",), 9: ("g1",)}
     assert "label" in lance.dataset(uri).schema.names
 
 
-def test_new_column_with_the_id_of_a_dropped_one_parks_the_region(tmp_path, strategy):
+def test_new_column_with_the_id_of_a_dropped_one_parks_the_region(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGION, [[Put(people(1, 9, name="g1"))]])
@@ -179,7 +179,7 @@ def test_new_column_with_the_id_of_a_dropped_one_parks_the_region(tmp_path, stra
     new_id = {field.name(): field.id() for field in lance.dataset(uri).lance_schema.fields()}["weight"]
     assert new_id == old_id
 
-    report = merge(uri, strategy)
+    report = merge(uri, way)
 
     assert report.outcome is JobOutcome.BLOCKED
     assert report.regions[0].verdict is Verdict.PARKED
@@ -187,7 +187,7 @@ def test_new_column_with_the_id_of_a_dropped_one_parks_the_region(tmp_path, stra
     assert lance.dataset(uri).to_table().column("weight").null_count == 3
 
 
-def test_retyped_column_parks_the_region_with_both_types(tmp_path, strategy):
+def test_retyped_column_parks_the_region_with_both_types(tmp_path, way):
     uri, other = str(tmp_path / "t"), str(tmp_path / "other")
     make_people_table(uri, rows=people(1))
     write_native_generations(uri, REGION, [[Put(people(1, name="g1"))]])
@@ -199,7 +199,7 @@ def test_retyped_column_parks_the_region_with_both_types(tmp_path, strategy):
     lance.write_dataset(retyped, other)
     lance.write_dataset(retyped, address, mode="overwrite")
 
-    report = merge(uri, strategy)
+    report = merge(uri, way)
 
     assert report.regions[0].verdict is Verdict.PARKED
     assert "double in the base table and int32 here" in report.regions[0].evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,10 +14,17 @@ from lance.mem_wal import CompactedSsTable
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.commit.row_changes import FragmentChange, named_files
+from memwal_core.errors import UnavailableError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
-from memwal_core.jobs.merge.commit.commit import MERGE_COMMIT, MERGE_COMMITTED, NativeCommit
-from memwal_core.jobs.merge.commit.single_commit import MERGE_SEARCHED, MERGE_WRITTEN, SingleCommit, SingleCommitContext
-from memwal_core.jobs.merge.read.winners import InProcessReader
+from memwal_core.format.paths import table_manifest_path
+from memwal_core.jobs.merge.commit.passes import (
+    MERGE_COMMIT,
+    MERGE_COMMITTED,
+    MERGE_SEARCHED,
+    MERGE_WRITTEN,
+    CommitContext,
+)
+from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.report import MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, Silent, merge
@@ -29,8 +37,8 @@ from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
-from testkit.faults.faulty_store import FaultyStore
-from testkit.faults.rival_mergers import merge_until
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.rival_mergers import WAYS, Way, merge_until
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, people, reopened
 
@@ -65,19 +73,15 @@ class Run:
     def __init__(self, table: BaseTable, failpoints: Failpoints = NO_FAILPOINTS, **settings: int) -> None:
         self.table = table
         self.workers = CountingWorkers(table)
-        chosen = MergeSettings(strategy="single_commit", **settings)
+        chosen = MergeSettings(strategy="in_process", **settings)
         clock, rng = ManualClock(), seeded_rng(3)
         self.context = MergeContext(
             table=table,
             surveyor=MergeSurveyor(table, table.store, Table.open(table.uri).opened.manifests, concurrency=2),
-            reader=InProcessReader(table.storage_options),
-            strategy=NativeCommit(clock, rng, chosen.max_attempts),
             settings=chosen,
             clock=clock,
             progress=Silent(),
-            single_commit=SingleCommit(
-                SingleCommitContext(table, self.workers, chosen, clock, rng, failpoints=failpoints)
-            ),
+            in_process=SingleCommit(CommitContext(table, chosen, clock, rng, failpoints=failpoints), self.workers),
         )
 
     def merge(self) -> MergeReport:
@@ -131,10 +135,10 @@ def native_marked(uri: str, region: object, generation: int, source: pa.Table, v
 
 
 @pytest.mark.req("MRG-10", "MRG-11", "MRG-14", "MRG-15", "MRG-16")
-@pytest.mark.parametrize("strategy", ["native", "single_commit"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("place", [MERGE_WRITTEN, MERGE_SEARCHED, MERGE_COMMIT])
-def test_rival_that_merges_the_same_region_first_makes_ours_give_way(uri, strategy, place):
-    rival = ArmedFailpoints().arm(place, lambda: merge_until(uri, strategy=strategy))
+def test_rival_that_merges_the_same_region_first_makes_ours_give_way(uri, way, place):
+    rival = ArmedFailpoints().arm(place, lambda: merge_until(uri, way=way))
 
     report = Run(BaseTable.open(uri), rival).merge()
 
@@ -145,9 +149,9 @@ def test_rival_that_merges_the_same_region_first_makes_ours_give_way(uri, strate
 
 
 @pytest.mark.req("MRG-20", "MRG-23")
-@pytest.mark.parametrize("strategy", ["native", "single_commit"])
-def test_rival_that_merged_fewer_generations_leaves_the_rest_to_us(uri, strategy):
-    stopped = ArmedFailpoints().arm(MERGE_COMMIT, lambda: merge_one_generation(uri, strategy))
+@pytest.mark.parametrize("way", WAYS)
+def test_rival_that_merged_fewer_generations_leaves_the_rest_to_us(uri, way):
+    stopped = ArmedFailpoints().arm(MERGE_COMMIT, lambda: merge_one_generation(uri, way))
 
     report = Run(BaseTable.open(uri), stopped).merge()
 
@@ -172,9 +176,9 @@ def test_version_that_is_removed_before_the_commit_costs_an_attempt(uri):
     assert progress(uri) == {OURS: 2}
 
 
-def merge_one_generation(uri: str, strategy: str) -> None:
+def merge_one_generation(uri: str, way: Way) -> None:
     with pytest.raises(SimulatedCrash):
-        merge_until(uri, ArmedFailpoints().arm(MERGE_COMMITTED), max_generations=1, strategy=strategy)
+        merge_until(uri, ArmedFailpoints().arm(MERGE_COMMITTED), max_generations=1, way=way)
 
 
 RIVALS: dict[str, Callable[[str], object]] = {
@@ -323,10 +327,15 @@ def is_version(path: str) -> bool:
     return path.startswith("_versions/") and path.endswith(".manifest")
 
 
+def is_next(uri: str) -> Callable[[str], bool]:
+    path = table_manifest_path(lance.dataset(uri).version + 1)
+    return lambda found: found == path
+
+
 def test_lost_reply_of_the_commit_is_settled_by_reading_back(uri):
     store = FaultyStore(BaseTable.open(uri).store)
     store.lose_reply("put_if_absent", path=is_version)
-    store.fail("get", path=is_version)
+    store.fail("get", path=is_next(uri))
 
     report = Run(reopened(BaseTable.open(uri), store)).merge()
 
@@ -353,7 +362,7 @@ def test_commit_that_nobody_can_tell_about_deletes_nothing_and_names_what_it_lef
 def test_commit_that_landed_while_the_store_was_silent_keeps_its_files(uri):
     store = FaultyStore(BaseTable.open(uri).store)
     silence = store.lose_reply("put_if_absent", path=is_version)
-    store.fail("get", path=is_version)
+    store.fail("get", path=is_next(uri))
 
     def silent_afterwards(path: str) -> bool:
         return is_version(path) and silence.matched > 0
@@ -406,7 +415,7 @@ def test_compaction_right_after_the_commit_does_not_make_clean_up_take_files_of_
     assert dict(zip(made["id"].to_pylist(), made["name"].to_pylist(), strict=True)) == merged_rows()
 
 
-def test_settings_choose_the_strategy_and_the_report_says_why(uri):
+def test_settings_choose_how_rows_are_prepared_and_the_report_says_why(uri):
     plain = native_region_id(9)
     admin = Table.open(uri, settings=Settings())
 
@@ -414,7 +423,44 @@ def test_settings_choose_the_strategy_and_the_report_says_why(uri):
     write_native_generations(uri, plain, [[Put(people(600))]])
     second = admin.run(MergeRequest())
 
-    assert (first.strategy, first.commits[0].strategy) == ("single_commit", "single_commit")
+    assert (first.strategy, first.commits[0].strategy) == ("in_process", "in_process")
     assert "tombstones" in first.strategy_reason
-    assert second.strategy == "native"
-    assert "without tombstones" in second.strategy_reason
+    assert "joined by Lance" in second.strategy_reason
+
+
+def test_error_after_the_commit_landed_leaves_the_files_of_the_version_made(uri):
+    """Files that only the version made names, and no later one, were removed after an error behind the commit."""
+    version = lance.dataset(uri).version
+    table = BaseTable.open(uri)
+
+    def compacted_and_silent() -> None:
+        lance.dataset(uri).optimize.compact_files()
+        raise UnavailableError("no answer", remedy="try again")
+
+    with pytest.raises(UnavailableError):
+        Run(table, ArmedFailpoints().arm(MERGE_COMMITTED, compacted_and_silent)).merge()
+
+    made = lance.dataset(uri, version=version + 1).to_table()
+    assert dict(zip(made["id"].to_pylist(), made["name"].to_pylist(), strict=True)) == merged_rows()
+
+
+def test_rival_with_the_same_marks_is_not_taken_for_our_lost_commit(uri):
+    """A commit of unknown outcome was settled by its marks, which a rival of the same plan has as well."""
+    other = f"{uri}-of-the-rival"
+    shutil.copytree(uri, other)
+    merge_until(other)
+    store = FaultyStore(BaseTable.open(uri).store)
+
+    def rival_first(_: object) -> None:
+        shutil.copytree(other, uri, dirs_exist_ok=True)
+        raise UnavailableError("no answer", remedy="try again")
+
+    store.add(Rule(rival_first, Moment.BEFORE, frozenset({"put_if_absent"}), is_next(uri)))
+    silent = store.fail("get", path=is_next(uri))
+
+    report = Run(reopened(BaseTable.open(uri), store)).merge()
+
+    assert silent.matched > 0
+    assert (report.commits, report.overtaken, report.outcome) == ((), 1, JobOutcome.NOTHING_TO_DO)
+    assert rows(uri) == merged_rows()
+    assert unreferenced(uri) == set()

@@ -10,7 +10,6 @@ import pytest
 
 from memwal_core.base_table.commit.row_changes import FragmentChange
 from memwal_core.jobs.merge.job import MergeExecutors
-from memwal_core.jobs.merge.read.winners import MergeWinners, RegionTask
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.outcome import JobOutcome
@@ -32,9 +31,6 @@ class Busy:
     def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
         raise AssertionError("the executors were asked to search")
 
-    def __call__(self, tasks: Sequence[RegionTask]) -> Iterator[MergeWinners]:
-        raise AssertionError("the executors were asked to read")
-
 
 def make_table(uri: str, *, deletes: bool) -> None:
     lance.write_dataset(people(*range(20)), uri)
@@ -43,14 +39,15 @@ def make_table(uri: str, *, deletes: bool) -> None:
     write_native_generations(uri, native_region_id(1), [[Put(people(100, name="new")), *([gone] if deletes else [])]])
 
 
-@pytest.mark.parametrize(("deletes", "strategy", "rows"), [(False, "native", 21), (True, "single_commit", 20)])
-def test_small_pass_leaves_executors_alone(tmp_path, deletes, strategy, rows):
+@pytest.mark.parametrize(("deletes", "how", "rows"), [(False, "joined by Lance", 21), (True, "in units", 20)])
+def test_small_pass_leaves_executors_alone(tmp_path, deletes, how, rows):
     uri = str(tmp_path / "t")
     make_table(uri, deletes=deletes)
 
-    report = Table.open(uri).run(MergeRequest(), executors=MergeExecutors(reader=Busy(), workers=Busy()))
+    report = Table.open(uri).run(MergeRequest(), executors=MergeExecutors(workers=Busy()))
 
-    assert (report.outcome, report.strategy) == (JobOutcome.DONE, strategy)
+    assert (report.outcome, report.strategy) == (JobOutcome.DONE, "in_process")
+    assert how in report.strategy_reason
     assert lance.dataset(uri).count_rows() == rows
 
 
@@ -60,4 +57,4 @@ def test_pass_of_the_size_for_executors_goes_to_them(tmp_path):
     settings = Settings(merge=MergeSettings(executors_min_bytes=1))
 
     with pytest.raises(AssertionError, match="executors were asked to write"):
-        Table.open(uri, settings=settings).run(MergeRequest(), executors=MergeExecutors(reader=Busy(), workers=Busy()))
+        Table.open(uri, settings=settings).run(MergeRequest(), executors=MergeExecutors(workers=Busy()))

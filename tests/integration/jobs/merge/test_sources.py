@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.read.winners import RegionTask, read_region
+from memwal_core.jobs.merge.read.opened import OpenedGenerations
+from memwal_core.jobs.merge.read.winners import MergeWinners, RegionTask, read_region
 from memwal_core.memtable.schema import memtable_schema
 
 REGION = RegionId(uuid.UUID(int=1))
@@ -40,11 +41,11 @@ def write(directory: Path, generations: list[list[Write]], *, rows_per_file: int
         uri = str(directory / f"{uuid.uuid4().hex[:8]}_gen_{number}")
         lance.write_dataset(rows, uri, max_rows_per_file=rows_per_file)
         addresses.append((number, uri))
-    return RegionTask(REGION, 0, tuple(addresses), TARGET, split_deletes=False)
+    return RegionTask(REGION, 0, tuple(addresses), TARGET)
 
 
-def split(task: RegionTask) -> RegionTask:
-    return RegionTask(task.region_id, task.merged, task.generations, task.target, split_deletes=True)
+def read(task: RegionTask) -> MergeWinners:
+    return read_region(task, OpenedGenerations({}, most=0).take)
 
 
 def as_dict(table: pa.Table) -> dict[int, str]:
@@ -66,7 +67,7 @@ def test_winners_equal_a_dictionary_that_replays_every_write(tmp_path_factory, g
     task = write(tmp_path_factory.mktemp("g"), generations, rows_per_file=3)
     expected = {key: value for writes in generations for key, value in writes}
 
-    (winners,) = read_region(task, {})
+    winners = read(task)
 
     assert as_dict(winners.upserts) == {key: value for key, value in expected.items() if value is not None}
     assert sorted(winners.tombstones.column("id").to_pylist()) == sorted(k for k, v in expected.items() if v is None)
@@ -74,34 +75,11 @@ def test_winners_equal_a_dictionary_that_replays_every_write(tmp_path_factory, g
     assert winners.rows_read == sum(map(len, generations))
 
 
-@given(generations_strategy)
-@settings(derandomize=True, deadline=None, max_examples=40)
-def test_segments_applied_in_order_give_the_same_and_never_delete_what_they_wrote(tmp_path_factory, generations):
-    task = write(tmp_path_factory.mktemp("g"), generations)
-    table: dict[int, str] = {}
-    merged = 0
-    for winners in read_region(split(task), {}):
-        assert winners.merged == merged
-        segment = generations[winners.merged : winners.through]
-        written_before: set[int] = set()
-        for writes in segment:
-            last = dict(writes)
-            assert not {key for key, value in last.items() if value is None} & written_before
-            written_before |= {key for key, value in writes if value is not None}
-        for key in winners.tombstones.column("id").to_pylist():
-            table.pop(key, None)
-        table |= as_dict(winners.upserts)
-        merged = winners.through
-    assert merged == len(generations)
-    everything = {key: value for writes in generations for key, value in writes}
-    assert table == {key: value for key, value in everything.items() if value is not None}
-
-
 def test_rows_hidden_by_a_deletion_vector_take_no_part(tmp_path):
     task = write(tmp_path, [[(1, "old"), (2, "kept"), (1, "newer"), (3, "c")]])
     lance.dataset(task.generations[0][1]).delete("v = 'newer' OR id = 3")
 
-    (winners,) = read_region(task, {})
+    winners = read(task)
 
     assert as_dict(winners.upserts) == {1: "old", 2: "kept"}
     assert winners.rows_read == 2
@@ -113,7 +91,7 @@ def test_few_winners_of_a_large_generation_are_fetched_and_not_scanned(tmp_path)
     task = write(tmp_path, [first, second], rows_per_file=300)
     lance.dataset(task.generations[0][1]).delete("id = 100")
 
-    (winners,) = read_region(task, {})
+    winners = read(task)
 
     expected = dict(first) | dict(second)
     del expected[100]
@@ -124,7 +102,7 @@ def test_renamed_column_is_read_by_its_id(tmp_path):
     task = write(tmp_path, [[(1, "a")]])
     lance.dataset(task.generations[0][1]).alter_columns({"path": "v", "name": "w"})
 
-    (winners,) = read_region(task, {})
+    winners = read(task)
 
     assert as_dict(winners.upserts) == {1: "a"}
     assert winners.upserts.schema.equals(BASE)
@@ -135,23 +113,21 @@ def test_null_in_a_column_that_must_not_be_null_stops(tmp_path):
     task = write(tmp_path, [[(1, "a"), (2, "b")]])
     rows = pa.table({"id": [1], "v": pa.array([None], pa.string()), "_tombstone": [False]}, schema=ROWS)
     lance.write_dataset(rows, task.generations[0][1], mode="append")
-    broken = RegionTask(
-        REGION, 0, task.generations, MergeTarget(strict, TARGET.field_ids, ("id",)), split_deletes=False
-    )
+    broken = RegionTask(REGION, 0, task.generations, MergeTarget(strict, TARGET.field_ids, ("id",)))
 
     with pytest.raises(CorruptionError) as raised:
-        list(read_region(broken, {}))
+        read(broken)
 
     assert raised.value.facts["column"] == "v"
     assert raised.value.facts["rows"] == 1
 
 
 def test_generation_that_vanished_is_not_found(tmp_path):
-    task = RegionTask(REGION, 0, ((1, str(tmp_path / "gone")),), TARGET, split_deletes=False)
+    task = RegionTask(REGION, 0, ((1, str(tmp_path / "gone")),), TARGET)
     with pytest.raises(ObjectNotFoundError):
-        list(read_region(task, {}))
+        read(task)
 
 
 def test_task_survives_json(tmp_path):
-    task = split(write(tmp_path, [[(1, "a")], [(2, None)]]))
+    task = write(tmp_path, [[(1, "a")], [(2, None)]])
     assert RegionTask.from_json(task.to_json()) == task

@@ -1,17 +1,23 @@
-"""What every merge strategy must do: one suite, both strategies."""
+"""What every merge must do, however its rows are prepared: one suite, both ways."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import MemwalError
-from memwal_core.jobs.merge.commit.commit import MERGE_COMMIT, MERGE_COMMITTED, MERGE_DELETED
-from memwal_core.jobs.merge.commit.single_commit import MERGE_CLEANED, MERGE_SEARCHED, MERGE_WRITTEN
+from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.jobs.merge.commit.passes import (
+    MERGE_CLEANED,
+    MERGE_COMMIT,
+    MERGE_COMMITTED,
+    MERGE_SEARCHED,
+    MERGE_WRITTEN,
+)
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -20,17 +26,16 @@ from memwal_core.settings import MergeSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.faults.rival_mergers import Merger, merge_until, watched_table
+from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, prepared_by, watched_table
 from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
 
 REGIONS = [native_region_id(number) for number in range(3)]
-STRATEGIES = ("native", "single_commit")
 
 
-@pytest.fixture(params=STRATEGIES)
-def strategy(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
     return request.param
 
 
@@ -38,10 +43,9 @@ def keys(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids)}, schema=pa.schema([PEOPLE.field("id")]))
 
 
-def admin_of(uri: str, strategy: str, **merge: int) -> Table:
-    settings = Settings(
-        merge=MergeSettings(strategy=strategy, batch_bytes=64 * 1024, **merge), storage=StorageSettings(fsync=False)
-    )
+def admin_of(uri: str, way: Way, **merge: int) -> Table:
+    bounds = prepared_by(way, MergeSettings(batch_bytes=64 * 1024, **merge))
+    settings = Settings(merge=bounds, storage=StorageSettings(fsync=False))
     return Table.open(uri, settings=settings)
 
 
@@ -71,37 +75,43 @@ HISTORIES = {
 @pytest.mark.req("MRG-01", "MRG-05", "MRG-07", "MRG-08", "MRG-09")
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
 @pytest.mark.parametrize("rows", [people(*range(20)), PEOPLE.empty_table()], ids=["base", "empty base"])
-def test_merge_gives_what_the_native_reader_showed(tmp_path, strategy, history, rows):
+def test_merge_gives_what_the_native_reader_showed(tmp_path, way, history, rows):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=rows)
     write_native_generations(uri, REGIONS[0], history)
-    admin = admin_of(uri, strategy)
+    admin = admin_of(uri, way)
     before = seen(admin)
 
     report = admin.run(MergeRequest())
 
     assert base(uri) == before
     assert report.outcome is JobOutcome.DONE
-    assert report.strategy == strategy
+    joined = way == "join" and not any(isinstance(write, Delete) for writes in history for write in writes)
+    assert ("joined" in report.strategy_reason) is joined
     assert admin.base.state().require_details().merged_generation(REGIONS[0]) == len(history)
     assert report.leftovers == ()
 
 
-def test_random_histories_of_many_regions_end_alike_in_both_strategies(tmp_path):
+def drop(ids: list[int]) -> list[Delete]:
+    return [Delete(keys(*ids))] if ids else []
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_random_histories_of_many_regions_end_alike_in_both_ways(tmp_path, deletes):
     rng = random.Random(5)
     ends = []
-    for strategy in STRATEGIES:
+    for way in WAYS:
         rng.seed(5)
-        uri = str(tmp_path / strategy)
+        uri = str(tmp_path / way)
         make_people_table(uri, rows=people(*range(0, 300)))
         for remainder, region in enumerate(REGIONS):
             own = [number for number in range(600) if number % 3 == remainder]
             history = [
-                [Put(people(*rng.choices(own, k=40), name=f"g{number}")), Delete(keys(*rng.sample(own, 12)))]
+                [Put(people(*rng.choices(own, k=40), name=f"g{number}")), *drop(rng.sample(own, 12 * deletes))]
                 for number in range(5)
             ]
             write_native_generations(uri, region, history)
-        admin = admin_of(uri, strategy)
+        admin = admin_of(uri, way)
         expected = seen(admin)
         report = admin.run(MergeRequest())
         assert base(uri) == expected
@@ -110,14 +120,14 @@ def test_random_histories_of_many_regions_end_alike_in_both_strategies(tmp_path)
     assert ends[0] == ends[1]
 
 
-def test_single_commit_takes_all_regions_and_deletes_in_one_version(tmp_path):
+def test_one_commit_takes_all_regions_and_deletes_in_one_version(tmp_path):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(*range(20)))
     for region in range(3):
         write_native_generations(
             uri, REGIONS[region], [[Put(people(region, 100 + region))], [Delete(keys(100 + region, 10 + region))]]
         )
-    admin = admin_of(uri, "single_commit", unit_bytes=1)
+    admin = admin_of(uri, "units", unit_bytes=1)
     version = admin.base.state().version
 
     report = admin.run(MergeRequest())
@@ -128,11 +138,11 @@ def test_single_commit_takes_all_regions_and_deletes_in_one_version(tmp_path):
 
 
 @pytest.mark.req("MRG-27")
-def test_repeated_merge_makes_no_version(tmp_path, strategy):
+def test_repeated_merge_makes_no_version(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1, 2))
     write_native_generations(uri, REGIONS[0], HISTORIES["tombstones after upserts"])
-    admin = admin_of(uri, strategy)
+    admin = admin_of(uri, way)
     admin.run(MergeRequest())
     version = admin.base.state().version
 
@@ -165,7 +175,7 @@ def table_of(uri: str, rows: pa.Table) -> None:
     BaseTable.open(uri).create_mem_wal_index([])
 
 
-def test_composite_keys_are_matched_as_a_whole(tmp_path, strategy):
+def test_composite_keys_are_matched_as_a_whole(tmp_path, way):
     uri = str(tmp_path / "t")
     table_of(uri, rows_of(COMPOSITE, ("a", 1, 1.0), ("a", 2, 2.0), ("b", 1, 3.0), ("b", 2, 4.0)))
     gone = rows_of(COMPOSITE, ("b", 1, 0.0), ("c", 2, 0.0)).select(["place", "number"])
@@ -173,7 +183,7 @@ def test_composite_keys_are_matched_as_a_whole(tmp_path, strategy):
         uri, REGIONS[0], [[Put(rows_of(COMPOSITE, ("a", 2, 20.0), ("c", 1, 30.0)))], [Delete(gone)]]
     )
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     found = lance.dataset(uri).to_table().sort_by([("place", "ascending"), ("number", "ascending")])
     assert list(zip(*found.to_pydict().values(), strict=True)) == [
@@ -181,19 +191,19 @@ def test_composite_keys_are_matched_as_a_whole(tmp_path, strategy):
     ]  # fmt: skip
 
 
-def test_text_keys_are_matched(tmp_path, strategy):
+def test_text_keys_are_matched(tmp_path, way):
     uri = str(tmp_path / "t")
     table_of(uri, rows_of(TEXT, ("ä", 1), ("b", 2), ("", 3), ("d", 4)))
     gone = rows_of(TEXT, ("b", 0), ("", 0)).select(["word"])
     write_native_generations(uri, REGIONS[0], [[Put(rows_of(TEXT, ("ä", 10), ("z", 20))), Delete(gone)]])
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     assert base(uri, TEXT.names, "word") == {"word": ["d", "z", "ä"], "n": [4, 20, 10]}
 
 
 @pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
-def test_key_types_beyond_plain_integers_are_matched(tmp_path, strategy, kind):
+def test_key_types_beyond_plain_integers_are_matched(tmp_path, way, kind):
     uri = str(tmp_path / "t")
     schema = pa.schema([pa.field("k", kind, nullable=False, metadata=PRIMARY_KEY_METADATA), pa.field("v", pa.int64())])
     first, second = {
@@ -204,17 +214,17 @@ def test_key_types_beyond_plain_integers_are_matched(tmp_path, strategy, kind):
     gone = rows_of(schema, (first, 0)).select(["k"])
     write_native_generations(uri, REGIONS[0], [[Put(rows_of(schema, (second, 20)))], [Delete(gone)]])
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     assert base(uri, schema.names, "k") == {"k": [second], "v": [20]}
 
 
 @pytest.mark.req("MRG-19")
-def test_gap_is_refused_and_the_generation_before_it_is_merged(tmp_path, strategy):
+def test_gap_is_refused_and_the_generation_before_it_is_merged(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1))
     write_native_generations(uri, REGIONS[0], [[Put(people(1, name=f"g{number}"))] for number in (1, 2, 3)])
-    admin = admin_of(uri, strategy)
+    admin = admin_of(uri, way)
     lost = admin.opened.manifests.load(REGIONS[0]).flushed_generations[1].path
     admin.base.store.delete_directory(f"_mem_wal/{REGIONS[0]}/{lost}")
 
@@ -225,56 +235,91 @@ def test_gap_is_refused_and_the_generation_before_it_is_merged(tmp_path, strateg
 
 
 @pytest.mark.req("MRG-17")
-def test_unknown_region_is_refused(tmp_path, strategy):
+def test_unknown_region_is_refused(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri)
-    admin = admin_of(uri, strategy)
+    admin = admin_of(uri, way)
     with pytest.raises(MemwalError, match="no such region"):
         admin.run(MergeRequest(regions={native_region_id(99)}))
 
 
-def test_key_in_two_regions_stops_both_strategies_before_anything_is_visible(tmp_path, strategy):
+def test_key_in_two_regions_stops_both_ways_before_anything_is_visible(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1))
     for region in REGIONS[:2]:
         write_native_generations(uri, region, [[Put(people(500, name=str(region)))]])
-    admin = admin_of(uri, strategy)
+    admin = admin_of(uri, way)
     version = admin.base.state().version
 
-    with pytest.raises(MemwalError, match="more than on"):
+    with pytest.raises(CorruptionError, match="more than one region"):
         admin.run(MergeRequest())
 
     assert admin.base.state().version == version
     assert base(uri)["id"] == [1]
 
 
-PLACES = {
-    "native": [MERGE_COMMIT, MERGE_DELETED, MERGE_COMMITTED],
-    "single_commit": [MERGE_WRITTEN, MERGE_SEARCHED, MERGE_COMMIT, MERGE_COMMITTED, MERGE_CLEANED],
-}
+PLACES = [MERGE_WRITTEN, MERGE_SEARCHED, MERGE_COMMIT, MERGE_COMMITTED, MERGE_CLEANED]
 
 
 @pytest.mark.req("MRG-06", "MRG-18")
-@pytest.mark.parametrize(("strategy", "place"), [(name, place) for name in STRATEGIES for place in PLACES[name]])
-def test_crash_at_each_place_leaves_all_or_nothing_and_a_repeat_finishes(tmp_path, strategy, place):
+@pytest.mark.parametrize("deletes", [True, False])
+@pytest.mark.parametrize("place", PLACES)
+def test_crash_at_each_place_leaves_all_or_nothing_and_a_repeat_finishes(tmp_path, way, place, deletes):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(*range(20)))
-    write_native_generations(uri, REGIONS[0], [[Put(people(1, 50, name="a"))], [Delete(keys(2)), Put(people(51))]])
-    expected = seen(admin_of(uri, strategy))
+    write_native_generations(uri, REGIONS[0], [[Put(people(1, 50, name="a"))], [*drop([2] * deletes), Put(people(51))]])
+    expected = seen(admin_of(uri, way))
     before = base(uri)
 
     with pytest.raises(SimulatedCrash):
-        merge_until(uri, ArmedFailpoints().arm(place), strategy=strategy)
+        merge_until(uri, ArmedFailpoints().arm(place), way=way)
 
     progress = BaseTable.open(uri).state().require_details().merged_generation(REGIONS[0])
-    if strategy == "single_commit":
-        assert base(uri) == (expected if progress else before)
-        assert progress == (2 if place in {MERGE_COMMITTED, MERGE_CLEANED} else 0)
-    merge_until(uri, strategy=strategy)
+    assert base(uri) == (expected if progress else before)
+    assert progress == (2 if place in {MERGE_COMMITTED, MERGE_CLEANED} else 0)
+    merge_until(uri, way=way)
     assert base(uri) == expected
 
 
-def test_indexes_answer_for_merged_rows_and_catch_up_is_credited(tmp_path, strategy):
+DUPLICATES = {"alone": [Put(people(1, name="new"))], "beside others": [Put(people(1, 2, 60, name="new"))]}
+
+
+@pytest.mark.parametrize("writes", DUPLICATES.values(), ids=DUPLICATES)
+def test_key_that_the_base_table_has_twice_stops_both_ways(tmp_path, way, writes):
+    """S10: `native` merged it and kept it twice, `single_commit` refused it, unless other keys were merged with it."""
+    uri = str(tmp_path / "t")
+    lance.write_dataset(people(0, 1, 2, 1, 3), uri, max_rows_per_file=2)
+    BaseTable.open(uri).create_mem_wal_index([])
+    write_native_generations(uri, REGIONS[0], [writes])
+    admin = admin_of(uri, way)
+    version = admin.base.state().version
+    files = {path.name for path in Path(uri, "data").iterdir()}
+
+    with pytest.raises(CorruptionError, match="more than once in the base table"):
+        admin.run(MergeRequest())
+
+    assert admin.base.state().version == version
+    assert {path.name for path in Path(uri, "data").iterdir()} == files
+
+
+def test_damaged_generation_is_told_alike_in_both_ways(tmp_path):
+    """S10: whoever prepares, the same error with the same evidence, and nothing merged."""
+    told = []
+    for way in WAYS:
+        uri = str(tmp_path / way)
+        make_people_table(uri, rows=people(1))
+        write_native_generations(uri, REGIONS[0], [[Put(people(1, 2, name="g1"))]])
+        (lost,) = Path(uri, "_mem_wal", str(REGIONS[0])).glob("*_gen_1/data/*")
+        lost.unlink()
+        with pytest.raises(MemwalError) as caught:
+            admin_of(uri, way).run(MergeRequest())
+        told.append((type(caught.value), caught.value.what, caught.value.remedy))
+        assert BaseTable.open(uri).state().require_details().merged_generation(REGIONS[0]) == 0
+
+    assert told[0] == told[1]
+
+
+def test_indexes_answer_for_merged_rows_and_catch_up_is_credited(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(*range(2_000)))
     lance.dataset(uri).create_scalar_index("id", "BTREE")
@@ -282,7 +327,7 @@ def test_indexes_answer_for_merged_rows_and_catch_up_is_credited(tmp_path, strat
     history = [[Put(people(*range(500, 1_500, 2), *range(3_000, 3_100), name="new"))], [Delete(keys(*range(100)))]]
     write_native_generations(uri, REGIONS[0], history)
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     def answers() -> list[int]:
         dataset = lance.dataset(uri)
@@ -300,15 +345,15 @@ def test_indexes_answer_for_merged_rows_and_catch_up_is_credited(tmp_path, strat
     }
 
 
-def test_tables_with_stable_row_ids_merge_alike(tmp_path, strategy):
+def test_tables_with_stable_row_ids_merge_alike(tmp_path, way):
     uri = str(tmp_path / "t")
     lance.write_dataset(people(*range(100)), uri, enable_stable_row_ids=True, max_rows_per_file=30)
     lance.dataset(uri).create_scalar_index("name", "BTREE")
     BaseTable.open(uri).create_mem_wal_index([])
     write_native_generations(uri, REGIONS[0], [[Put(people(5, 200, name="new"))], [Delete(keys(40))]])
-    before = seen(admin_of(uri, strategy))
+    before = seen(admin_of(uri, way))
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     assert base(uri) == before
     assert [lance.dataset(uri).count_rows(each) for each in ("name = 'new'", "name = 'p5'", "name = 'p40'")] == [
@@ -325,7 +370,7 @@ def test_file_format_of_the_table_is_kept(tmp_path, version):
     BaseTable.open(uri).create_mem_wal_index([])
     write_native_generations(uri, REGIONS[0], [[Put(people(5, 200, name="new"))], [Delete(keys(40))]])
 
-    admin_of(uri, "single_commit").run(MergeRequest())
+    admin_of(uri, "units").run(MergeRequest())
 
     formats = {
         (each.file_major_version, each.file_minor_version)
@@ -336,7 +381,7 @@ def test_file_format_of_the_table_is_kept(tmp_path, version):
     assert lance.dataset(uri).count_rows() == 50
 
 
-def test_field_ids_with_gaps_and_zero_copy_generations_merge_alike(tmp_path, strategy):
+def test_field_ids_with_gaps_and_zero_copy_generations_merge_alike(tmp_path, way):
     uri = str(tmp_path / "t")
     fast = Settings(storage=StorageSettings(fsync=False))
     table = make_people_table(uri, rows=people(*range(50)), settings=fast, dropped_columns=("x", "y"))
@@ -347,7 +392,7 @@ def test_field_ids_with_gaps_and_zero_copy_generations_merge_alike(tmp_path, str
         writer.delete(keys(41, 59))
         writer.flush()
 
-    admin_of(uri, strategy).run(MergeRequest())
+    admin_of(uri, way).run(MergeRequest())
 
     found = base(uri)
     names = dict(zip(found["id"], found["name"], strict=True))
@@ -356,21 +401,24 @@ def test_field_ids_with_gaps_and_zero_copy_generations_merge_alike(tmp_path, str
 
 
 @pytest.mark.s3
-def test_merge_on_s3_gives_the_same(strategy):
+@pytest.mark.parametrize("deletes", [True, False])
+def test_merge_on_s3_gives_the_same(way, deletes):
     with s3_server() as server:
-        uri, options = server.uri(f"bucket/{strategy}.lance"), server.storage_options
+        uri, options = server.uri(f"bucket/{way}.lance"), server.storage_options
         table = make_people_table(uri, rows=people(*range(5)), storage_options=options)
         with TableWriter.open(table) as writer:
             writer.put(people(1, 7, name="written"))
-            writer.delete(keys(2))
+            if deletes:
+                writer.delete(keys(2))
             writer.flush()
-        settings = Settings(merge=MergeSettings(strategy=strategy))
+        settings = Settings(merge=prepared_by(way))
 
         report = Table.open(uri, storage_options=options, settings=settings).run(MergeRequest())
 
         found = lance.dataset(uri, storage_options=dict(options)).to_table().sort_by("id")
-        assert found.column("id").to_pylist() == [0, 1, 3, 4, 7]
-        assert found.column("name").to_pylist() == ["p0", "written", "p3", "p4", "written"]
+        left = [0, 1, 3, 4, 7] if deletes else [0, 1, 2, 3, 4, 7]
+        assert found.column("id").to_pylist() == left
+        assert found.column("name").to_pylist() == ["written" if key in {1, 7} else f"p{key}" for key in left]
         assert report.leftovers == ()
 
 
@@ -382,7 +430,7 @@ def test_bucket_regions_of_both_kinds_of_writers_merge_in_one_commit(tmp_path):
     with TableWriter.open(table) as writer:
         writer.put(people(*range(5, 30), name="ours"))
         writer.flush()
-    admin = admin_of(uri, "single_commit")
+    admin = admin_of(uri, "units")
     regions = admin.opened.manifests.region_ids()
 
     report = admin.run(MergeRequest())
@@ -393,13 +441,13 @@ def test_bucket_regions_of_both_kinds_of_writers_merge_in_one_commit(tmp_path):
     assert base(uri)["id"] == list(range(30))
 
 
-def test_watched_merger_reads_no_version_it_does_not_need(tmp_path):
+def test_watched_merger_reads_no_version_it_does_not_need(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1))
     write_native_generations(uri, REGIONS[0], [[Put(people(2))]])
     table = watched_table(uri)
 
-    report = Merger(table, strategy="single_commit").run()
+    report = Merger(table, way=way).run()
 
     assert report.commits[0].attempts == 1
     assert len(table.versions_read) <= 4

@@ -6,6 +6,7 @@ import sys
 
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import parse_region_id
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import people
 
 if __name__ == "__main__":
@@ -14,5 +15,5 @@ if __name__ == "__main__":
     print("ready", flush=True)
     sys.stdin.readline()
     for generation in range(1, int(sys.argv[3]) + 1):
-        table.merge_upsert(people(1000 + generation), {region_id: generation})
+        merge_natively(table, people(1000 + generation), {region_id: generation})
         print(generation, flush=True)

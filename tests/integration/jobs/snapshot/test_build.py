@@ -38,6 +38,7 @@ from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, reopened
 
@@ -247,7 +248,7 @@ def test_region_that_the_table_knows_and_that_is_gone_fails_the_build(table: Bas
     if known_by == "snapshot":
         build(table)
     else:
-        table.merge_upsert(people(5), {made.region_id: 1})
+        merge_natively(table, people(5), {made.region_id: 1})
     shutil.rmtree(Path(table.uri) / region_directory(made.region_id))
     with pytest.raises(CorruptionError) as raised:
         build(table)
@@ -267,7 +268,7 @@ def test_region_created_and_merged_after_the_listing_is_taken_in(table: BaseTabl
 
     def create(_call: object) -> None:
         late.append(region(table).region_id)
-        table.merge_upsert(people(5), {late[0]: 1})
+        merge_natively(table, people(5), {late[0]: 1})
 
     faulty.add(Rule(create, Moment.AFTER, frozenset({"list_directories"}), lambda path: path == "_mem_wal"))
     build(reopened(table, faulty, SETTINGS))
@@ -319,10 +320,10 @@ def test_dry_run_says_what_would_change_and_changes_nothing(table: BaseTable) ->
 @pytest.mark.req("BLD-02", "BLD-03", "BLD-13", "IDX-29")
 def test_build_changes_the_snapshot_fields_and_nothing_else(table: BaseTable) -> None:
     regions = [region(table) for _ in range(2)]
-    table.merge_upsert(people(5), {regions[0].region_id: 2})
+    merge_natively(table, people(5), {regions[0].region_id: 2})
     table.dataset().create_scalar_index("name", "BTREE")
     table.update_details(lambda details: replace(details, maintained_indexes=("name_idx",)))
-    table.merge_upsert(people(6), {regions[0].region_id: 3})
+    merge_natively(table, people(6), {regions[0].region_id: 3})
     before = table.state()
     assert before.require_details().index_catchup == {"name_idx": {regions[0].region_id: 2}}
 
@@ -381,7 +382,7 @@ def test_reading_an_inline_snapshot_costs_no_request_beyond_the_table_version(ta
 def test_external_snapshot_is_published_anew_after_a_merge_gave_the_index_another_id(table: BaseTable) -> None:
     regions = [region(table) for _ in range(3)]
     build(table)
-    table.merge_upsert(people(5), {regions[0].region_id: 1})
+    merge_natively(table, people(5), {regions[0].region_id: 1})
     assert read_snapshot(table, table.state()) is None
     report = build(table)
     assert (report.outcome, report.plan.reason) == (JobOutcome.DONE, SnapshotReason.LOST)

@@ -25,6 +25,7 @@ from memwal_core.storage.concurrent import map_concurrently
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import CallingFailpoints
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import make_people_table, people, reopened
 
 SETTINGS = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0, concurrency=8))
@@ -60,7 +61,7 @@ def test_merge_that_commits_during_the_build_keeps_its_progress(table: BaseTable
         nonlocal merged
         if place == SNAPSHOT_BUILT:
             merged += 1
-            table.merge_upsert(people(100 + merged), {made: merged})
+            merge_natively(table, people(100 + merged), {made: merged})
 
     report = build(BaseTable.open(table.uri, settings=settings), failpoints=CallingFailpoints(merge_once))
 
@@ -78,7 +79,7 @@ def test_version_that_is_removed_during_the_build_costs_an_attempt(table: BaseTa
 
     def move_on(place: Failpoint) -> None:
         if place == SNAPSHOT_BUILT:
-            table.merge_upsert(people(100), {made: 1})
+            merge_natively(table, people(100), {made: 1})
             table.dataset().cleanup_old_versions(older_than=timedelta(0))
 
     report = build(table, failpoints=CallingFailpoints(move_on))
@@ -96,7 +97,7 @@ def test_merges_that_commit_before_each_attempt_delay_the_build_and_lose_nothing
     def merge_once(_call: object) -> None:
         nonlocal merged
         merged += 1
-        BaseTable.open(table.uri).merge_upsert(people(100 + merged), {made: merged})
+        merge_natively(BaseTable.open(table.uri), people(100 + merged), {made: merged})
 
     def is_version(path: str) -> bool:
         return path.startswith("_versions/")
@@ -118,7 +119,7 @@ def test_build_that_loses_every_attempt_ends_as_a_conflict_and_publishes_nothing
     def merge_once(_call: object) -> None:
         nonlocal merged
         merged += 1
-        BaseTable.open(table.uri).merge_upsert(people(100 + merged), {made: merged})
+        merge_natively(BaseTable.open(table.uri), people(100 + merged), {made: merged})
 
     faulty.add(
         Rule(merge_once, Moment.BEFORE, frozenset({"put_if_absent"}), lambda path: path.startswith("_v"), times=None)

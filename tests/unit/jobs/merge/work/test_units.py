@@ -44,7 +44,7 @@ def plan_of(sizes: list[tuple[int, bool]]) -> MergePlan:
 
 
 def units_of(plan: MergePlan, unit_bytes: int, executors: int = 1) -> list[WriteUnit]:
-    tasks = region_tasks(plan, TARGET, split_deletes=False)
+    tasks = region_tasks(plan, TARGET)
     return write_units(plan, tasks, UnitBounds(unit_bytes, 4096, executors))
 
 

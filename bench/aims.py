@@ -205,7 +205,7 @@ AIMS: tuple[Aim, ...] = (
         for what, comparison, arm in (
             ("the whole loop", "loop", "memwal"),
             ("the whole loop, merged through Spark,", "loop", "memwal+spark"),
-            ("a merge in one commit", "strategies", "single_commit"),
+            ("a merge in units of work", "strategies", "units"),
             ("a merge on two executor slots", "spark", "2 slots"),
         )
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -319,3 +321,19 @@ def test_nothing_is_removed_if_the_newest_version_lacks_a_file(tmp_path: Path) -
 def _commit(table: BaseTable, dataset: lance.LanceDataset, transaction: Any) -> None:
     read = table.state(dataset.version)
     table.strict_commit(transaction.operation, read=read, change=lambda details: details, message="late")
+
+
+def test_commit_imports_no_rest_client(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(1, 2))
+    code = (
+        "import sys; from memwal_core.base_table import BaseTable; "
+        f"table = BaseTable.open({uri!r}); state = table.state(); "
+        "manager = table.committing(); dataset = manager.__enter__(); dataset.delete('id = 1'); "
+        "manager.__exit__(None, None, None); "
+        "print(table.state().version, [name for name in sys.modules if name.startswith('lance_namespace')])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "3 []"

@@ -89,7 +89,7 @@ def test_every_job_does_its_work_and_then_has_nothing_to_do(commands: Commands) 
     assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
     assert commands.run("merge", code=3)["outcome"] == "nothing_to_do"
     commands.write("second", range(20, 80), range(60, 65))
-    merged = commands.run("merge", MEMWAL_MERGE__STRATEGY="single_commit")
+    merged = commands.run("merge", MEMWAL_MERGE__JOIN_MAX_BYTES="0")
     assert (merged["outcome"], {commit["strategy"] for commit in merged["commits"]}) == ("done", {"in_process"})
     commands.require_rows()
     assert commands.run("catchup")["outcome"] == "done"

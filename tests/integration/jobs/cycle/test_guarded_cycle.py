@@ -11,7 +11,7 @@ import pytest
 from memwal_core.base_table import BaseTable, vector_model_digest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.cycle.plan import MaintainRequest
-from memwal_core.jobs.merge.decide.strategy import NATIVE, SINGLE_COMMIT
+from memwal_core.jobs.merge.decide.strategy import IN_PROCESS
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import CatchupSettings, CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
@@ -113,22 +113,23 @@ def _deletes_last(log: Log, deletions: list[int]) -> None:
 
 
 @pytest.mark.req("LEASE-35")
-@pytest.mark.parametrize("single_commit", [False, True], ids=["native", "single commit"])
+@pytest.mark.parametrize("deletes", [False, True], ids=["joined", "in units"])
 def test_every_version_has_the_rows_of_a_generation_or_owes_them_never_both_or_neither(
-    tmp_path: Path, single_commit: bool
+    tmp_path: Path, deletes: bool
 ) -> None:
     """The new reference, rows in the base table, and the end of the processed one, its progress, are one commit."""
     table = make_people_table(str(tmp_path / "t"), rows=people(0), buckets=1)
     for generation in range(1, 5):
         with TableWriter.open(table) as writer:
             writer.put(people(100 * generation, 100 * generation + 1))
-            if single_commit and generation > 1:
+            if deletes and generation > 1:
                 writer.delete(pa.table({"id": [100 * (generation - 1)]}))
             writer.flush()
     settings = Settings(merge=MergeSettings(max_generations=1))
     report = Table.open(table.uri, settings=settings).run(MergeRequest())
     assert report.generations == 4
-    assert {commit.strategy for commit in report.commits[1:]} == {SINGLE_COMMIT if single_commit else NATIVE}
+    assert {commit.strategy for commit in report.commits} == {IN_PROCESS}
+    assert ("joined" in report.strategy_reason) is not deletes
     (region,) = table.state().require_details().merged_generations
 
     seen = set()
@@ -136,7 +137,7 @@ def test_every_version_has_the_rows_of_a_generation_or_owes_them_never_both_or_n
         merged = table.state(version).require_details().merged_generation(region)
         ids = table.dataset(version).to_table(columns=["id"]).column("id").to_pylist()
         seen.add(merged)
-        assert sorted(ids) == sorted(_expected(merged, with_deletes=single_commit)), version
+        assert sorted(ids) == sorted(_expected(merged, with_deletes=deletes)), version
     assert seen == set(range(5))
 
 

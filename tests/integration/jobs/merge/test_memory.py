@@ -67,7 +67,7 @@ def test_one_commit_of_more_than_two_gigabytes_stays_under_the_limit(tmp_path):
 
     # With the C library's default of eight arenas per core, freed memory counts as used for long.
     done = subprocess.run(
-        [sys.executable, str(WORKER), uri, "single_commit", "4096"],
+        [sys.executable, str(WORKER), uri, "4096"],
         capture_output=True,
         text=True,
         check=True,

@@ -40,7 +40,7 @@ def plan_of(sizes: list[tuple[int, bool]]) -> MergePlan:
     for number, (size, lacks) in enumerate(sizes):
         taken = SurveyedGeneration(1, f"/g{number}", size, 10, missing=("v",) if lacks else ())
         regions.append(RegionPlan(region_id(number), 0, (taken,), 0, 0, Verdict.COMPLETE))
-    return MergePlan("/t", 7, tuple(regions), StrategyChoice("single_commit", "test"))
+    return MergePlan("/t", 7, tuple(regions), StrategyChoice("in_process", "test"))
 
 
 def units_of(plan: MergePlan, unit_bytes: int, executors: int = 1) -> list[WriteUnit]:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from memwal_core.clock import SystemClock
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -32,6 +33,7 @@ from memwal_core.settings import (
     GcSettings,
     IndexSettings,
     Settings,
+    WalCollection,
     WriterSettings,
 )
 from memwal_core.table import Table
@@ -60,7 +62,7 @@ def workload_settings(seed: int) -> Settings:
         compact=CompactSettings(min_fragments=2, retention_s=_HOUR_S, keep_versions=1),
         gc=GcSettings(
             grace_s=0,
-            collect_wal=True,
+            collect_wal=WalCollection.ALL,
             wal_min_age_s=60,
             orphan_age_s=_HOUR_S,
             manifest_retention=2,
@@ -112,6 +114,9 @@ class Workload:
         with table.writer(takeover="fence") as writer:
             self._writes(writer, 2)
             self._do("flush", writer.flush)
+        abandoned = table.writer(takeover="fence")
+        self._writes(abandoned, 1)
+        self._do("flush_idle", lambda: table.run(FlushRequest(fence=True)))
         self._do("snapshot", lambda: table.run(SnapshotRequest()))
         self._do("merge", lambda: table.run(MergeRequest()))
         self._do("compact", lambda: table.run(CompactRequest(force=True)))

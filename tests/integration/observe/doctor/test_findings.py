@@ -191,14 +191,10 @@ class TestGenerations:
 
     def test_data_file_that_is_gone(self, patient):
         region, path = patient.regions[0], patient.manifest().flushed_generations[0].path
-        place = "wal" if patient.suffix == LANCE_WAL_SUFFIX else f"{path}/data"
-        if place == "wal":
-            patient.vandal.remove(region, f"wal/{wal_entry_name(1, patient.suffix)}")
-        else:
-            assert patient.vandal.remove(region, place)
+        assert patient.vandal.remove(region, f"{path}/data")
         (finding,) = patient.findings()
         assert finding.finding_id == "generation-damaged"
-        assert finding.evidence["missing_files"][0].startswith(f"{place}/")
+        assert finding.evidence["missing_files"][0].startswith(f"{path}/data/")
 
 
 class TestWal:

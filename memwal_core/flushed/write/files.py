@@ -10,7 +10,7 @@ from lance.fragment import DataFile, DeletionFile, FragmentMetadata
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.flushed.wal_files import WAL_BASE_ID
 from memwal_core.flushed.write.fields import FieldLayout
-from memwal_core.flushed.write.flush_plan import FlushPlan, Piece
+from memwal_core.flushed.write.flush_plan import FlushPlan, PlannedFragment
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
 from memwal_core.format.paths import generation_path, wal_entry_name, wal_entry_path
 from memwal_core.memtable import MemTable
@@ -123,7 +123,7 @@ def _packed_name(plan: FlushPlan, number: int) -> str:
     return f"{plan.directory}_{number}.lance"
 
 
-def _rows_of(piece: Piece, rows: pa.Table) -> pa.Table:
+def _rows_of(piece: PlannedFragment, rows: pa.Table) -> pa.Table:
     if not piece.hidden.any():
         return rows.slice(piece.start, len(piece.hidden)).combine_chunks()
     return rows.take(pa.array(piece.start + (~piece.hidden).nonzero()[0])).combine_chunks()

@@ -18,7 +18,7 @@ CanShare = Callable[[StoredEntry], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlannedFragment:
     """Consecutive rows of the MemTable that become one fragment.
 
     Attributes:
@@ -56,7 +56,7 @@ class FlushPlan:
     generation: int
     directory: str
     entries: tuple[StoredEntry, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PlannedFragment, ...]
     keys: pa.Table
     superseded: int
     key_order: npt.NDArray[np.int64] | None
@@ -128,12 +128,12 @@ def plan_flush(
 
 def divided(
     entries: Sequence[StoredEntry], hidden: npt.NDArray[np.bool_], can_share: CanShare, pack_below_bytes: int
-) -> tuple[Piece, ...]:
+) -> tuple[PlannedFragment, ...]:
     """Divide the rows of WAL entries into fragments: large entries as they are, runs of small ones together.
 
     A small entry between two large ones stays as it is, because writing it again would not save a fragment.
     """
-    pieces: list[Piece] = []
+    pieces: list[PlannedFragment] = []
     run: list[StoredEntry] = []
     start = end = 0
 
@@ -141,7 +141,7 @@ def divided(
         nonlocal start
         if run:
             shared = run[0] if len(run) == 1 and can_share(run[0]) else None
-            pieces.append(Piece(start, hidden[start:end], shared))
+            pieces.append(PlannedFragment(start, hidden[start:end], shared))
             run.clear()
         start = end
 
@@ -158,7 +158,7 @@ def divided(
     return tuple(piece for piece in pieces if not piece.hidden.all())
 
 
-def _physical(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
+def _physical(pieces: Sequence[PlannedFragment], rows: int) -> npt.NDArray[np.bool_]:
     """Return for each row of the MemTable whether a fragment has it."""
     physical = np.zeros(rows, dtype=bool)
     for piece in pieces:

@@ -8,7 +8,7 @@ read is damaged, and never left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -17,6 +17,7 @@ from memwal_core.format.paths import (
     RESERVATIONS_DIRECTORY,
     manifest_directory,
     parse_region_birth,
+    region_birth_path,
     region_directory,
 )
 from memwal_core.format.region_manifest.model import RegionManifest
@@ -143,6 +144,12 @@ class CensusTaker:
         found = map_concurrently(self._look, region_ids, self._concurrency)
         damaged = {each.region_id: each for each in found if isinstance(each, DamagedRegion)}
         return Census(tuple(each for each in found if isinstance(each, RegionManifest)), damaged)
+
+    def forget(self, region_ids: Collection[RegionId]) -> None:
+        """Delete the marks of the creation of regions that a person gave up; a writer may create them anew."""
+        for region_id, reservation in self._births().items():
+            if region_id in region_ids:
+                self._store.delete(region_birth_path(reservation, region_id))
 
     def _look(self, region_id: RegionId) -> RegionManifest | DamagedRegion | None:
         try:

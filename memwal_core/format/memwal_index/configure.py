@@ -18,10 +18,15 @@ from memwal_core.ids import RegionId
 def with_progress(details: MemWalIndexDetails, progress: Mapping[RegionId, int]) -> MemWalIndexDetails:
     """Return the details with other merge progress of some regions; catch-up stays at or below it.
 
+    A region that has merged nothing any more may be gone, so that the region snapshot, which may know it, goes, too:
+    without one, readers read the region manifests.
+
     Args:
         details: Those of the version that the decision was made on.
         progress: Region -> highest generation that counts as merged.
     """
+    if 0 in progress.values():
+        details = replace(details, snapshot_ts_millis=0, num_regions=0, inline_snapshots=None)
     merged = {**details.merged_generations, **progress}
     catchup = {
         name: {region_id: min(covered, merged.get(region_id, 0)) for region_id, covered in entries.items()}

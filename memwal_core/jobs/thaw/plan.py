@@ -17,7 +17,8 @@ _Seen = TypeVar("_Seen")
 _INDEX_CAUSES = {FreezeCause.INDEX_GONE, FreezeCause.INDEX_MADE_ANEW}
 _PROGRESS_CAUSES = {*_INDEX_CAUSES, FreezeCause.PROGRESS_WENT_BACK}
 _REGION_CAUSES = {FreezeCause.PROGRESS_AHEAD, FreezeCause.REGION_BEGAN_AGAIN}
-_TABLE_CAUSES = {*_PROGRESS_CAUSES, *_REGION_CAUSES, FreezeCause.TABLE_WENT_BACK}
+_INDEX_COMMITS = {*_PROGRESS_CAUSES, *_REGION_CAUSES, FreezeCause.REGION_VANISHED}
+_TABLE_CAUSES = {*_INDEX_COMMITS, FreezeCause.TABLE_WENT_BACK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class ThawPlan:
         ends: The freezes that end.
         stays: Those that remain.
         regions: What changes for regions; none if no flushed MemTable is concerned.
+        given_up: Regions that vanished, and are forgotten with their progress.
         obstacles: Why it cannot be done; nothing is done then.
     """
 
@@ -67,11 +69,13 @@ class ThawPlan:
     stays: tuple[Freeze, ...]
     regions: tuple[RegionThaw, ...]
     obstacles: tuple[str, ...]
+    given_up: tuple[RegionId, ...] = ()
 
     @property
     def progress(self) -> Mapping[RegionId, int]:
         """Region -> merge progress to record, where it is another one."""
-        return {each.region_id: each.target for each in self.regions if each.target != each.merged}
+        changed = {each.region_id: each.target for each in self.regions if each.target != each.merged}
+        return {**changed, **dict.fromkeys(self.given_up, 0)}
 
 
 def plan_thaw(
@@ -102,7 +106,9 @@ def plan_thaw(
         target = _target(choice, freeze, region_id, merged, record.memory)
         regions.append(_region_thaw(manifest, merged, target))
         obstacles += _region_obstacles(choice, manifest, target)
-    return ThawPlan(choice, ends, stays, tuple(regions), tuple(obstacles))
+    vanished = (each.region_id for each in ends if each.cause is FreezeCause.REGION_VANISHED)
+    given_up = tuple(each for each in vanished if each is not None and each not in (seen.listed or ()))
+    return ThawPlan(choice, ends, stays, tuple(regions), tuple(obstacles), given_up)
 
 
 def memory_after(memory: Memory, seen: Sighting, ends: Iterable[Freeze], choice: Choice) -> Memory:
@@ -165,7 +171,7 @@ def _chosen(active: Collection[Freeze], choice: Choice, cause: FreezeCause | Non
 
 def _obstacles(ends: Iterable[Freeze], seen: Sighting) -> Iterator[str]:
     index_is_gone = seen.table is None or seen.table.index_id is None
-    if index_is_gone and any(each.cause in _PROGRESS_CAUSES | _REGION_CAUSES for each in ends):
+    if index_is_gone and any(each.cause in _INDEX_COMMITS for each in ends):
         yield "the table has no MemWAL index; restore a version that has it, or enable MemWAL again first"
 
 

@@ -23,6 +23,7 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import ThawPlan, memory_after, plan_thaw
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.region import RegionManifest
+from memwal_core.region.census import CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
 
 FREEZE = JobKey("freeze")
@@ -116,6 +117,9 @@ class _Thaw:
             outcome = JobOutcome.BLOCKED if plan.obstacles else JobOutcome.PLANNED
             return self._report(plan, outcome, plan.stays)
         version = self._commit(plan, seen)
+        if plan.given_up:
+            concurrency = opened.settings.storage.concurrency
+            CensusTaker(opened.base.store, opened.manifests, concurrency).forget(plan.given_up)
         end = FreezeEnd(decision.choice, decision.by, opened.clock.now(), decision.reason)
         ends = {each.subject: end for each in plan.ends}
         after = look(opened.base, opened.manifests, self._record.memory)

@@ -14,7 +14,6 @@ from threading import RLock
 from memwal_core.base_table import BaseTable, RetainedVersion, TableState, retained_versions
 from memwal_core.coordination.freeze.cause import FreezeCause
 from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
-from memwal_core.coordination.freeze.document import MaintenanceRecord
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -128,13 +127,12 @@ class HistoryWatch:
         self.check()
         if again:
             self.read_state(self._base.state())
-        address = address_of(self._base)
+        if self._learned(self._memory) != self._memory:
+            self._freezes.update(lambda record: replace(record, memory=self._learned(record.memory)))
 
-        def change(record: MaintenanceRecord) -> MaintenanceRecord:
-            known = record.memory.learned(address, self._table, self._progress)
-            return replace(record, memory=known.learned_regions(self._regions))
-
-        self._freezes.update(change)
+    def _learned(self, memory: Memory) -> Memory:
+        known = memory.learned(address_of(self._base), self._table, self._progress)
+        return known.learned_regions(self._regions)
 
     def _noticed(self, seen: Sighting) -> None:
         """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""

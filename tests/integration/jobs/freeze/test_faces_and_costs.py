@@ -1,0 +1,180 @@
+"""Where a freeze is said, which causes jobs find themselves, and what the comparison costs a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lance
+import pytest
+from typer.testing import CliRunner
+
+from memwal_core.base_table import BaseTable
+from memwal_core.cli.app import app
+from memwal_core.coordination.freeze import Choice, FreezeCause
+from memwal_core.errors import DuplicateKeysError, FrozenError, InvalidRequestError
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.findings import Level
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.job import Piece
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.runner import execute, load_job
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.thaw.run import Decision
+from memwal_core.reader.freshness import FRESHNESS_KEY
+from memwal_core.storage import open_store
+from memwal_core.table import Table
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.garbage import gc_admin, write_generations
+from testkit.tables.people import make_people_table, people
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    made = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
+    write_generations(made, [1], [3], name="new")
+    Table.open(made.uri).run(MergeRequest())
+    Table.open(made.uri).run(SnapshotRequest())
+    Table.open(made.uri).run(SnapshotRequest())
+    return made.uri
+
+
+def frozen(uri: str) -> Table:
+    table = Table.open(uri)
+    table.freeze("the loader is broken", by="anna")
+    return table
+
+
+@pytest.mark.parametrize("request_", [MergeRequest(), SnapshotRequest()], ids=lambda each: each.info.name)
+def test_idle_run_asks_the_record_three_times_and_then_once_and_writes_nothing(
+    uri: str, request_: MergeRequest
+) -> None:
+    store = FaultyStore(open_store(uri))
+    opened = OpenTable.of(BaseTable.open(uri, store=store))
+    asked = []
+    for _ in range(2):
+        store.calls.clear()
+        assert execute(opened, request_).outcome is JobOutcome.NOTHING_TO_DO
+        asked.append([each.operation for each in store.calls if "_record" in each.path])
+    assert asked == [["get", "get", "head"], ["head"]]
+
+
+def test_second_report_of_a_run_does_not_read_the_first_again(uri: str) -> None:
+    """This pays for what the record costs."""
+    store = FaultyStore(open_store(uri))
+    execute(OpenTable.of(BaseTable.open(uri, store=store)), CatchupRequest())
+    read = [each.operation for each in store.calls if "_ledger" in each.path and each.operation == "get"]
+    assert len(read) == 2
+
+
+def test_result_of_a_read_warns_of_the_freeze(uri: str) -> None:
+    assert Table.open(uri).view().freshness.frozen == ()
+    frozen(uri)
+    rows = Table.open(uri).to_arrow()
+    assert json.loads(rows.schema.metadata[FRESHNESS_KEY])["frozen"] == ["by-hand"]
+    assert rows.num_rows == 3
+
+
+def test_long_lived_reader_learns_of_a_freeze_within_half_a_minute(uri: str) -> None:
+    clock = ManualClock()
+    reader = Table.open(uri, clock=clock)
+    assert reader.view().freshness.frozen == ()
+    frozen(uri)
+    clock.advance(31)
+    assert reader.view().freshness.frozen == ("by-hand",)
+
+
+def test_writers_go_on_while_a_table_is_frozen(uri: str) -> None:
+    frozen(uri)
+    with Table.open(uri).writer() as writer:
+        writer.put(people(9, name="acknowledged"))
+    assert 9 in Table.open(uri).to_arrow(consistency="durable")["id"].to_pylist()
+
+
+def test_status_health_and_doctor_say_it(uri: str) -> None:
+    table = frozen(uri)
+    assert [each.cause for each in table.status().frozen] == [FreezeCause.BY_HAND]
+    for health in (table.health(), table.doctor()):
+        assert health.level is Level.PAGE
+        (finding,) = [each for each in health.findings if each.finding_id == "table-frozen"]
+        assert finding.evidence["reason"] == "the loader is broken"
+        assert finding.runbook == "docs/runbooks/frozen-by-hand.md"
+
+
+def test_commands_freeze_explain_and_thaw(uri: str) -> None:
+    run = CliRunner().invoke
+    assert run(app, ["thaw", uri]).exit_code == 3
+    shown = run(app, ["freeze", uri, "--reason", "the loader is broken", "--by", "anna"])
+    assert shown.exit_code == 0
+    assert "the loader is broken" in shown.stdout
+    assert "the loader is broken" in run(app, ["status", uri]).stdout
+    asked = run(app, ["thaw", uri, "--json"])
+    assert asked.exit_code == 8
+    (active,) = json.loads(asked.stdout)["active"]
+    assert (active["cause"], active["by"], active["choices"]) == ("by-hand", "anna", {"accept": "ends the freeze"})
+    assert isinstance(run(app, ["thaw", uri, "--choice", "merge-again"]).exception, InvalidRequestError)
+    assert run(app, ["thaw", uri, "--choice", "accept", "--dry-run"]).exit_code == 0
+    assert isinstance(run(app, ["merge", uri]).exception, FrozenError)
+    assert run(app, ["thaw", uri, "--choice", "accept", "--reason", "it works", "--by", "ben"]).exit_code == 0
+    assert run(app, ["merge", uri]).exit_code == 3
+    told = {each.key.job: each for each in Table.open(uri).opened.ledger.runs() if each.key.job in ("freeze", "thaw")}
+    assert told["freeze"].holder == "anna"
+    assert (told["thaw"].holder, told["thaw"].facts["choice"], told["thaw"].facts["reason"]) == (
+        "ben",
+        "accept",
+        "it works",
+    )
+
+
+def test_several_causes_are_ended_one_by_one(uri: str) -> None:
+    table = frozen(uri)
+    table.opened.freezes.add(FreezeCause.CHECK_FAILED, {"check": "key_unique"}, "quality")
+    with pytest.raises(InvalidRequestError, match="several causes"):
+        table.thaw(Decision(Choice.ACCEPT, "anna"))
+    assert table.thaw(Decision(Choice.ACCEPT, "anna", FreezeCause.CHECK_FAILED)).outcome is JobOutcome.DONE
+    with pytest.raises(FrozenError):
+        table.run(MergeRequest())
+    table.thaw(Decision(Choice.ACCEPT, "anna"))
+    assert table.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
+
+
+def test_configuration_of_a_frozen_table_stays(uri: str) -> None:
+    before = lance.dataset(uri).version
+    lance.dataset(uri).create_scalar_index("name", "BTREE", name="by_name")
+    table = frozen(uri)
+    with pytest.raises(FrozenError):
+        table.configuration.maintain_index("by_name")
+    assert lance.dataset(uri).version == before + 1
+
+
+def test_duplicate_keys_that_a_merge_finds_freeze_the_table(uri: str) -> None:
+    lance.write_dataset(people(1, name="loaded twice"), uri, mode="append")
+    table = Table.open(uri)
+    with pytest.raises(DuplicateKeysError):
+        load_job(MergeRequest()).verify(
+            JobContext(table.opened, holder="dag"), [Piece("t", MergeRequest(), {"through": {}})], []
+        )
+    with pytest.raises(FrozenError) as refused:
+        Table.open(uri).run(MergeRequest())
+    assert refused.value.facts["causes"] == ["duplicate-keys"]
+
+
+def test_gc_removes_old_versions_of_the_record_and_keeps_what_they_say(uri: str) -> None:
+    for number in range(5):
+        write_generations(Table.open(uri).base, [20 + number], name="x")
+        Table.open(uri).run(MergeRequest())
+    frozen(uri)
+    found = Table.open(uri).opened.freezes.load()
+    admin = gc_admin(uri)
+    admin.thaw(Decision(Choice.ACCEPT, "anna"))
+    before = len(list((Path(uri) / "_mem_wal" / "_record").iterdir()))
+    admin.run(GcRequest(dry_run=False))
+    assert len(list((Path(uri) / "_mem_wal" / "_record").iterdir())) < before
+    kept = Table.open(uri).opened.freezes.load()
+    assert found is not None
+    assert kept is not None
+    assert kept.memory.progress == found.memory.progress
+    assert [each.cause for each in kept.freezes] == [FreezeCause.BY_HAND]

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from opentelemetry import metrics, trace
 
+from memwal_core.errors import FrozenError
+
 METER_NAME = "memwal_core"
 
 JOB_RUNS = "memwal.job.runs"
@@ -77,6 +79,9 @@ SIGNAL_LABEL = "memwal.signal"
 FAILED = "failed"
 """Outcome of a run that ended with an error instead of a report."""
 
+FROZEN = "frozen"
+"""Outcome of a run that did nothing because its table is frozen."""
+
 
 class EndedJob(Protocol):
     """What the reports of all jobs have in common."""
@@ -126,14 +131,15 @@ class Instruments:
     def observe(self, job: str, table: str, work: Callable[[], Report]) -> Report:
         """Run a job inside its span, count the run and return its report.
 
-        If ``work`` raises, the run counts as ``failed`` and the span records the error. ``table`` is the base
-        table's address.
+        If ``work`` raises, the run counts as ``failed``, or as ``frozen`` if its table is, and the span records the
+        error. ``table`` is the base table's address.
         """
         with self.span(job, table):
             try:
                 report = work()
-            except Exception:
-                self._counters[JOB_RUNS].add(1, {JOB_LABEL: job, TABLE_LABEL: table, OUTCOME_LABEL: FAILED})
+            except Exception as error:
+                outcome = FROZEN if isinstance(error, FrozenError) else FAILED
+                self._counters[JOB_RUNS].add(1, {JOB_LABEL: job, TABLE_LABEL: table, OUTCOME_LABEL: outcome})
                 raise
         self.job_ended(job, table, report.outcome.value, report.seconds)
         return report

@@ -13,6 +13,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.view import ReportView
+from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
 
 
@@ -111,6 +112,9 @@ class Job(ABC, Generic[RequestT, ReportT]):
     @abstractmethod
     def run(self, context: JobContext, request: RequestT) -> ReportT:
         """Do the work, or with ``dry_run`` only plan it."""
+
+    def count(self, instruments: Instruments, report: ReportT) -> None:
+        """Count what a run did; that it ran, and for how long, is counted for every job."""
 
     def divide(self, context: JobContext, request: RequestT) -> Division:
         """Plan the work of an orchestrator's run. Changes nothing.

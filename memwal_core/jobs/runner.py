@@ -1,4 +1,4 @@
-"""Running a job: lease, ledger and exit code, the same for everyone who starts one."""
+"""Running a job: lease, freeze, ledger, metrics and exit code, the same for everyone who starts one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from memwal_core.jobs.job import Job, JobReport
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
+from memwal_core.metrics import INSTRUMENTS, Instruments
 
 _CHANGED = {JobOutcome.DONE, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
 """Outcomes after which a table may differ from what the job last read of it."""
@@ -40,6 +41,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     guard: CheckLease | None = None,
     executors: object | None = None,
     progress: Progress = unwatched,
+    instruments: Instruments = INSTRUMENTS,
 ) -> JobReport:
     """Run a job on a table, and record it. A dry run takes no lease and is not recorded.
 
@@ -53,6 +55,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         guard: Take no lease, and call this before each write; it raises if the right to write is gone.
         executors: What does heavy work outside of this process, in the form that the job knows.
         progress: Is told how far the job is.
+        instruments: Count the run and what it did; not a dry run.
 
     Raises:
         InvalidRequestError: The request does not fit the table or the settings.
@@ -73,7 +76,9 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, token):
         context = JobContext(opened, check, name, executors, progress)
         work = partial(_watched, job, context, request)
-        report = recorded(opened, opened.new_run(request.key, name, token), work)
+        run = opened.new_run(request.key, name, token)
+        report = instruments.observe(request.info.name, opened.uri, lambda: recorded(opened, run, work))
+    job.count(instruments, report)
     _log.info(
         "%s ended [table=%s, outcome=%s, seconds=%.1f] %s",
         request.info.name,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from memwal_core.metrics import INSTRUMENTS
 from memwal_core.quality.checks.after import AfterMerge
 from memwal_core.quality.checks.before import check_before
 from memwal_core.quality.docs import docs_directory
@@ -68,5 +67,4 @@ def check_quality(
                 "quality check failed [check=%s, subject=%s]: %s", result.check.value, result.subject, result.evidence
             )
     quality.record(report)
-    INSTRUMENTS.job_ended("quality", report.table_uri, report.outcome.value, report.seconds)
     return report

@@ -12,7 +12,6 @@ from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionErro
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
 from memwal_core.jobs.outcome import CheckLease, no_lease
-from memwal_core.metrics import INSTRUMENTS, Instruments
 from memwal_core.rng import Rng
 from memwal_core.settings import CatchupSettings
 
@@ -36,7 +35,6 @@ class CatchupContext:
         rng: Spreads the waits of rivals.
         check_lease: Called before each write.
         failpoints: Hit at the places of a catch-up, and of a compaction around it.
-        metrics: Counts what was done.
     """
 
     table: BaseTable
@@ -45,7 +43,6 @@ class CatchupContext:
     rng: Rng
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
-    metrics: Instruments = INSTRUMENTS
 
     def back_off(self, attempt: int) -> None:
         """Wait after a lost attempt; the wait grows and spreads with each one."""

@@ -8,9 +8,10 @@ from memwal_core.errors import CorruptionError, InternalError
 from memwal_core.jobs.catchup.extend import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport
 from memwal_core.jobs.catchup.request import CatchupRequest
-from memwal_core.jobs.catchup.run import catch_up
+from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
+from memwal_core.metrics import Instruments
 
 
 def catchup_parts(context: JobContext) -> CatchupContext:
@@ -29,6 +30,10 @@ class CatchupJob(Job[CatchupRequest, CatchupReport]):
             merge_segments=request.merge_segments,
             dry_run=request.dry_run,
         )
+
+    def count(self, instruments: Instruments, report: CatchupReport) -> None:
+        """Count what the run did."""
+        count_catchup(instruments, report)
 
     def divide(self, context: JobContext, request: CatchupRequest) -> Division:
         """Make one piece of each index that is due."""

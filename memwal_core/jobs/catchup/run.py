@@ -52,15 +52,11 @@ def catch_up(
     run records it. Recording never moves an entry back, nor past the merge progress of the version that was
     examined.
     """
-    run = _Run(context, indexes, merge_segments=merge_segments)
-    if dry_run:
-        return run.run(dry_run=True)
-    report = context.metrics.observe("catchup", context.table.uri, lambda: run.run(dry_run=False))
-    _count(context.metrics, report)
-    return report
+    return _Run(context, indexes, merge_segments=merge_segments).run(dry_run=dry_run)
 
 
-def _count(instruments: Instruments, report: CatchupReport) -> None:
+def count_catchup(instruments: Instruments, report: CatchupReport) -> None:
+    """Count what a catch-up did."""
     for index in report.indexes:
         labels = {TABLE_LABEL: report.table_uri, KIND_LABEL: index.kind}
         instruments.count(CATCHUP_ROWS, index.rows_indexed, labels)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from memwal_core.jobs.catchup.job import catchup_parts
 from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
-from memwal_core.jobs.compact.run import CompactContext, compact
+from memwal_core.jobs.compact.run import CompactContext, compact, count_compaction
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.job import gc_surveyor
 from memwal_core.jobs.gc.needed import versions_needed
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.metrics import Instruments
 
 
 class CompactJob(Job[CompactRequest, CompactReport]):
@@ -20,6 +21,10 @@ class CompactJob(Job[CompactRequest, CompactReport]):
         surveyor = gc_surveyor(context)
         parts = CompactContext(catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor))
         return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
+
+    def count(self, instruments: Instruments, report: CompactReport) -> None:
+        """Count what the run did."""
+        count_compaction(instruments, report)
 
     def divide(self, context: JobContext, request: CompactRequest) -> Division:
         """Make one piece if fragments are to be rewritten or versions removed."""

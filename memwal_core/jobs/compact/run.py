@@ -11,7 +11,7 @@ from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionErro
 from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.catchup.extend import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
-from memwal_core.jobs.catchup.run import catch_up
+from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
 from memwal_core.jobs.compact.plan import CompactPlan, plan_compaction
 from memwal_core.jobs.compact.report import CompactReport, RewriteReport
@@ -66,13 +66,14 @@ def compact(
     run = _Run(context, force=force)
     if dry_run:
         return run.report(run.planned(), cleanup=run.clean_up(dry_run=True) if remove_versions else None)
-    instruments, uri = context.catchup.metrics, context.catchup.table.uri
-    report = instruments.observe("compact", uri, lambda: run.executed(remove_versions=remove_versions))
-    _count(instruments, report)
-    return report
+    return run.executed(remove_versions=remove_versions)
 
 
-def _count(instruments: Instruments, report: CompactReport) -> None:
+def count_compaction(instruments: Instruments, report: CompactReport) -> None:
+    """Count what a compaction did, its catch-ups included."""
+    for catchup in (report.catchup_before, report.catchup_after):
+        if catchup is not None:
+            count_catchup(instruments, catchup)
     table = {TABLE_LABEL: report.table_uri}
     instruments.count(COMPACT_FRAGMENTS, sum(each.fragments_removed for each in report.rewrites), table)
     instruments.count(COMPACT_WRITTEN, sum(each.fragments_added for each in report.rewrites), table)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
-from memwal_core.jobs.flush_idle.run import FlushContext, flush_idle_regions
+from memwal_core.jobs.flush_idle.run import FlushContext, count_flushes, flush_idle_regions
 from memwal_core.jobs.job import Job
+from memwal_core.metrics import Instruments
 
 
 class FlushJob(Job[FlushRequest, FlushReport]):
@@ -18,3 +19,7 @@ class FlushJob(Job[FlushRequest, FlushReport]):
             context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
         )
         return flush_idle_regions(parts, request)
+
+    def count(self, instruments: Instruments, report: FlushReport) -> None:
+        """Count what the run did."""
+        count_flushes(instruments, report)

@@ -22,7 +22,7 @@ from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.flush_idle.survey import SignReader
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
-from memwal_core.metrics import FLUSH_REGIONS, FLUSH_ROWS, INSTRUMENTS, TABLE_LABEL, Instruments
+from memwal_core.metrics import FLUSH_REGIONS, FLUSH_ROWS, TABLE_LABEL, Instruments
 from memwal_core.region import ManifestStore
 from memwal_core.settings import Settings
 from memwal_core.storage.concurrent import map_concurrently
@@ -41,7 +41,6 @@ class FlushContext:
     Attributes:
         check_lease: Called before each claim.
         failpoints: Hit at the places of a run, and as for ``flush_region``.
-        metrics: Counts what was done.
     """
 
     table: BaseTable
@@ -50,7 +49,6 @@ class FlushContext:
     clock: Clock
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
-    metrics: Instruments = INSTRUMENTS
 
 
 def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushReport:
@@ -65,13 +63,14 @@ def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushRep
         UnavailableError: Storage failed before anything could be decided. Run again.
     """
     run = _Run(context, request)
-    if request.dry_run:
-        return run.planned()
-    report = context.metrics.observe("flush", context.table.uri, run.execute)
+    return run.planned() if request.dry_run else run.execute()
+
+
+def count_flushes(instruments: Instruments, report: FlushReport) -> None:
+    """Count what was flushed."""
     table = {TABLE_LABEL: report.table_uri}
-    context.metrics.count(FLUSH_REGIONS, len(report.flushed), table)
-    context.metrics.count(FLUSH_ROWS, report.rows, table)
-    return report
+    instruments.count(FLUSH_REGIONS, len(report.flushed), table)
+    instruments.count(FLUSH_ROWS, report.rows, table)
 
 
 @dataclass(slots=True)

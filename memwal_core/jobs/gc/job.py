@@ -7,10 +7,11 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.policy import check_retention
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.jobs.gc.run import GcContext, collect_garbage, count_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
 
 
@@ -38,6 +39,10 @@ class GcJob(Job[GcRequest, GcReport]):
         """Drain, wait if that is asked for, delete."""
         parts = GcContext(gc_surveyor(context), context.settings, context.clock, context.guard)
         return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
+
+    def count(self, instruments: Instruments, report: GcReport) -> None:
+        """Count what the run did."""
+        count_garbage(instruments, report)
 
     def divide(self, context: JobContext, request: GcRequest) -> Division:
         """Make one piece if anything is free, or waits for its grace period and shall be waited for."""

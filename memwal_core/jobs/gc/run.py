@@ -17,7 +17,7 @@ from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.state import GcState
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.outcome import CheckLease, JobOutcome
-from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, INSTRUMENTS, KIND_LABEL, TABLE_LABEL, Instruments
+from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, KIND_LABEL, TABLE_LABEL, Instruments
 from memwal_core.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,6 @@ class GcContext:
     settings: Settings
     clock: Clock
     check_lease: CheckLease
-    metrics: Instruments = INSTRUMENTS
 
 
 def collect_garbage(
@@ -59,19 +58,13 @@ def collect_garbage(
     """
     run = _Run(context, regions)
     run.plan()
-    if dry_run:
-        return run.report(dry_run=True)
-
-    def work() -> GcReport:
+    if not dry_run:
         run.execute(wait=wait)
-        return run.report(dry_run=False)
-
-    report = context.metrics.observe("gc", run.table_uri, work)
-    _record(context.metrics, report)
-    return report
+    return run.report(dry_run=dry_run)
 
 
-def _record(instruments: Instruments, report: GcReport) -> None:
+def count_garbage(instruments: Instruments, report: GcReport) -> None:
+    """Count what a collection did."""
     table = {TABLE_LABEL: report.table_uri}
     for kind, tally in report.done.items():
         instruments.count(GC_OBJECTS, tally.items, {**table, KIND_LABEL: kind.value})
@@ -87,10 +80,6 @@ class _Run:
         self._done: dict[Kind, Tally] = {}
         self._deleters: list[Deleter] = []
         self._drained = False
-
-    @property
-    def table_uri(self) -> str:
-        return self._plan.table_uri
 
     def plan(self) -> None:
         """Survey and plan; a frozen state is surveyed twice, because it may have changed between two reads."""

@@ -19,13 +19,14 @@ from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.run import MergeContext, merge
+from memwal_core.jobs.merge.run import MergeContext, count_merge, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY, verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
+from memwal_core.metrics import Instruments
 from memwal_core.text import show_bytes
 
 
@@ -60,6 +61,10 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         blocked = planned.outcome is JobOutcome.BLOCKED
         outcome = JobOutcome.BLOCKED if blocked else JobOutcome.NOTHING_TO_DO
         return replace(planned, outcome=outcome, reason="no region is due")
+
+    def count(self, instruments: Instruments, report: MergeReport) -> None:
+        """Count what the run did."""
+        count_merge(instruments, report)
 
     def divide(self, context: JobContext, request: MergeRequest) -> Division:
         """Pack regions into Spark jobs; each promises how far its regions will be merged."""

@@ -31,7 +31,6 @@ from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.metrics import (
-    INSTRUMENTS,
     MERGE_BYTES,
     MERGE_COMMITS,
     MERGE_CONFLICTS,
@@ -91,7 +90,6 @@ class MergeContext:
     clock: Clock
     progress: MergeProgress
     on_executors: PassStrategy | None = None
-    metrics: Instruments = INSTRUMENTS
 
 
 def merge(context: MergeContext, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -119,12 +117,11 @@ def merge(context: MergeContext, *, regions: Collection[RegionId] | None = None,
     if dry_run:
         plan, _ = run.plan()
         return run.report(_planned_outcome(plan))
-    report = context.metrics.observe("merge", context.table.uri, lambda: run.report(run.to_the_end()))
-    _record(context.metrics, report)
-    return report
+    return run.report(run.to_the_end())
 
 
-def _record(instruments: Instruments, report: MergeReport) -> None:
+def count_merge(instruments: Instruments, report: MergeReport) -> None:
+    """Count what a merge did."""
     labels = {TABLE_LABEL: report.table_uri}
     instruments.count(MERGE_ROWS, sum(commit.upserts + commit.tombstones for commit in report.commits), labels)
     instruments.count(MERGE_BYTES, report.bytes_planned if report.commits else 0, labels)

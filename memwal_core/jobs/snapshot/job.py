@@ -6,7 +6,8 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.request import SnapshotRequest
-from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
+from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot, count_snapshot
+from memwal_core.metrics import Instruments
 
 
 class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
@@ -18,6 +19,10 @@ class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
             context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
         )
         return build_region_snapshot(parts, force=request.force, dry_run=request.dry_run)
+
+    def count(self, instruments: Instruments, report: SnapshotReport) -> None:
+        """Count what the run did."""
+        count_snapshot(instruments, report)
 
     def divide(self, context: JobContext, request: SnapshotRequest) -> Division:
         """Make one piece if a snapshot is due."""

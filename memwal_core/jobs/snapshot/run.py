@@ -18,7 +18,6 @@ from memwal_core.jobs.snapshot.plan import SnapshotPlan, SnapshotReason, Snapsho
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.survey import survey_regions
 from memwal_core.metrics import (
-    INSTRUMENTS,
     SNAPSHOT_CONFLICTS,
     SNAPSHOT_HINTS,
     SNAPSHOT_REGIONS,
@@ -44,7 +43,6 @@ class SnapshotContext:
         clock: Dates the snapshot, and measures.
         check_lease: Called before each write.
         failpoints: Hit at the places of a build.
-        metrics: Counts what was done.
     """
 
     table: BaseTable
@@ -53,7 +51,6 @@ class SnapshotContext:
     clock: Clock
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
-    metrics: Instruments = INSTRUMENTS
 
 
 def build_region_snapshot(context: SnapshotContext, *, force: bool = False, dry_run: bool = False) -> SnapshotReport:
@@ -66,16 +63,16 @@ def build_region_snapshot(context: SnapshotContext, *, force: bool = False, dry_
     A ``CorruptionError`` means that a region cannot be read, and the present snapshot stays. After a
     ``CommitUnknownError``, build again: if the snapshot landed, that only reads.
     """
-    build = _Build(context, force=force)
-    if dry_run:
-        return build.run(dry_run=True)
-    report = context.metrics.observe("snapshot", context.table.uri, lambda: build.run(dry_run=False))
+    return _Build(context, force=force).run(dry_run=dry_run)
+
+
+def count_snapshot(instruments: Instruments, report: SnapshotReport) -> None:
+    """Count what a build did."""
     table = {TABLE_LABEL: report.table_uri}
     published = report.plan.regions if report.outcome is JobOutcome.DONE else 0
-    context.metrics.count(SNAPSHOT_REGIONS, published, table)
-    context.metrics.count(SNAPSHOT_HINTS, len(report.hints_raised), table)
-    context.metrics.count(SNAPSHOT_CONFLICTS, report.overtaken, table)
-    return report
+    instruments.count(SNAPSHOT_REGIONS, published, table)
+    instruments.count(SNAPSHOT_HINTS, len(report.hints_raised), table)
+    instruments.count(SNAPSHOT_CONFLICTS, report.overtaken, table)
 
 
 class _Build:

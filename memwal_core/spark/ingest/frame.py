@@ -28,7 +28,6 @@ from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport, ShareReport
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
-from memwal_core.metrics import INSTRUMENTS
 from memwal_core.region.spec import RegionValue
 from memwal_core.spark.ingest.routed import BAD_ROWS, PROBLEM, REGION, columns_of_batch, routed
 from memwal_core.spark.ingest.shares import ShareTasks
@@ -101,7 +100,7 @@ def ingest_frame(frame: DataFrame, table: BaseTable, request: FrameBatch) -> Ing
     if not request.dry_run:
         FreezeStore(table.store, table.ids, clock=table.clock).require_thawed()
     ingestion = _Ingestion(frame, table, request, table.clock.monotonic())
-    report = ingestion.run() if request.dry_run else INSTRUMENTS.observe("ingest", table.uri, ingestion.run)
+    report = ingestion.run()
     _log.info(
         "ingest ended [outcome=%s, batch=%s, rows_read=%d, rows_written=%d, regions=%d, seconds=%.1f] %s",
         report.outcome.value,

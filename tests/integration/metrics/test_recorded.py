@@ -11,24 +11,18 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from memwal_core.errors import FencedError
-from memwal_core.jobs.catchup.extend import CatchupContext
-from memwal_core.jobs.catchup.run import catch_up
-from memwal_core.jobs.compact.run import CompactContext, compact
-from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.gc.job import gc_surveyor
-from memwal_core.jobs.gc.run import GcContext, collect_garbage
+from memwal_core.errors import FencedError, FrozenError
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.health import record_health
-from memwal_core.jobs.merge.commit.passes import CommitContext
-from memwal_core.jobs.merge.commit.single_commit import SingleCommit
-from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.run import MergeContext, Silent, merge
-from memwal_core.jobs.merge.survey import MergeSurveyor
-from memwal_core.jobs.merge.work.workers import InProcessWorkers
-from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot
+from memwal_core.jobs.runner import execute
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.metrics import Instruments
-from memwal_core.settings import DAY_S, CatchupSettings, CompactSettings, MergeSettings, Settings
+from memwal_core.settings import DAY_S, CompactSettings, Settings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.table import Table
 from testkit.tables.articles import articles, make_articles_table
@@ -87,30 +81,13 @@ def received() -> Received:
     return Received()
 
 
-def merge_context(admin: Table, instruments: Instruments) -> MergeContext:
-    table = admin.base
-    return MergeContext(
-        table=table,
-        surveyor=MergeSurveyor(table, table.store, admin.opened.manifests, 4),
-        in_process=SingleCommit(
-            CommitContext(table, MergeSettings(), table.clock, table.rng),
-            InProcessWorkers(table),
-            InProcessReader(table.storage_options),
-        ),
-        settings=MergeSettings(),
-        clock=table.clock,
-        progress=Silent(),
-        metrics=instruments,
-    )
-
-
 def test_merge_counts_what_it_did(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), rows=people(1, 2), buckets=1)
     write_generations(table, [1, 3], [3, 4], name="new")
-    parts = merge_context(Table.open(table.uri), received.instruments)
+    opened = Table.open(table.uri).opened
 
-    report = merge(parts)
-    merge(parts)
+    report = execute(opened, MergeRequest(), instruments=received.instruments)
+    execute(opened, MergeRequest(), instruments=received.instruments)
 
     label = (("memwal.table", table.uri),)
     values = received.values()
@@ -130,7 +107,7 @@ def test_dry_run_counts_nothing(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=1)
     write_generations(table, [1], name="new")
 
-    merge(merge_context(Table.open(table.uri), received.instruments), dry_run=True)
+    execute(Table.open(table.uri).opened, MergeRequest(dry_run=True), instruments=received.instruments)
 
     assert received.values() == {}
     assert received.spans() == []
@@ -141,12 +118,8 @@ def test_garbage_collection_counts_objects_by_kind(tmp_path: Path, received: Rec
     write_generations(table, [1], [2], name="new")
     Table.open(table.uri).run(MergeRequest())
     drop_old_versions(table.uri)
-    context = JobContext(gc_admin(table.uri).opened)
-    parts = GcContext(
-        gc_surveyor(context), context.settings, context.clock, context.guard, metrics=received.instruments
-    )
 
-    report = collect_garbage(parts)
+    report = execute(gc_admin(table.uri).opened, GcRequest(dry_run=False), instruments=received.instruments)
 
     counted = {
         dict(labels)["kind"]: value
@@ -175,12 +148,12 @@ def test_signals_become_gauges(tmp_path: Path, received: Received) -> None:
 def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, received: Received) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))
     merge_natively(table, articles(2000, 30), {native_region_id(1): 1})
-    parts = CatchupContext(table, CatchupSettings(), table.clock, table.rng, metrics=received.instruments)
+    opened = Table.open(table.uri).opened
 
-    catch_up(parts, dry_run=True)
+    execute(opened, CatchupRequest(dry_run=True), instruments=received.instruments)
     assert received.values() == {}
-    catch_up(parts)
-    catch_up(parts)
+    execute(opened, CatchupRequest(), instruments=received.instruments)
+    execute(opened, CatchupRequest(), instruments=received.instruments)
 
     values = {(name, frozenset(dict(labels).items())): value for (name, labels), value in received.values().items()}
     for kind in ("BTree", "Bitmap"):
@@ -195,11 +168,10 @@ def test_catch_up_counts_rows_and_what_became_of_each_index(tmp_path: Path, rece
 def test_snapshot_counts_regions_and_hints(tmp_path: Path, received: Received) -> None:
     table = make_people_table(str(tmp_path / "t"), buckets=2)
     write_generations(table, list(range(20)), name="new")
-    admin = Table.open(table.uri)
-    parts = SnapshotContext(admin.base, admin.opened.manifests, Settings(), table.clock, metrics=received.instruments)
+    opened = Table.open(table.uri).opened
 
-    report = build_region_snapshot(parts)
-    build_region_snapshot(parts)
+    report = execute(opened, SnapshotRequest(), instruments=received.instruments)
+    execute(opened, SnapshotRequest(), instruments=received.instruments)
 
     label, values = (("memwal.table", table.uri),), received.values()
     assert values["memwal.snapshot.regions", label] == report.plan.regions == 2
@@ -215,11 +187,10 @@ def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
     table = make_articles_table(str(tmp_path / "t"), rows=100, kinds=("BTREE",))
     for generation in (1, 2):
         merge_natively(table, articles(100 * generation, 100), {native_region_id(1): generation})
-    clock = later(60 * DAY_S)
-    catchup = CatchupContext(table, CatchupSettings(), clock, table.rng, metrics=received.instruments)
-    settings = CompactSettings(keep_versions=1)
+    settings = Settings(compact=CompactSettings(keep_versions=1))
+    opened = OpenTable.at(table.uri, settings=settings, clock=later(60 * DAY_S))
 
-    report = compact(CompactContext(catchup, settings, lambda: ()), force=True, remove_versions=True)
+    report = execute(opened, CompactRequest(force=True, remove_versions=True), instruments=received.instruments)
 
     label, values = (("memwal.table", table.uri),), received.values()
     assert values["memwal.compact.fragments", label] == 3
@@ -227,9 +198,10 @@ def test_compaction_counts_fragments_and_versions_and_contains_its_catch_ups(
     assert report.cleanup is not None
     assert values["memwal.compact.versions_removed", label] == report.cleanup.result.versions > 0
     assert values["memwal.compact.bytes_removed", label] == report.cleanup.result.size_bytes > 0
-    assert received.runs()["compact", "done"] == 1
-    assert received.spans() == ["memwal.catchup", "memwal.catchup", "memwal.compact"]
-    assert received.parents() == {"memwal.catchup": "memwal.compact", "memwal.compact": None}
+    assert received.runs() == {("compact", "done"): 1}
+    assert received.spans() == ["memwal.compact"]
+    indexed = {dict(labels)["outcome"] for (name, labels) in values if name == "memwal.catchup.indexes"}
+    assert "extended" in indexed, "its catch-ups count their indexes"
 
 
 def test_run_that_ends_with_an_error_is_counted_and_its_span_has_the_error(tmp_path: Path, received: Received) -> None:
@@ -240,8 +212,20 @@ def test_run_that_ends_with_an_error_is_counted_and_its_span_has_the_error(tmp_p
         raise FencedError("the lease is lost", remedy="stop")
 
     with pytest.raises(FencedError):
-        catch_up(CatchupContext(table, CatchupSettings(), table.clock, table.rng, lost, metrics=received.instruments))
+        execute(Table.open(table.uri).opened, CatchupRequest(), guard=lost, instruments=received.instruments)
 
     assert received.runs() == {("catchup", "failed"): 1}
     assert not [name for name, _ in received.values() if name == "memwal.job.duration"]
     assert received.errors() == ["FencedError"]
+
+
+def test_frozen_run_counts_as_frozen_and_a_cycle_counts_as_a_run(tmp_path: Path, received: Received) -> None:
+    table = Table.open(make_people_table(str(tmp_path / "t"), buckets=1).uri)
+    execute(table.opened, MaintainRequest(), instruments=received.instruments)
+    table.freeze("a test", by="someone")
+    with pytest.raises(FrozenError):
+        execute(table.opened, MergeRequest(), instruments=received.instruments)
+
+    assert received.runs()["merge", "frozen"] == 1
+    assert ("merge", "failed") not in received.runs()
+    assert received.runs()["maintain", "done"] == 1

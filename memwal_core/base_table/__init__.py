@@ -12,7 +12,12 @@ from memwal_core.base_table.commit.compaction import (
     compact_fragments,
     list_fragments,
 )
-from memwal_core.base_table.commit.snapshots import SnapshotOvertakenError, publish_snapshot, read_snapshot
+from memwal_core.base_table.commit.snapshots import (
+    SnapshotOvertakenError,
+    named_regions,
+    publish_snapshot,
+    read_snapshot,
+)
 from memwal_core.base_table.history.retained import RetainedVersion, retained_versions
 from memwal_core.base_table.history.versions import (
     CleanupResult,
@@ -77,6 +82,7 @@ __all__ = [
     "list_fragments",
     "list_indexes",
     "list_versions",
+    "named_regions",
     "publish_snapshot",
     "read_coverage",
     "read_document_lengths",

@@ -58,6 +58,8 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     for region in found.regions:
         table.add_row(*_cells(region))
     console.print(table)
+    for region_id, cause in found.damaged.items():
+        console.print(f"damaged: {word('region', vocabulary)} {region_id}: {cause}", markup=False, soft_wrap=True)
     console.print(
         f"waiting for a merge: {found.merge_lag_generations} generations, {show_bytes(found.merge_lag_bytes)}",
         markup=False,

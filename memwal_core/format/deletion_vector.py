@@ -13,10 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from memwal_core.format.malformed import MalformedError
+
 FILE_TYPE: Final = "bitmap"
 SUFFIX = "bin"
 
 _COOKIE = 12346  # no run containers
+_COOKIE_WITH_RUNS = 12347
+_HEAD = struct.Struct("<II")
 _ARRAY_LIMIT = 4096
 _CHUNK_ROWS = 1 << 16
 
@@ -42,6 +46,36 @@ def encode_deletion_vector(deleted: npt.NDArray[np.bool_]) -> bytes:
     sizes = [len(container) for container in containers]
     offsets = np.cumsum([len(header) + 4 * len(keys), *sizes])[: len(keys)].astype("<u4").tobytes()
     return b"".join([header, offsets, *containers])
+
+
+def count_deleted(data: bytes) -> int:
+    """Return how many rows a deletion vector's file deletes.
+
+    Raises:
+        MalformedError: Its length, or its head, is not that of a bitmap.
+    """
+    cookie, chunks = _HEAD.unpack_from(data.ljust(_HEAD.size, b"\0"))
+    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+        return _count_with_runs(data, (cookie >> 16) + 1)
+    if cookie != _COOKIE:
+        raise MalformedError(f"{len(data)} bytes are not a bitmap of deleted rows")
+    described = _HEAD.size + 4 * chunks
+    if len(data) < described + 4 * chunks:
+        raise MalformedError(f"{len(data)} bytes are too short for a bitmap of {chunks} parts")
+    counts = np.frombuffer(data, "<u2", 2 * chunks, _HEAD.size)[1::2].astype(np.int64) + 1
+    sizes = np.where(counts <= _ARRAY_LIMIT, 2 * counts, _CHUNK_ROWS // 8)
+    expected = described + 4 * chunks + int(sizes.sum())
+    if len(data) != expected:
+        raise MalformedError(f"it has {len(data)} bytes where its head asks for {expected}")
+    return int(counts.sum())
+
+
+def _count_with_runs(data: bytes, chunks: int) -> int:
+    start = 4 + (chunks + 7) // 8
+    if len(data) < start + 4 * chunks:
+        raise MalformedError(f"{len(data)} bytes are too short for a bitmap of {chunks} parts")
+    counts = np.frombuffer(data, "<u2", 2 * chunks, start)[1::2].astype(np.int64) + 1
+    return int(counts.sum())
 
 
 def _container(flags: npt.NDArray[np.bool_], count: int) -> bytes:

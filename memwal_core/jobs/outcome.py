@@ -17,6 +17,8 @@ class JobOutcome(StrEnum):
     CONFLICT = "conflict"
     BLOCKED = "blocked"
     FROZEN = "frozen"
+    PARTIAL = "partial"
+    """Regions with damaged files are parked; for all others everything is done. No failure: the damage is a finding."""
 
     @property
     def exit_code(self) -> int:
@@ -31,6 +33,7 @@ _EXIT_CODES = {
     JobOutcome.CONFLICT: 4,
     JobOutcome.BLOCKED: 5,
     JobOutcome.FROZEN: FrozenError.exit_code,
+    JobOutcome.PARTIAL: 6,
 }
 
 CheckLease = Callable[[], None]

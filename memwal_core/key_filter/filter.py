@@ -2,7 +2,8 @@
 
 Bytes: 8 bytes of magic; format version, length of the range and number of blocks as 32-bit and number of keys as 64-bit
 little-endian integers; the range, an Arrow stream of two rows (smallest and largest value of each key column); the
-blocks; XXH3 (64 bits) of everything before.
+blocks; XXH3 (64 bits) of everything before, followed by the place of the file, so that a filter that was put beside
+another flushed MemTable is refused: it would rule out keys that are there.
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ class KeyFilter:
         return cls(_bounds(named), keys.num_rows, blocks)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> KeyFilter:
-        """Read a filter back.
+    def from_bytes(cls, data: bytes, place: str) -> KeyFilter:
+        """Read a filter back; ``place`` is where it belongs, as for ``to_bytes``.
 
         Raises:
             CorruptionError: The bytes are not a filter, or have changed. Read the keys from the flushed MemTable
                 instead.
         """
         checked, (checksum,) = data[: -_CHECKSUM.size], _CHECKSUM.unpack_from(data.rjust(_CHECKSUM.size), -8)
-        if len(checked) < _HEAD.size or xxhash.xxh3_64_intdigest(checked) != checksum:
+        if len(checked) < _HEAD.size or _digest(checked, place) != checksum:
             _refuse("its checksum does not match")
         magic, version, bounds_bytes, blocks, keys = _HEAD.unpack_from(checked)
         start = _HEAD.size + bounds_bytes
@@ -79,15 +80,15 @@ class KeyFilter:
             bounds = reader.read_all()
         return cls(bounds, keys, np.frombuffer(checked, "<u4", offset=start).reshape(blocks, WORDS))
 
-    def to_bytes(self) -> bytes:
-        """Return the bytes of the file."""
+    def to_bytes(self, place: str) -> bytes:
+        """Return the bytes of the file; ``place`` is the directory of its flushed MemTable, relative to the table."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.bounds.schema) as writer:
             writer.write_table(self.bounds)
         bounds = sink.getvalue().to_pybytes()
         head = _HEAD.pack(_MAGIC, _FORMAT_VERSION, len(bounds), len(self.blocks), self.keys)
         data = head + bounds + self.blocks.astype("<u4").tobytes()
-        return bytes(data) + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))
+        return bytes(data) + _CHECKSUM.pack(_digest(data, place))
 
     def may_contain(self, keys: pa.Table, hashes: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.bool_]:
         """Tell for each key whether it may be in the set; False is certain.
@@ -107,6 +108,12 @@ class KeyFilter:
             inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
             found &= inside.to_numpy()
         return found
+
+
+def _digest(data: bytes, place: str) -> int:
+    digest = xxhash.xxh3_64(data)
+    digest.update(place.encode())
+    return int(digest.intdigest())
 
 
 def hashes_of(keys: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.uint64]:

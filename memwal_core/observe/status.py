@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table import BaseTable, TableState, named_regions
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, WAL_SUFFIXES, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.observe.lifecycle import GenerationSpan, GenerationState, generation_states
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.region.census import CensusTaker
 from memwal_core.region.quarantine import QuarantineStore
 from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec, decode_region_value
 from memwal_core.storage.concurrent import map_concurrently
@@ -122,8 +124,9 @@ class TableStatus:
         primary_key: Key columns.
         region_specs: Spec ids.
         maintained_indexes: Indexes that MemTables maintain.
-        regions: Ordered by region id.
+        regions: Those that can be read, ordered by region id.
         frozen: Why no job works on the table; none if it is not frozen.
+        damaged: The others -> which file is missing or damaged, and how.
     """
 
     table_uri: str
@@ -134,6 +137,7 @@ class TableStatus:
     maintained_indexes: tuple[str, ...]
     regions: tuple[RegionStanding, ...]
     frozen: tuple[Freeze, ...] = ()
+    damaged: Mapping[RegionId, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def merge_lag_generations(self) -> int:
@@ -158,16 +162,21 @@ class TableStatus:
             "merge_lag_bytes": self.merge_lag_bytes,
             "frozen": [freeze.to_dict() for freeze in self.frozen],
             "regions": [region.to_dict() for region in self.regions],
+            "damaged": {str(region_id): cause for region_id, cause in self.damaged.items()},
         }
 
 
 def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> TableStatus:
     """Read the state of a table: manifests, then the base version, then the ends of the WALs."""
-    found = manifests.load_many(manifests.region_ids(), concurrency)
+    taker = CensusTaker(store, manifests, concurrency)
+    census = taker.take()
     state = table.state()
+    census = census.with_known(taker, *named_regions(table, state))
+    found = census.manifests
     tails = map_concurrently(lambda manifest: find_wal_tail(store, manifest), found, concurrency)
     quarantined = QuarantineStore(store).by_region()
-    return derive_status(table.uri, state, found, tails, quarantined)
+    status = derive_status(table.uri, state, found, tails, quarantined)
+    return replace(status, damaged={region_id: each.evidence for region_id, each in census.damaged.items()})
 
 
 def find_wal_tail(store: ObjectStore, manifest: RegionManifest, probes: int = TAIL_PROBES) -> WalTail:

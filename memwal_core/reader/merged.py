@@ -172,6 +172,7 @@ class MergedReader:
                     raise
                 path = str(error.facts["path"])
                 if path == missing:
+                    view.require_intact(error)
                     raise CorruptionError(
                         "a flushed MemTable is missing although its rows are not merged",
                         remedy="restore its directory from a backup; until then its region cannot be read",

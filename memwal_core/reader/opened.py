@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,8 +13,9 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
 from memwal_core.base_table.history.fields import Renamings
-from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
+from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.plan.predicate import boxes_of
@@ -61,6 +63,7 @@ class GenerationGoneError(ObjectNotFoundError):
             generation=source.generation,
             path=source.path,
         )
+        self.source = source
 
 
 class OpenedTable:
@@ -115,10 +118,40 @@ class OpenedTable:
             )
 
     def plan(self, filter_sql: str | None = None) -> ReadPlan:
-        """Decide what a query with a filter reads."""
+        """Decide what a query with a filter reads; ``DamagedError`` if it may need a region that cannot be read."""
         if filter_sql is None:
-            return self._unfiltered
-        return plan_read(self.survey, self._table.store.uri_of, boxes_of(filter_sql, self.survey.state.schema))
+            return self._unfiltered.require_sound()
+        boxes = boxes_of(filter_sql, self.survey.state.schema)
+        return plan_read(self.survey, self._table.store.uri_of, boxes).require_sound()
+
+    @property
+    def everything(self) -> ReadPlan:
+        """What there is to read, damaged regions included: for queries that rule these out in a way of their own."""
+        return self._unfiltered
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Turn the error of a flushed MemTable that cannot be read into one that names the file and what is wrong."""
+        try:
+            yield
+        except (GenerationGoneError, DamagedError):
+            raise
+        except MemwalError as error:
+            named = {value for value in error.facts.values() if isinstance(value, str)}
+            regions = self._unfiltered.regions
+            sources = [each for region in regions for each in (*region.generations, *region.merged_generations)]
+            for source in sources:
+                if source.path in named:
+                    self.require_intact(source, error)
+            raise
+
+    def require_intact(self, source: GenerationSource, cause: MemwalError) -> None:
+        """Raise ``DamagedError`` from a failure to read a flushed MemTable if one of its files is damaged."""
+        found = diagnose_generation(self._table.store, source.region_id, source.directory.rpartition("/")[2])
+        if found:
+            known = {"region_id", "path", "cause", "generation"}
+            more = {name: value for name, value in cause.facts.items() if name not in known}
+            raise found[0].error(source.region_id, generation=source.generation, **more) from cause
 
     def dataset(self, source: GenerationSource) -> lance.LanceDataset | None:
         """Open a flushed MemTable; None if the generation is in memory."""

@@ -12,7 +12,7 @@ from memwal_core.reader.explain import RegionNames
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.lookup import Lookup
-from memwal_core.reader.opened import OpenedTable
+from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.survey import Survey
 from memwal_core.reader.scan.scan import Scan, ScanRequest
 from memwal_core.reader.text.search import TextColumn, TextQuery, TextSearch
@@ -40,7 +40,11 @@ class TableView:
     @property
     def freshness(self) -> Freshness:
         """How new the rows are."""
-        return self._opened.plan().freshness
+        return self._opened.everything.freshness
+
+    def require_intact(self, error: GenerationGoneError) -> None:
+        """Raise ``DamagedError`` if a file of the flushed MemTable that is gone was lost."""
+        self._opened.require_intact(error.source, error)
 
     @property
     def schema(self) -> pa.Schema:
@@ -79,7 +83,8 @@ class TableView:
             UnavailableError: Storage failed; try again.
         """
         self._opened.require_key("look rows up")
-        return self._lookup.find(keys, columns)
+        with self._opened.explaining():
+            return self._lookup.find(keys, columns)
 
     def explain_lookup(self, keys: pa.Table, names: RegionNames | None = None) -> str:
         """Return the plan of a lookup as text."""
@@ -102,7 +107,8 @@ class TableView:
             UnavailableError: Storage failed; try again.
         """
         self._opened.require_key("search regions and the base table together")
-        return VectorSearch(self._opened, query).run()
+        with self._opened.explaining():
+            return VectorSearch(self._opened, query).run()
 
     def explain_vector_search(self, query: VectorQuery, names: RegionNames | None = None) -> str:
         """Return the plan of a vector search as text."""
@@ -124,7 +130,8 @@ class TableView:
             GenerationGoneError: A flushed MemTable was collected; take a new view.
             UnavailableError: Storage failed; try again.
         """
-        return self._text_search(query).run()
+        with self._opened.explaining():
+            return self._text_search(query).run()
 
     def explain_full_text_search(self, query: TextQuery, names: RegionNames | None = None) -> str:
         """Return the plan of a full-text search as text."""

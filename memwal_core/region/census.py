@@ -47,6 +47,11 @@ class DamagedRegion:
     identity: RegionManifest | None = None
     reservation: str | None = None
 
+    @property
+    def evidence(self) -> str:
+        """The file and what is wrong with it."""
+        return f"{self.error.facts['path']}: {self.error.facts['cause']}"
+
 
 @dataclass(frozen=True, slots=True)
 class Census:

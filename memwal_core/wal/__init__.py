@@ -9,7 +9,7 @@ from memwal_core.wal.arrow_codec import ArrowCodec, is_fence
 from memwal_core.wal.codec import codec_for_suffix
 from memwal_core.wal.entry import EntryShape, WalCodec, WalEntry, noted_field_ids, same_columns
 from memwal_core.wal.lance_codec import LanceCodec, entry_file_version
-from memwal_core.wal.replay import find_tail, read_entries, read_tail, tail_positions
+from memwal_core.wal.replay import find_tail, read_entries, read_tail, refuse_hole, tail_positions
 
 __all__ = [
     "Appended",
@@ -27,6 +27,7 @@ __all__ = [
     "plain_file",
     "read_entries",
     "read_tail",
+    "refuse_hole",
     "same_columns",
     "tail_positions",
 ]

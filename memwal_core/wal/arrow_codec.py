@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, ChecksumError, sealed, verify
+from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
@@ -86,7 +87,7 @@ class ArrowCodec:
             rows, stored = _decoded(data)
             rows.validate(full=not is_sealed)
         except (OSError, pa.ArrowException, ChecksumError) as error:
-            refuse_unreadable(region_id, wal_id, self.suffix, str(error), error)
+            refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)
         if not is_sealed and (ATTEMPT_KEY.encode() in stored or CHECKSUM_KEY.encode() in stored):
             refuse_unreadable(region_id, wal_id, self.suffix, "this project wrote it, and its checksum is damaged")
         if shape is not None and shape.fits(rows.schema):

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
@@ -157,7 +157,7 @@ def refuse_unreadable(
     region_id: RegionId, wal_id: int, suffix: str, cause: str, error: Exception | None = None
 ) -> NoReturn:
     """Raise ``CorruptionError`` for an entry that cannot be trusted."""
-    raise CorruptionError(
+    raise DamagedError(
         "a WAL entry exists but cannot be read",
         remedy="keep the file and every later one, stop the region's writers and run `memwal doctor`",
         region_id=str(region_id),

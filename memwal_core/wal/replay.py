@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundError
 from memwal_core.format.paths import WAL_SUFFIXES, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.concurrent import map_concurrently
@@ -141,14 +141,34 @@ def _check_tail(
     """Refuse a tail that ends below an entry seen before, or behind which another codec has written."""
     _refuse_other_codec(store, region_id, codec, {replay_after_wal_id + 1, tail + 1})
     if tail < wal_id_last_seen:
-        raise CorruptionError(
-            "the WAL has a hole: an entry that existed before is missing",
-            remedy="restore the missing entry from a backup or a versioned bucket; replaying without it loses rows",
-            region_id=str(region_id),
-            missing_wal_id=tail + 1,
-            replay_after_wal_id=replay_after_wal_id,
-            wal_id_last_seen=wal_id_last_seen,
-        )
+        raise _hole(region_id, codec, tail + 1, wal_id_last_seen)
+
+
+def refuse_hole(store: ObjectStore, region_id: RegionId, codec: WalCodec, tail: int) -> None:
+    """Refuse a tail behind which the WAL goes on; for readers, whose rows end there.
+
+    A writer writes one entry after the other, so that none follows a position that is free. One missing entry is
+    noticed; several at once only if an entry beyond them was seen before.
+
+    Raises:
+        DamagedError: The entry after the tail is missing.
+    """
+    beyond = tail + 2
+    if _exists(store, region_id, codec.suffix, beyond) and not _exists(store, region_id, codec.suffix, tail + 1):
+        raise _hole(region_id, codec, tail + 1, beyond)
+
+
+def _hole(region_id: RegionId, codec: WalCodec, missing: int, later: int) -> DamagedError:
+    return DamagedError(
+        "the WAL has a hole: an entry that existed before is missing",
+        remedy="run `memwal repair`, or restore the missing entry from a backup or a versioned bucket; replaying "
+        "without it loses rows",
+        region_id=str(region_id),
+        path=wal_entry_path(region_id, missing, codec.suffix),
+        cause=f"it is missing, and entry {later} was written after it",
+        missing_wal_id=missing,
+        wal_id_last_seen=later,
+    )
 
 
 def read_entries(

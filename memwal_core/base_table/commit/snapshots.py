@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,9 +17,11 @@ from memwal_core.clock import unix_millis
 from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import is_inline
-from memwal_core.format.memwal_index.snapshot import normalise_snapshot, snapshot_schema
+from memwal_core.format.memwal_index.snapshot import normalise_snapshot, snapshot_manifests, snapshot_schema
 from memwal_core.format.memwal_index.snapshot_file import snapshot_from_bytes, snapshot_to_bytes
 from memwal_core.format.paths import region_snapshot_path
+from memwal_core.format.region_manifest.model import RegionManifest
+from memwal_core.ids import RegionId
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +114,22 @@ def read_snapshot(table: TableReader, state: TableState) -> pa.Table | None:
             found=found.num_rows,
         )
     return normalise_snapshot(found, details)
+
+
+def named_regions(table: TableReader, state: TableState) -> tuple[Collection[RegionId], tuple[RegionManifest, ...]]:
+    """Return the regions that must exist: those with merge progress, and the rows of the region snapshot.
+
+    A snapshot that cannot be read names none; readers do without it.
+    """
+    details = state.details
+    if details is None:
+        return (), ()
+    try:
+        found = read_snapshot(table, state) if details.num_regions else None
+    except CorruptionError as error:
+        _log.warning("region snapshot cannot be read and names no region [table=%s]: %s", table.uri, error)
+        found = None
+    return details.merged_generations.keys(), () if found is None else snapshot_manifests(found)
 
 
 def _external(table: TableReader, state: TableState) -> pa.Table | None:

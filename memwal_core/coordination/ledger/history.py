@@ -24,6 +24,7 @@ class RunOutcome(StrEnum):
     NOTHING_TO_DO = "nothing_to_do"
     CONFLICT = "conflict"
     BLOCKED = "blocked"
+    PARTIAL = "partial"
     FAILED = "failed"
     FENCED = "fenced"
     REFUSED = "refused"
@@ -33,8 +34,8 @@ class RunOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Whether the run did everything there was to do."""
-        return self in {RunOutcome.DONE, RunOutcome.NOTHING_TO_DO}
+        """Whether the run did everything that could be done."""
+        return self in {RunOutcome.DONE, RunOutcome.NOTHING_TO_DO, RunOutcome.PARTIAL}
 
     @property
     def is_failure(self) -> bool:

@@ -19,6 +19,7 @@ from lance.fragment import DeletionFile
 from memwal_core.base_table import decoding
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
 from memwal_core.format.checksum import ChecksumError, verify
+from memwal_core.format.deletion_vector import count_deleted
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.schema import schema_range
 from memwal_core.format.malformed import MalformedError, apparent_damage
@@ -32,7 +33,6 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.table_manifest import read_manifest
 from memwal_core.ids import RegionId
-from memwal_core.storage import open_store
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
 _VERSIONS = "_versions"
@@ -101,10 +101,13 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
         with decoding(store.uri_of(root)):
             dataset = lance.dataset(store.uri_of(root), storage_options=dict(store.storage_options) or None)
             fragments = dataset.get_fragments()
-            bases = dataset._ds.base_paths()  # noqa: SLF001 - Lance has no public name for it
+            bases = [base.path for base in dataset.base_paths().values()]
     except CorruptionError as error:
         return (Damage(FileKind.MANIFEST, manifest.path, f"Lance cannot decode it: {error.facts['reason']}"),)
-    look = _Look(store, root, bases)
+    strange = [base for base in bases if base.split("/")[-2:] != [str(region_id), "wal"]]
+    if strange:
+        return (Damage(FileKind.MANIFEST, manifest.path, f"it refers to files outside of its region, in {strange[0]}"),)
+    look = _Look(store, root)
     return tuple(damage for fragment in fragments for damage in look.fragment(fragment))
 
 
@@ -174,14 +177,13 @@ class _Look:
 
     store: ObjectStore
     root: str
-    bases: Mapping[int, object]
 
     def fragment(self, fragment: lance.LanceFragment) -> Iterator[Damage]:
         for file in fragment.metadata.files:
-            path, store, shown = self._place(file.path, file.base_id)
-            cause = _cause_of_data(store, path, file.file_size_bytes, fragment.physical_rows)
+            path = self._place(file.path, file.base_id)
+            cause = _cause_of_data(self.store, path, file.file_size_bytes, fragment.physical_rows)
             if cause:
-                yield Damage(FileKind.DATA, shown, cause)
+                yield Damage(FileKind.DATA, path, cause)
         deletions = fragment.metadata.deletion_file
         if deletions is not None:
             path = f"{self.root}/{deletions.path(fragment.fragment_id)}"
@@ -189,18 +191,9 @@ class _Look:
             if cause:
                 yield Damage(FileKind.DELETIONS, path, cause)
 
-    def _place(self, name: str, base_id: int | None) -> tuple[str, ObjectStore, str]:
-        """Return the path, its store, and the path to show."""
-        if base_id is None:
-            path = f"{self.root}/data/{name}"
-            return path, self.store, path
-        base = self.bases.get(base_id)
-        address = f"{getattr(base, 'path', '')}".rstrip("/")
-        within = f"{self.store.uri.rstrip('/')}/"
-        if address.startswith(within):
-            path = f"{address.removeprefix(within)}/{name}"
-            return path, self.store, path
-        return name, open_store(address, storage_options=self.store.storage_options), f"{address}/{name}"
+    def _place(self, name: str, base_id: int | None) -> str:
+        """Return the path of a data file: in its own directory, or in the WAL of its own region."""
+        return f"{self.root}/data/{name}" if base_id is None else f"{self.root.rpartition('/')[0]}/wal/{name}"
 
 
 def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, rows: int) -> str:
@@ -212,7 +205,7 @@ def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, ro
     if cause:
         return cause
     if recorded_bytes and len(data) != recorded_bytes:
-        return f"it has {len(data)} bytes, and the flushed MemTable was made of {recorded_bytes}"
+        return f"it has another size than when it was flushed: {len(data)} bytes instead of {recorded_bytes}"
     try:
         read_file_footer(data, len(data))
         verify(data, schema_range)
@@ -237,13 +230,18 @@ def _cause_of_deletions(store: ObjectStore, path: str, deletions: DeletionFile) 
         return "it is missing"
     data = store.get(path)
     cause = apparent_damage(data)
-    if cause or deletions.file_type != "array":
+    if cause:
         return cause
     try:
-        with pa.ipc.open_file(data) as reader:
-            table = reader.read_all()
-            table.validate(full=True)
+        hidden = _listed_rows(data) if deletions.file_type == "array" else count_deleted(data)
     except (pa.ArrowException, OSError, ValueError) as error:
-        return f"its {len(data)} bytes are not an Arrow file: {error}"[:_MOST_CAUSE]
+        return f"its {len(data)} bytes do not say which rows are deleted: {error}"[:_MOST_CAUSE]
     recorded = deletions.num_deleted_rows
-    return "" if table.num_rows == recorded else f"it hides {table.num_rows} rows, and {recorded} are recorded"
+    return "" if hidden == recorded else f"it hides {hidden} rows, and {recorded} are recorded"
+
+
+def _listed_rows(data: bytes) -> int:
+    with pa.ipc.open_file(data) as reader:
+        table = reader.read_all()
+        table.validate(full=True)
+        return int(table.num_rows)

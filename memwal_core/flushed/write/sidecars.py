@@ -42,7 +42,7 @@ def write_sidecars(
     named = plan.keys.select(list(key_columns))
     hashes = hashes_of(named, key_columns)
     own = KeyFilter.of(named, key_columns, false_positive_rate, hashes)
-    store.put(f"{path}/{KEY_FILTER_NAME}", own.to_bytes())
+    store.put(f"{path}/{KEY_FILTER_NAME}", own.to_bytes(path))
     native = pylance_filter(named, key_columns, hashes)
     if native is not None:
         store.put(f"{path}/{PYLANCE_FILTER_NAME}", native)

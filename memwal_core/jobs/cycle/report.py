@@ -114,7 +114,14 @@ def worst_outcome(steps: tuple[StepReport, ...], *, dry_run: bool) -> JobOutcome
         dry_run: A plan is what was asked for; otherwise a step that only planned did nothing.
     """
     outcomes = {step.outcome for step in steps}
-    for outcome in (JobOutcome.FROZEN, JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.DONE):
+    worst_first = (
+        JobOutcome.FROZEN,
+        JobOutcome.BLOCKED,
+        JobOutcome.CONFLICT,
+        JobOutcome.PARTIAL,
+        JobOutcome.DONE,
+    )
+    for outcome in worst_first:
         if outcome in outcomes:
             return outcome
     return JobOutcome.PLANNED if dry_run and JobOutcome.PLANNED in outcomes else JobOutcome.NOTHING_TO_DO

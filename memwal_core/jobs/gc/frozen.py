@@ -78,6 +78,11 @@ def _missing_directory(region: GcRegionState, base: BaseState) -> str:
     return ""
 
 
+def _is_damage(region: GcRegionState, base: BaseState, reasons: Mapping[RegionId, str]) -> bool:
+    reason = reasons.get(region.region_id)
+    return reason is not None and (region.is_damaged or reason == _missing_directory(region, base))
+
+
 @dataclass(frozen=True, slots=True)
 class Freezes:
     """What is frozen, and why.
@@ -85,16 +90,25 @@ class Freezes:
     Attributes:
         table: Why nothing of the table may be collected; empty if something may.
         regions: Region -> why nothing of it may be collected.
+        damaged: Those of them whose files are lost or damaged, which concerns no other region.
     """
 
     table: str
     regions: Mapping[RegionId, str]
+    damaged: frozenset[RegionId] = frozenset()
 
     @classmethod
     def of(cls, state: GcState) -> Freezes:
         """Find all freezes of a state."""
         found = {region.region_id: region_freeze(region, state.base) for region in state.regions}
-        return cls(table_freeze(state), {region_id: reason for region_id, reason in found.items() if reason})
+        reasons = {region_id: reason for region_id, reason in found.items() if reason}
+        damaged = {each.region_id for each in state.regions if _is_damage(each, state.base, reasons)}
+        return cls(table_freeze(state), reasons, frozenset(damaged))
+
+    @property
+    def need_person(self) -> bool:
+        """Whether facts contradict each other, which is more than damage to some regions."""
+        return bool(self.table or self.regions.keys() - self.damaged)
 
     def __bool__(self) -> bool:
         return bool(self.table or self.regions)

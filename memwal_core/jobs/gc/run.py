@@ -142,10 +142,12 @@ class _Run:
     def _outcome(self, *, done: bool, failed: bool, dry_run: bool) -> JobOutcome:
         if failed:
             return JobOutcome.CONFLICT
-        if self._plan.freezes:
+        if self._plan.freezes.need_person:
             return JobOutcome.BLOCKED
         if dry_run and self._plan.free:
             return JobOutcome.PLANNED
+        if self._plan.freezes.damaged:
+            return JobOutcome.PARTIAL
         return JobOutcome.DONE if done else JobOutcome.NOTHING_TO_DO
 
     def _notes(self, *, drained: bool) -> list[str]:

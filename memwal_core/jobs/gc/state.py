@@ -85,6 +85,7 @@ class GcRegionState:
         temporaries: Temporary files in the directories of manifests and WAL entries.
         unknown: Objects of unknown form.
         problem: Why nothing may be concluded about the region; empty if there is no problem.
+        is_damaged: Whether the problem is a file of the region that is lost or damaged.
     """
 
     region_id: RegionId
@@ -98,6 +99,7 @@ class GcRegionState:
     temporaries: tuple[ObjectInfo, ...] = ()
     unknown: tuple[ObjectInfo, ...] = ()
     problem: str = ""
+    is_damaged: bool = False
 
     @property
     def recorded(self) -> frozenset[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
-from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, retained_versions
-from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, named_regions, retained_versions
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
     LEASES_DIRECTORY,
@@ -33,6 +33,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.contents import RegionContents, number_of, region_contents
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
 from memwal_core.region import ManifestStore, RegionManifest
+from memwal_core.region.census import CensusTaker
 from memwal_core.settings import WalCollection
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
@@ -67,12 +68,13 @@ class GcSurveyor:
         region_ids = self._chosen(regions)
         manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
         base = self.base()
+        gone = [] if regions is not None or base.problem else self._gone(region_ids)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
         found = map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
         return GcState(
             table_uri=self.table.uri,
             base=base,
-            regions=tuple(found),
+            regions=(*found, *gone),
             staged=self.staged(),
             leases=self._registers(LEASES_DIRECTORY),
             ledgers=(*self._registers(LEDGER_DIRECTORY), *self._registers(RECORD_DIRECTORY)),
@@ -80,6 +82,17 @@ class GcSurveyor:
             row_staging=self._below(ROWS_STAGING_DIRECTORY),
             unnamed_batches=self._below(batch_stream_directory(UNNAMED_STREAM)),
         )
+
+    def _gone(self, listed: Collection[RegionId]) -> list[GcRegionState]:
+        """Return the regions that must exist and were not listed."""
+        taker = CensusTaker(self.store, self.manifests, self.concurrency)
+        census = taker.take()
+        census = census.with_known(taker, *named_regions(self.table, self.table.state()))
+        return [
+            GcRegionState(region_id, None, problem=str(each.error), is_damaged=True)
+            for region_id, each in census.damaged.items()
+            if region_id not in listed
+        ]
 
     def _below(self, directory: str) -> tuple[ObjectInfo, ...]:
         return tuple(sorted(self.store.list_objects(directory), key=lambda each: each.path))
@@ -149,6 +162,7 @@ class GcSurveyor:
             temporaries=tuple(contents.temporaries),
             unknown=tuple(contents.unknown),
             problem=problem,
+            is_damaged=isinstance(manifest, DamagedError),
         )
         return state if known is None else self._with_history(state, known)
 
@@ -161,7 +175,7 @@ class GcSurveyor:
         try:
             read = map_concurrently(lambda each: self._version(state.region_id, each), past, self.concurrency)
         except CorruptionError as error:
-            return replace(state, problem=str(error))
+            return replace(state, problem=str(error), is_damaged=isinstance(error, DamagedError))
         history = [each for each in read if each is not None]
         drained = {}
         for (_, older), (modified, _newer) in pairwise(history):

@@ -58,8 +58,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         if due:
             report = self.run(context, everything.model_copy(update={"regions": due}))
             return replace(report, triggers=planned.triggers)
-        blocked = planned.outcome is JobOutcome.BLOCKED
-        outcome = JobOutcome.BLOCKED if blocked else JobOutcome.NOTHING_TO_DO
+        waits = planned.outcome in {JobOutcome.BLOCKED, JobOutcome.PARTIAL}
+        outcome = planned.outcome if waits else JobOutcome.NOTHING_TO_DO
         return replace(planned, outcome=outcome, reason="no region is due")
 
     def count(self, instruments: Instruments, report: MergeReport) -> None:
@@ -71,7 +71,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         report = self.run(context, request.planned_only())
         batches = batch_regions(report.plan, request.max_bytes or context.settings.merge.max_bytes)
         pieces = tuple(_piece(number, len(batches), request, batch) for number, batch in enumerate(batches, start=1))
-        return Division(report, pieces, explain_stuck(report.table_uri, report.plan))
+        blocked = explain_stuck(report.table_uri, report.plan) if report.plan.contradicts_itself else None
+        return Division(report, pieces, blocked)
 
     def verify(
         self,

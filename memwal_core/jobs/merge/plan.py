@@ -34,6 +34,11 @@ class Verdict(StrEnum):
         """Whether no later pass can do better until a person acts."""
         return self in _NEED_HUMAN
 
+    @property
+    def is_damage(self) -> bool:
+        """Whether files of the region are lost or damaged, which concerns no other region."""
+        return self in {Verdict.MISSING, Verdict.DAMAGED}
+
 
 _NEED_HUMAN = frozenset(
     {Verdict.HOLE, Verdict.MISSING, Verdict.AHEAD, Verdict.PARKED, Verdict.QUARANTINED, Verdict.DAMAGED}
@@ -199,6 +204,16 @@ class MergePlan:
     def stuck(self) -> tuple[RegionPlan, ...]:
         """Regions that end at something that only a person can resolve."""
         return tuple(region for region in self.regions if region.verdict.needs_human)
+
+    @property
+    def parked(self) -> Mapping[RegionId, str]:
+        """Regions with lost or damaged files, and the evidence."""
+        return {each.region_id: each.evidence for each in self.regions if each.verdict.is_damage}
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether a region is stuck for another reason than damage."""
+        return any(not region.verdict.is_damage for region in self.stuck)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""

@@ -13,6 +13,9 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.text import show_bytes
 
+PARKED_FACT = "parked"
+"""Fact of a merge run: region -> which of its files are lost or damaged."""
+
 MERGED_BYTES_FACT = "bytes"
 """Fact of a merge run: Arrow bytes of the generations that it took on."""
 
@@ -165,6 +168,7 @@ class MergeReport:
             "strategy": self.strategy,
             "strategy_reason": self.strategy_reason,
             "progress": {str(region.region_id): region.merged_after for region in self.regions},
+            PARKED_FACT: {str(region_id): evidence for region_id, evidence in self.plan.parked.items()},
         }
 
     def view(self) -> ReportView:

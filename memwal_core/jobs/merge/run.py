@@ -131,9 +131,11 @@ def count_merge(instruments: Instruments, report: MergeReport) -> None:
 
 
 def _planned_outcome(plan: MergePlan) -> JobOutcome:
-    if plan.stuck:
+    if plan.contradicts_itself:
         return JobOutcome.BLOCKED
-    return JobOutcome.PLANNED if plan.marks else JobOutcome.NOTHING_TO_DO
+    if plan.marks:
+        return JobOutcome.PLANNED
+    return JobOutcome.PARTIAL if plan.parked else JobOutcome.NOTHING_TO_DO
 
 
 class _Run:
@@ -236,8 +238,10 @@ class _Run:
         return any(found)
 
     def _ended(self, plan: MergePlan) -> JobOutcome:
-        if plan.stuck:
+        if plan.contradicts_itself:
             return JobOutcome.BLOCKED
+        if plan.parked:
+            return JobOutcome.PARTIAL
         return JobOutcome.DONE if self._commits else JobOutcome.NOTHING_TO_DO
 
     def _carry_out(self, plan: MergePlan, state: TableState) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table import BaseTable, TableState, named_regions
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import MergeTarget
@@ -56,7 +56,7 @@ class MergeSurveyor:
         census = taker.take()
         state = self._table.state()
         progress = self._table.require_mem_wal(state)
-        census = census.with_known(taker, progress.merged_generations)
+        census = census.with_known(taker, *named_regions(self._table, state))
         manifests = census.manifests
         target = merge_target(state)
         if target != self._known_for:
@@ -148,5 +148,4 @@ def _surveyed(
 
 
 def _damaged(region: DamagedRegion, merged: int) -> SurveyedRegion:
-    facts = region.error.facts
-    return SurveyedRegion(region.region_id, 0, merged + 1, merged, (), damage=f"{facts['path']}: {facts['cause']}")
+    return SurveyedRegion(region.region_id, 0, merged + 1, merged, (), damage=region.evidence)

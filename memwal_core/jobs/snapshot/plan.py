@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -28,12 +29,13 @@ class SnapshotReason(StrEnum):
     FORM = "the snapshot belongs in another form of storage"
     FORCED = "asked for although nothing has changed"
     UNCHANGED = "nothing has changed"
+    DAMAGED = "a region is damaged, and there is no snapshot yet that could keep its row"
     FRESH = "the last snapshot is younger than the interval"
 
     @property
     def publishes(self) -> bool:
         """Whether a snapshot is published."""
-        return self not in {SnapshotReason.UNCHANGED, SnapshotReason.FRESH}
+        return self not in {SnapshotReason.UNCHANGED, SnapshotReason.FRESH, SnapshotReason.DAMAGED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class SnapshotSurvey:
         stored_inline: Whether that is inside the table manifest.
         stored_ts_millis: When it was taken, Unix milliseconds; 0 if never.
         stored_regions: How many regions the version announces.
+        parked: Damaged regions, which keep the rows that they have, and what is wrong with them.
     """
 
     table_uri: str
@@ -68,6 +71,14 @@ class SnapshotSurvey:
     stored_inline: bool
     stored_ts_millis: int
     stored_regions: int
+    parked: Mapping[RegionId, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def claimed(self) -> datetime:
+        """Until when every write is contained, which readers are told: as old as the oldest row."""
+        if not self.parked:
+            return self.taken
+        return min(self.taken, datetime.fromtimestamp(self.stored_ts_millis / 1000, tz=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,7 @@ class SnapshotPlan:
         changed: Regions whose row differs from the present snapshot, new ones included.
         hints: Region -> WAL entry to which its hint is raised.
         is_inline: Whether the new snapshot goes into the table manifest.
+        parked: Damaged regions, which keep the rows that they have, and what is wrong with them.
     """
 
     table_uri: str
@@ -88,6 +100,7 @@ class SnapshotPlan:
     changed: tuple[RegionId, ...]
     hints: Mapping[RegionId, int]
     is_inline: bool
+    parked: Mapping[RegionId, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_due(self) -> bool:
@@ -104,6 +117,7 @@ class SnapshotPlan:
             "changed": [str(region_id) for region_id in self.changed],
             "hints": {str(region_id): wal_id for region_id, wal_id in self.hints.items()},
             "inline": self.is_inline,
+            "parked": {str(region_id): cause for region_id, cause in self.parked.items()},
         }
 
 
@@ -123,7 +137,7 @@ def plan_snapshot(survey: SnapshotSurvey, settings: IndexSettings, *, force: boo
     inline = is_inline(len(manifests), threshold=settings.inline_snapshot_threshold)
     changed = _changed(build_snapshot(manifests, survey.specs), survey.stored)
     reason = _reason(survey, settings, has_news=bool(hints or changed), inline=inline)
-    if force and not reason.publishes:
+    if force and not reason.publishes and reason is not SnapshotReason.DAMAGED:
         reason = SnapshotReason.FORCED
     return SnapshotPlan(
         table_uri=survey.table_uri,
@@ -133,6 +147,7 @@ def plan_snapshot(survey: SnapshotSurvey, settings: IndexSettings, *, force: boo
         changed=changed,
         hints=hints if reason.publishes else {},
         is_inline=inline,
+        parked=survey.parked,
     )
 
 
@@ -142,6 +157,8 @@ def is_same_snapshot(built: pa.Table, stored: pa.Table | None) -> bool:
 
 
 def _reason(survey: SnapshotSurvey, settings: IndexSettings, *, has_news: bool, inline: bool) -> SnapshotReason:
+    if survey.stored is None and survey.parked:
+        return SnapshotReason.DAMAGED
     if survey.stored is None:
         return SnapshotReason.LOST if survey.stored_regions else SnapshotReason.FIRST
     if not has_news and survey.stored_inline != inline and survey.stored_regions:

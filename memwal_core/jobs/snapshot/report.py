@@ -40,7 +40,8 @@ class SnapshotReport:
 
     def why(self) -> str:
         """Say whether there was anything new to publish."""
-        return self.reason or f"{self.plan.regions} regions: {self.plan.reason.value}"
+        parked = f"; {len(self.plan.parked)} damaged regions keep their rows" if self.plan.parked else ""
+        return self.reason or f"{self.plan.regions} regions: {self.plan.reason.value}{parked}"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

@@ -122,7 +122,7 @@ class _Build:
             return self._report(plan, JobOutcome.NOTHING_TO_DO, state.version)
         self._context.failpoints.hit(SNAPSHOT_BUILT)
         self._context.check_lease()
-        published = publish_snapshot(self._context.table, snapshot, taken=survey.taken, read=state)
+        published = publish_snapshot(self._context.table, snapshot, taken=survey.claimed, read=state)
         self._context.failpoints.hit(SNAPSHOT_PUBLISHED)
         _log.info(
             "region snapshot published [table=%s, version=%d, regions=%d, inline=%s]",
@@ -164,6 +164,8 @@ class _Build:
             return manifest
 
     def _report(self, plan: SnapshotPlan, outcome: JobOutcome, version: int, reason: str = "") -> SnapshotReport:
+        if plan.parked and outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}:
+            outcome = JobOutcome.PARTIAL
         return SnapshotReport(
             table_uri=plan.table_uri,
             outcome=outcome,

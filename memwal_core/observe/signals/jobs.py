@@ -12,7 +12,7 @@ from memwal_core.coordination.ledger import Ledger, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
-from memwal_core.jobs.merge.report import MERGED_BYTES_FACT
+from memwal_core.jobs.merge.report import MERGED_BYTES_FACT, PARKED_FACT
 from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import Signal
@@ -68,6 +68,14 @@ def stuck_readings(leases: LeaseStore, ledger: Ledger, ttl_s: float, now: dateti
             continue
         renewed = document.expires_at - timedelta(seconds=ttl_s)
         yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
+
+
+def parked_readings(ledger: Ledger) -> Iterator[Reading]:
+    """Read which regions the last merge had to leave out because of lost or damaged files."""
+    ended = [run for run in ledger.history(JobKey("merge")).runs if PARKED_FACT in run.facts]
+    parked = ended[-1].facts[PARKED_FACT] if ended else {}
+    if isinstance(parked, dict) and parked:
+        yield Reading(Signal.CORRUPT_MANIFEST, len(parked), "; ".join(map(str, parked.values())))
 
 
 def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:

@@ -18,7 +18,13 @@ from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.observe.doctor import Examination
 from memwal_core.observe.doctor.examination import ExaminedRegion
-from memwal_core.observe.signals.jobs import check_readings, drain_readings, job_readings, stuck_readings
+from memwal_core.observe.signals.jobs import (
+    check_readings,
+    drain_readings,
+    job_readings,
+    parked_readings,
+    stuck_readings,
+)
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import SIGNALS, Signal
 from memwal_core.observe.signals.space import garbage_reading
@@ -49,6 +55,7 @@ def measure_signals(
         lambda: job_readings(opened.ledger),
         lambda: stuck_readings(opened.leases, opened.ledger, opened.settings.lease.ttl_s, seen.now),
         lambda: check_readings(opened.base.store, opened.ledger),
+        lambda: parked_readings(opened.ledger),
     ]
     status, state = seen.status, seen.state
     if status is not None and state is not None:

@@ -85,6 +85,7 @@ def look_at_view(table: TableReader, manifests: ManifestStore, samples: int) -> 
     missing = ""
     for _ in range(_ATTEMPTS):
         survey = Surveyor(table, manifests).survey(Consistency.LATEST)
+        survey.require_whole()
         try:
             return _sights(table, survey, samples)
         except ObjectNotFoundError as error:

@@ -73,7 +73,7 @@ class StoredFilters:
 
     def _read(self, source: GenerationSource) -> KeyFilter | None:
         try:
-            return KeyFilter.from_bytes(self._store.get(f"{source.directory}/{KEY_FILTER_NAME}"))
+            return KeyFilter.from_bytes(self._store.get(f"{source.directory}/{KEY_FILTER_NAME}"), source.directory)
         except ObjectNotFoundError:
             return None
         except CorruptionError as error:

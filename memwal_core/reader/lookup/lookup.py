@@ -13,6 +13,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows
 from memwal_core.reader.explain import RegionNames, explain_lookup
@@ -25,7 +26,8 @@ from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.by_key import rows_with_keys
 from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest
 from memwal_core.reader.rows.key_condition import shown_condition
-from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value
+from memwal_core.region.census import DamagedRegion
+from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
 
 _ASKED_OFTEN = 4
 """After this many lookups in one flushed MemTable its keys are cached."""
@@ -55,7 +57,8 @@ class Lookup:
         names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
         self._check_columns(names)
         needed = (*names, *(name for name in self._opened.key if name not in names))
-        plan = self._opened.plan()
+        plan = self._opened.everything
+        self._rule_out(plan, wanted)
         empty = self._opened.remembered(("no rows", *needed), lambda: self._empty(needed))
         found, pending = [], wanted
         regions = [region for region in plan.regions if region.generations]
@@ -82,7 +85,7 @@ class Lookup:
     def explain(self, keys: pa.Table, names: RegionNames | None = None) -> str:
         """Return the plan as text, without regions that cannot hold any of the keys."""
         wanted = self.conform(keys)
-        plan = self._opened.plan()
+        plan = self._opened.everything
         kept = tuple(region for region, candidates in self._assigned(plan, wanted) if candidates.num_rows)
         shown = ReadPlan(plan.state, kept, plan.pruned, plan.freshness)
         return explain_lookup(shown, shown_condition(wanted), names or {})
@@ -147,6 +150,26 @@ class Lookup:
             )
             assigned.append((region, values.get(value, keys.slice(0, 0))))
         return assigned
+
+    def _rule_out(self, plan: ReadPlan, keys: pa.Table) -> None:
+        """Refuse keys that a damaged region may hold: it may have their newest versions."""
+        for damaged in plan.damaged:
+            if any(self._may_hold(damaged, spec, keys) for spec in self._specs.values()) or not self._specs:
+                raise damaged.error
+
+    def _may_hold(self, damaged: DamagedRegion, spec: RegionSpec, keys: pa.Table) -> bool:
+        identity = damaged.identity
+        if identity is not None and identity.region_spec_id in self._specs and identity.region_spec_id != spec.spec_id:
+            return False  # Another spec decides.
+        values = self._routed(spec, keys)
+        if values is None:
+            return True
+        if identity is not None and identity.region_spec_id == spec.spec_id and states_its_value(identity):
+            return decode_region_value(spec, identity.region_field_values) in values
+        if damaged.reservation is None:
+            return True
+        paths = {region_reservation_path(spec.spec_id, encode_region_value(spec, value)) for value in values}
+        return damaged.reservation in paths
 
     def _routed(self, spec: RegionSpec, keys: pa.Table) -> dict[RegionValue, pa.Table] | None:
         field_ids = self._opened.target.field_ids

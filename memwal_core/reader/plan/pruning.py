@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -47,6 +47,16 @@ class RegionPruner:
             all(_fits(component, bound) for component, bound in zip(value, bounds, strict=True))
             for bounds in self._boxes[spec.spec_id]
         )
+
+    def may_concern(self, manifest: RegionManifest, key_ids: Collection[int]) -> bool:
+        """Tell whether a region that cannot be read may hold, or supersede, a row of the filter.
+
+        The key alone must decide the region: else a row of the base table that passes the filter could have a newer
+        version with other values in the damaged region.
+        """
+        spec = self._specs.get(manifest.region_spec_id)
+        sources = {source for field in spec.fields for source in field.source_ids} if spec is not None else set()
+        return not sources or not sources <= set(key_ids) or self.may_match(manifest)
 
     def _allowed(self, field: RegionField, box: Box) -> Bound:
         sources = [box.get(self._names.get(source, ""), Bound()) for source in field.source_ids]

@@ -16,6 +16,7 @@ from memwal_core.reader.plan.pruning import RegionPruner
 from memwal_core.reader.plan.sources import GenerationSource, ObservedRegion, SourceKind
 from memwal_core.reader.plan.survey import Survey
 from memwal_core.region import FlushedGeneration, RegionManifest
+from memwal_core.region.census import DamagedRegion
 
 AddressOf = Callable[[str], str]
 """From a path relative to the table's root to its address."""
@@ -53,12 +54,20 @@ class ReadPlan:
         regions: What to read of each region that may hold matching rows.
         pruned: Regions that cannot hold matching rows.
         freshness: What the result will state.
+        damaged: Regions that cannot be read and may hold matching rows.
     """
 
     state: TableState
     regions: tuple[RegionRead, ...]
     pruned: tuple[RegionId, ...]
     freshness: Freshness
+    damaged: tuple[DamagedRegion, ...] = ()
+
+    def require_sound(self) -> ReadPlan:
+        """Return the plan; refuse with ``DamagedError`` if a damaged region may hold matching rows."""
+        for each in self.damaged:
+            raise each.error
+        return self
 
     @property
     def sources(self) -> tuple[tuple[RegionId | None, int], ...]:
@@ -68,13 +77,24 @@ class ReadPlan:
 
 
 def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None = None) -> ReadPlan:
-    """Decide what to read; ``boxes`` bound the rows that a filter lets through, None means no filter."""
+    """Decide what to read.
+
+    Args:
+        survey: Where the rows are.
+        address_of: Gives addresses.
+        boxes: Bound the rows that a filter lets through; None means no filter.
+
+    Returns:
+        The plan. Call ``require_sound`` unless each damaged region is shown to hold nothing that is wanted.
+    """
     state = survey.state
     details = state.details if state.details is not None else MemWalIndexDetails()
-    kept = list(survey.regions)
+    kept, damaged = list(survey.regions), survey.damaged
     if boxes is not None:
         pruner = RegionPruner(details.region_specs, state.schema, state.field_ids, boxes)
         kept = [region for region in survey.regions if pruner.may_match(region.manifest)]
+        key = {state.field_ids[name] for name in state.primary_key.columns if name in state.field_ids}
+        damaged = tuple(each for each in damaged if each.identity is None or pruner.may_concern(each.identity, key))
     ids = {region.manifest.region_id for region in kept}
     return ReadPlan(
         state=state,
@@ -90,6 +110,7 @@ def plan_read(survey: Survey, address_of: AddressOf, boxes: Sequence[Box] | None
             is_time_travel=survey.is_time_travel,
             frozen=survey.frozen,
         ),
+        damaged=damaged,
     )
 
 

@@ -7,16 +7,16 @@ of the base table with the merge progress that belongs to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader, TableState, read_snapshot
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError, UnavailableError
+from memwal_core.base_table import TableReader, TableState, named_regions, read_snapshot
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.reader.freshness import Consistency, at_millis
 from memwal_core.reader.plan.sources import (
@@ -28,9 +28,10 @@ from memwal_core.reader.plan.sources import (
     observe_in_process,
 )
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
+from memwal_core.region.census import Census, CensusTaker, DamagedRegion
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, same_columns, tail_positions
+from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, refuse_hole, same_columns, tail_positions
 
 _ATTEMPTS = 5
 
@@ -47,6 +48,7 @@ class Survey:
         taken: Rows written before this time are contained, as far as ``achieved`` reaches; timezone UTC.
         is_time_travel: Whether an old version was asked for.
         frozen: Causes for which the table is frozen, so that no job works on it.
+        damaged: Regions that exist and cannot be read; a read must prove that it needs none of them.
     """
 
     state: TableState
@@ -56,6 +58,12 @@ class Survey:
     taken: datetime
     is_time_travel: bool = False
     frozen: tuple[str, ...] = ()
+    damaged: tuple[DamagedRegion, ...] = ()
+
+    def require_whole(self) -> None:
+        """Refuse to go on if a region cannot be read; ``DamagedError``."""
+        for each in self.damaged:
+            raise each.error
 
 
 class Surveyor:
@@ -81,6 +89,8 @@ class Surveyor:
         self._reads_wal = reads_wal
         self._holders = holders
         self._concurrency = table.settings.storage.concurrency
+        self._taker = CensusTaker(table.store, manifests, self._concurrency)
+        self._rows: tuple[tuple[object, ...], tuple[RegionManifest, ...]] = ((), ())
 
     def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
         """Find the rows of the table.
@@ -102,12 +112,17 @@ class Surveyor:
             return self._survey_snapshot()
         for _ in range(_ATTEMPTS):
             taken = self._table.clock.now()
-            regions, achieved = self._observe(consistency)
+            regions, damaged, achieved = self._observe(consistency)
             state = self._table.state()
             if regions and state.details is None:
                 self._table.require_mem_wal(state)  # Without progress, merged generations cannot be told apart.
+            census = Census(tuple(region.manifest for region in regions), damaged)
+            known = census.with_known(self._taker, *self._named(state))
+            if len(known.manifests) > len(regions):
+                continue  # Regions were created after the listing.
             if not any(_is_overtaken(region, state) for region in regions):
-                return Survey(state, regions, consistency, achieved, taken)
+                hurt = tuple(known.damaged.values())
+                return Survey(state, regions, consistency, achieved, taken, damaged=hurt)
         raise UnavailableError(
             "regions were flushed and merged faster than they could be read",
             remedy="read again, or use consistency `latest`",
@@ -135,8 +150,7 @@ class Surveyor:
             regions = tuple(map(ObservedRegion, manifests))
             return Survey(state, regions, Consistency.SNAPSHOT, Consistency.SNAPSHOT, taken)
         # No snapshot is published yet: the manifests are what it would be made of.
-        latest = self.survey(Consistency.LATEST)
-        return Survey(latest.state, latest.regions, Consistency.SNAPSHOT, Consistency.LATEST, latest.taken)
+        return replace(self.survey(Consistency.LATEST), asked=Consistency.SNAPSHOT)
 
     def _snapshot_of(self, state: TableState) -> tuple[tuple[RegionManifest, ...] | None, datetime]:
         details = state.details
@@ -145,18 +159,37 @@ class Surveyor:
             return None, state.timestamp
         return snapshot_manifests(found), at_millis(details.snapshot_ts_millis)
 
-    def _observe(self, consistency: Consistency) -> tuple[tuple[ObservedRegion, ...], Consistency]:
+    def _named(self, state: TableState) -> tuple[Iterable[RegionId], tuple[RegionManifest, ...]]:
+        """Return the regions with merge progress, and the rows of the region snapshot; these are read once."""
+        details = state.details
+        if details is None:
+            return (), ()
+        name = (details.snapshot_ts_millis, details.num_regions, details.inline_snapshots)
+        if name != self._rows[0]:
+            self._rows = (name, named_regions(self._table, state)[1])
+        return details.merged_generations, self._rows[1]
+
+    def _observe(
+        self, consistency: Consistency
+    ) -> tuple[tuple[ObservedRegion, ...], Mapping[RegionId, DamagedRegion], Consistency]:
         in_process: dict[RegionId, ObservedRegion] = {}
         if consistency is Consistency.IN_PROCESS:
             in_process = {holder.region_id: observe_in_process(holder.view()) for holder in self._holders()}
-        manifests = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        census = self._taker.take()
         if consistency is Consistency.LATEST:
-            return tuple(map(ObservedRegion, manifests)), consistency
-        observed = map_concurrently(
-            lambda manifest: self._unflushed(manifest, in_process.get(manifest.region_id)), manifests, self._concurrency
-        )
+            return tuple(map(ObservedRegion, census.manifests)), census.damaged, consistency
+
+        def observe(manifest: RegionManifest) -> ObservedRegion | DamagedRegion:
+            try:
+                return self._unflushed(manifest, in_process.get(manifest.region_id))
+            except CorruptionError as error:
+                return DamagedRegion(manifest.region_id, _of_wal(manifest, error), manifest)
+
+        found = map_concurrently(observe, census.manifests, self._concurrency)
+        observed = tuple(each for each in found if isinstance(each, ObservedRegion))
+        damaged = {**census.damaged, **{each.region_id: each for each in found if isinstance(each, DamagedRegion)}}
         everything = consistency is Consistency.IN_PROCESS and all(region.in_memory for region in observed)
-        return tuple(observed), Consistency.IN_PROCESS if everything else Consistency.DURABLE
+        return observed, damaged, Consistency.IN_PROCESS if everything else Consistency.DURABLE
 
     def _unflushed(self, manifest: RegionManifest, in_process: ObservedRegion | None) -> ObservedRegion:
         # A fenced writer of this process no longer knows the region; its rows are in the WAL.
@@ -200,7 +233,17 @@ class Surveyor:
             suffix,
             tail_positions(*where, manifest.replay_after_wal_id, manifest.wal_id_last_seen, self._concurrency),
         )
+        refuse_hole(*where, span.last)
         return span, read_entries(*where, span.positions, self._concurrency) if self._reads_wal else []
+
+
+def _of_wal(manifest: RegionManifest, error: CorruptionError) -> DamagedError:
+    """Return the error of a region whose WAL cannot be read; it names a file, or the place of one that is missing."""
+    if isinstance(error, DamagedError):
+        return error
+    path = error.facts.get("path", wal_directory(manifest.region_id))
+    facts = {**error.facts, "region_id": str(manifest.region_id), "path": path}
+    return DamagedError(error.what, remedy=error.remedy, **{"cause": error.what, **facts})
 
 
 def _unflushed_source(manifest: RegionManifest, span: WalSpan, rows: pa.Table | None) -> GenerationSource:

@@ -123,9 +123,14 @@ class Scan:
         """
         # A limit may end the scan before newer rows are read.
         prefetch = self._request_of(self._own_columns()) if self._request.limit is None else None
-        winners = self._opened.winners(self._plan.regions, prefetch)
-        rows = self._limited(self._typed(self._all(winners, self._columns)))
+        with self._opened.explaining():
+            winners = self._opened.winners(self._plan.regions, prefetch)
+        rows = self._explained(self._limited(self._typed(self._all(winners, self._columns))))
         return pa.RecordBatchReader.from_batches(self.schema, rows)
+
+    def _explained(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._opened.explaining():
+            yield from batches
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table; errors as for ``batches``."""
@@ -137,10 +142,11 @@ class Scan:
 
     def count(self) -> int:
         """Count the rows, reading keys only; errors as for ``batches``."""
-        winners = self._opened.winners(self._plan.regions)
-        with translated("count rows", self._opened.uri):
-            base = self._count_base(winners)
-        rows = base + sum(self._count_of(generation) for region in winners for generation in region.generations)
+        with self._opened.explaining():
+            winners = self._opened.winners(self._plan.regions)
+            with translated("count rows", self._opened.uri):
+                base = self._count_base(winners)
+            rows = base + sum(self._count_of(generation) for region in winners for generation in region.generations)
         limit = self._request.limit
         return rows if limit is None else min(rows, limit)
 

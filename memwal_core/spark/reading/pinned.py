@@ -166,7 +166,7 @@ def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:
 
 def _plan(table: TableReader, survey: Survey, options: ReadOptions) -> ReadPlan:
     boxes = boxes_of(options.filter_sql, survey.state.schema) if options.filter_sql is not None else None
-    return plan_read(survey, table.store.uri_of, boxes)
+    return plan_read(survey, table.store.uri_of, boxes).require_sound()
 
 
 def _check_columns(options: ReadOptions, state: TableState) -> None:

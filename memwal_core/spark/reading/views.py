@@ -63,7 +63,7 @@ def read_view(options: ReadOptions) -> pa.Table:
     table = open_table(options)
     if options.view is View.HISTORY:
         return Ledger(table.store, table.ids, settings=table.settings.ledger, clock=table.clock).table()
-    plan = plan_read(survey_table(table, options), table.store.uri_of)
+    plan = plan_read(survey_table(table, options), table.store.uri_of).require_sound()
     rows = _regions(plan) if options.view is View.REGIONS else _generations(plan)
     return pa.Table.from_pylist(list(rows), schema=view_schema(options.view))
 

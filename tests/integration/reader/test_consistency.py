@@ -170,7 +170,7 @@ class _BaseFirst(Surveyor):
     def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
         assert version is None
         state = self._table.state()
-        regions, achieved = self._observe(consistency)
+        regions, _, achieved = self._observe(consistency)
         return Survey(state, regions, consistency, achieved, state.timestamp)
 
 

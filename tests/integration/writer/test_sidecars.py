@@ -68,7 +68,7 @@ def test_both_filters_of_a_generation_pass_its_keys_tombstones_included(table) -
     first = _manifest(table, region_id).flushed_generations[0]
     path = generation_path(region_id, first.path)
     keys = pa.table({"id": [1, 2, 3, 9]})
-    filtered = KeyFilter.from_bytes(table.store.get(f"{path}/{KEY_FILTER_NAME}"))
+    filtered = KeyFilter.from_bytes(table.store.get(f"{path}/{KEY_FILTER_NAME}"), path)
     assert filtered.may_contain(keys).all()
     assert not filtered.may_contain(pa.table({"id": [0, 10, 4]})).any()
     assert table.store.get(f"{path}/{PYLANCE_FILTER_NAME}") == pylance_filter(keys, ["id"])

@@ -61,7 +61,7 @@ def test_a_hundred_thousand_keys_have_no_false_negative_and_few_false_positives(
     assert filtered.may_contain(keys).all()
     absent = _table(np.arange(100_000) * 2 + 1, pa.int64())
     assert filtered.may_contain(absent).mean() < RATE
-    assert len(filtered.to_bytes()) < 100_000 * 2
+    assert len(filtered.to_bytes("a")) < 100_000 * 2
 
 
 @pytest.mark.req("WRT-49")
@@ -99,7 +99,7 @@ def test_composite_keys_are_hashed_as_a_whole() -> None:
 def test_a_filter_answers_the_same_after_a_round_trip() -> None:
     keys = _table([f"k{i}" for i in range(500)], pa.string())
     filtered = KeyFilter.of(keys, ["k"], RATE)
-    back = KeyFilter.from_bytes(filtered.to_bytes())
+    back = KeyFilter.from_bytes(filtered.to_bytes("a"), "a")
     probes = _table([f"k{i}" for i in range(2000)], pa.string())
     assert back.may_contain(probes).tolist() == filtered.may_contain(probes).tolist()
     assert back.bounds.column("k").to_pylist() == ["k0", "k99"]
@@ -108,14 +108,16 @@ def test_a_filter_answers_the_same_after_a_round_trip() -> None:
 
 @pytest.mark.req("FMT-19", "LEASE-26")
 def test_a_changed_or_cut_filter_is_corruption() -> None:
-    data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes()
+    data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes("a")
     for position in range(len(data)):
         changed = data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
         with pytest.raises(CorruptionError):
-            KeyFilter.from_bytes(changed)
+            KeyFilter.from_bytes(changed, "a")
     for length in (0, 3, len(data) - 1):
         with pytest.raises(CorruptionError):
-            KeyFilter.from_bytes(data[:length])
+            KeyFilter.from_bytes(data[:length], "a")
+    with pytest.raises(CorruptionError):
+        KeyFilter.from_bytes(data, "b")
 
 
 def test_keys_outside_the_range_are_refused_without_the_bits() -> None:
@@ -124,7 +126,7 @@ def test_keys_outside_the_range_are_refused_without_the_bits() -> None:
 
 
 def test_no_keys_contain_nothing() -> None:
-    filtered = KeyFilter.from_bytes(KeyFilter.of(_table([], pa.int64()), ["k"], RATE).to_bytes())
+    filtered = KeyFilter.from_bytes(KeyFilter.of(_table([], pa.int64()), ["k"], RATE).to_bytes("a"), "a")
     assert filtered.may_contain(_table([1], pa.int64())).tolist() == [False]
 
 

@@ -6,7 +6,6 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import LEASES_DIRECTORY, LEDGER_DIRECTORY
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
@@ -153,8 +152,8 @@ def test_generation_that_vanished_blocks_its_region_and_not_the_other(tmp_path):
 
     report = admin.run(MergeRequest())
 
-    assert report.outcome is JobOutcome.BLOCKED
-    assert report.outcome.exit_code == 5
+    assert report.outcome is JobOutcome.PARTIAL
+    assert report.outcome.exit_code == 6
     by_id = {region.region_id: region for region in report.regions}
     assert by_id[FIRST].merged_after == 1
     assert by_id[FIRST].verdict is Verdict.MISSING
@@ -163,16 +162,18 @@ def test_generation_that_vanished_blocks_its_region_and_not_the_other(tmp_path):
 
 
 @pytest.mark.req("MRG-19")
-def test_lost_data_file_stops_the_merge_without_a_commit(tmp_path):
+def test_lost_data_file_parks_its_region_and_not_the_other(tmp_path):
     uri = str(tmp_path / "t")
     two_regions(uri)
     admin = Table.open(uri)
     lost = admin.opened.manifests.load(FIRST).flushed_generations[0].path
     admin.base.store.delete_directory(f"_mem_wal/{FIRST}/{lost}/data")
-    version = admin.base.state().version
 
-    with pytest.raises(CorruptionError) as raised:
-        admin.run(MergeRequest(regions={FIRST}))
+    report = admin.run(MergeRequest())
 
-    assert "doctor" in raised.value.remedy
-    assert admin.base.state().version == version
+    assert report.outcome is JobOutcome.PARTIAL
+    by_id = {region.region_id: region for region in report.regions}
+    assert (by_id[FIRST].merged_after, by_id[FIRST].verdict) == (0, Verdict.DAMAGED)
+    assert f"{lost}/data/" in by_id[FIRST].evidence
+    assert "it is missing" in by_id[FIRST].evidence
+    assert (by_id[SECOND].merged_after, by_id[SECOND].verdict) == (3, Verdict.COMPLETE)

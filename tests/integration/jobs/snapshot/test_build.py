@@ -12,7 +12,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable, read_snapshot, remove_versions
 from memwal_core.clock import unix_millis
-from memwal_core.errors import CorruptionError, FencedError
+from memwal_core.errors import FencedError
 from memwal_core.failpoints import Failpoint
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.format.paths import manifest_path, region_directory, wal_entry_path
@@ -218,16 +218,22 @@ def test_names_that_are_no_regions_are_ignored_with_a_warning(table: BaseTable, 
 
 
 @pytest.mark.req("BLD-19")
-def test_corrupt_manifest_fails_the_build_and_the_old_snapshot_stays(table: BaseTable) -> None:
+def test_damaged_region_keeps_its_row_and_the_snapshot_its_age(table: BaseTable) -> None:
     good, bad = region(table), region(table)
     build(table)
-    before = table.state().version
+    before, rows = table.state().require_details(), stored_rows(table)
     table.store.put(manifest_path(bad.region_id, 2), b"\xff\xff garbage")
-    with pytest.raises(CorruptionError) as raised:
-        build(table)
-    assert raised.value.facts["region_id"] == str(bad.region_id)
-    assert table.state().version == before
-    assert set(stored_rows(table)) == {good.region_id, bad.region_id}
+    put_wal(table, good.region_id, 1)
+    report = build(table)
+    assert (report.outcome, list(report.plan.parked)) == (JobOutcome.PARTIAL, [bad.region_id])
+    assert manifest_path(bad.region_id, 2) in report.plan.parked[bad.region_id]
+    after = stored_rows(table)
+    assert set(after) == {good.region_id, bad.region_id}
+    assert after[bad.region_id] == rows[bad.region_id]
+    assert after[good.region_id] != rows[good.region_id]
+    # Readers are promised no more than the oldest row can keep.
+    assert table.state().require_details().snapshot_ts_millis == before.snapshot_ts_millis
+    assert build(table).plan.reason is SnapshotReason.UNCHANGED
     table.store.delete(manifest_path(bad.region_id, 2))
     assert build(table).outcome is JobOutcome.NOTHING_TO_DO
 
@@ -236,23 +242,24 @@ def test_corrupt_manifest_fails_the_build_and_the_old_snapshot_stays(table: Base
 def test_region_with_data_and_no_manifest_is_not_dropped_silently(table: BaseTable) -> None:
     orphan = IdSource().region_id()
     put_wal(table, orphan, 1)
-    with pytest.raises(CorruptionError) as raised:
-        build(table)
-    assert raised.value.facts["region_id"] == str(orphan)
+    report = build(table)
+    assert (report.outcome, report.plan.reason) == (JobOutcome.PARTIAL, SnapshotReason.DAMAGED)
+    assert list(report.plan.parked) == [orphan]
 
 
 @pytest.mark.req("BLD-19")
 @pytest.mark.parametrize("known_by", ["snapshot", "merge progress"])
-def test_region_that_the_table_knows_and_that_is_gone_fails_the_build(table: BaseTable, known_by: str) -> None:
+def test_region_that_the_table_knows_and_that_is_gone_is_not_dropped_silently(table: BaseTable, known_by: str) -> None:
     made = region(table)
     if known_by == "snapshot":
         build(table)
     else:
         merge_natively(table, people(5), {made.region_id: 1})
     shutil.rmtree(Path(table.uri) / region_directory(made.region_id))
-    with pytest.raises(CorruptionError) as raised:
-        build(table)
-    assert raised.value.facts["example"] == str(made.region_id)
+    report = build(table)
+    assert (report.outcome, list(report.plan.parked)) == (JobOutcome.PARTIAL, [made.region_id])
+    if known_by == "snapshot":
+        assert set(stored_rows(table)) == {made.region_id}
 
 
 def test_region_that_is_just_being_created_is_left_out(table: BaseTable) -> None:

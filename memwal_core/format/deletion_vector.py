@@ -67,6 +67,11 @@ def count_deleted(data: bytes) -> int:
     expected = described + 4 * chunks + int(sizes.sum())
     if len(data) != expected:
         raise MalformedError(f"it has {len(data)} bytes where its head asks for {expected}")
+    start = described + 4 * chunks
+    for count, size in zip(counts.tolist(), sizes.tolist(), strict=True):
+        if count <= _ARRAY_LIMIT and (np.diff(np.frombuffer(data, "<u2", count, start).astype(np.int64)) <= 0).any():
+            raise MalformedError("its row numbers do not ascend")
+        start += size
     return int(counts.sum())
 
 

@@ -8,6 +8,7 @@ from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaM
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.keyed import KeyedGeneration, numbered, read_keys, read_whole
 from memwal_core.flushed.read.opening import open_generation
+from memwal_core.flushed.read.own_keys import require_own_keys
 from memwal_core.flushed.read.row_filter import kept_rows
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "open_generation",
     "read_keys",
     "read_whole",
+    "require_own_keys",
 ]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.flushed.read.own_keys import require_own_keys
 from memwal_core.flushed.read.row_filter import kept_rows
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
@@ -207,6 +208,8 @@ def _read(
             uri=uri,
         )
     keys = _as_keys(rows.select(columns), target, uri) if target.key else numbered(rows.num_rows)
+    if target.key:
+        require_own_keys(uri, place.dataset, keys)
     kept = addresses if with_addresses else None
     keyed = KeyedGeneration(place.generation, uri, place.dataset, mapping, keys, deleted, offsets, kept)
     return keyed, rows

@@ -86,11 +86,10 @@ def _require_files(
     dataset: lance.LanceDataset, uri: str, storage_options: Mapping[str, str], recorded: list[str]
 ) -> None:
     expected = shared_files(dataset)
-    root, _, inner = wal_of(uri).rpartition(f"/{MEM_WAL_DIRECTORY}/")
-    store = _store(root, tuple(sorted(storage_options.items())))
+    store, directory = store_of(wal_of(uri), storage_options)
 
     def size_of(name: str) -> int | None:
-        info = store.head(f"{MEM_WAL_DIRECTORY}/{inner}/{name}")
+        info = store.head(f"{directory}/{name}")
         return None if info is None else info.size_bytes
 
     found = map_concurrently(size_of, expected, 1 if store.kind is StoreKind.LOCAL else _REQUESTS)
@@ -107,12 +106,18 @@ def _require_files(
             remedy="run `memwal repair`, or restore the entry from a copy of this table; after a copy or move by hand, "
             "run `memwal relocate URI`; other regions can be used meanwhile",
             region_id=_region_of(uri),
-            path=f"{MEM_WAL_DIRECTORY}/{inner}/{name}",
+            path=f"{directory}/{name}",
             cause="it is missing" if actual is None else f"it has {actual} bytes instead of {size}",
             flushed=uri,
             recorded=recorded,
             expected=wal_of(uri),
         )
+
+
+def store_of(uri: str, storage_options: Mapping[str, str]) -> tuple[ObjectStore, str]:
+    """Return the store of the table in which a directory lies, and the directory's path in it."""
+    root, _, inner = uri.rpartition(f"/{MEM_WAL_DIRECTORY}/")
+    return _store(root, tuple(sorted(storage_options.items()))), f"{MEM_WAL_DIRECTORY}/{inner}"
 
 
 @lru_cache(maxsize=4)

@@ -16,11 +16,12 @@ from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
     CorruptionError,
+    DamagedError,
     FencedError,
     MemwalError,
     ObjectNotFoundError,
 )
-from memwal_core.flushed.read.diagnosis import Damage, diagnose_generation
+from memwal_core.flushed.read.diagnosis import Damage, FileKind, diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.commit.passes import CommitOutcome, PassCommit
 from memwal_core.jobs.merge.commit.single_commit import PassStrategy
@@ -207,7 +208,7 @@ class _Run:
         An object vanishes when another merge and a garbage collection came first, or when it is lost.
         """
         self._context.surveyor.forget()
-        if self._condemn(plan):
+        if self._condemn(plan, error):
             return 0
         if not isinstance(error, ObjectNotFoundError):
             raise error
@@ -215,7 +216,7 @@ class _Run:
             raise _lost(error) from error
         return 1
 
-    def _condemn(self, plan: MergePlan) -> bool:
+    def _condemn(self, plan: MergePlan, error: MemwalError) -> bool:
         """Find the generations of a failed pass whose files are damaged; later plans of this run leave them out."""
         context = self._context
         taken = [(region.region_id, each) for region in plan.regions for each in region.take]
@@ -225,6 +226,8 @@ class _Run:
             return diagnose_generation(context.table.store, region_id, generation.uri.rpartition("/")[2])
 
         found = map_concurrently(diagnose, taken, context.table.settings.storage.concurrency)
+        if isinstance(error, DamagedError) and not any(found):
+            found = [_named_by(error, generation) for _, generation in taken]
         for (region_id, generation), damage in zip(taken, found, strict=True):
             if damage:
                 evidence = "; ".join(map(str, damage))
@@ -324,6 +327,12 @@ class _Run:
                 verdict=Verdict.COMPLETE if finished else region.verdict,
                 evidence=region.evidence,
             )
+
+
+def _named_by(error: DamagedError, generation: SurveyedGeneration) -> tuple[Damage, ...]:
+    """Return the damage that an error names, if it is this generation's; its files look right one by one."""
+    path, cause = str(error.facts["path"]), str(error.facts["cause"])
+    return (Damage(FileKind.DATA, path, cause),) if f"/{generation.uri.rpartition('/')[2]}/" in f"/{path}/" else ()
 
 
 def _lost(error: ObjectNotFoundError) -> CorruptionError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,6 +14,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.flushed.read import require_own_keys
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows
@@ -49,6 +51,7 @@ class Lookup:
         self._guard = guard
         details = opened.survey.state.details
         self._asked: dict[GenerationSource, int] = {}
+        self._proven: set[GenerationSource] = set()
         self._specs = {spec.spec_id: spec for spec in (details.region_specs if details is not None else ())}
 
     def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
@@ -226,6 +229,7 @@ class Lookup:
         marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
         rows = rows_with_keys(dataset, keys, own, [*present, *marks])
         if not rows.num_rows:
+            self._require_own_rows(source, dataset, own)
             return None
         if rows.num_rows > 1:
             rows = rows.sort_by(ROW_ADDRESS)
@@ -240,6 +244,17 @@ class Lookup:
             backfilled = self._opened.backfilled(source, owners, lacking)
             columns |= {name: backfilled.column(name) for name in lacking}
         return _Hits(_typed(columns, empty.schema), hits)
+
+    def _require_own_rows(self, source: GenerationSource, dataset: lance.LanceDataset, own: Sequence[str]) -> None:
+        """Make sure, once, that keys which the filter let through are missing because they were never there."""
+        if source in self._proven:
+            return
+        with translated("sample the keys of a flushed MemTable", source.path):
+            rows = dataset.count_rows()
+            sample = dataset.take(sorted({0, rows // 2, rows - 1}), columns=list(own)) if rows else None
+        if sample is not None:
+            require_own_keys(source.path, dataset, sample.rename_columns(list(self._opened.key)))
+        self._proven.add(source)
 
     def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:
         base, cached = self._opened.base, self._opened.base_keys(keys.num_rows)

@@ -9,6 +9,7 @@ import pytest
 from memwal_core.flushed.read.diagnosis import diagnose_generation, diagnose_wal_entry
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, region_directory, wal_entry_path
 from memwal_core.region import RegionManifest
+from memwal_core.settings import Settings
 from memwal_core.table import Table
 from testkit.faults.file_damage import DAMAGES, damage_file
 from testkit.tables.people import make_people_table, people
@@ -21,7 +22,7 @@ _HARMLESS = {("manifest", "deleted")}
 def table(tmp_path: Path) -> Table:
     uri = str(tmp_path / "people")
     make_people_table(uri, buckets=2)
-    made = Table.open(uri)
+    made = Table.open(uri, settings=Settings.model_validate({"writer": {"pack_below_bytes": 0}}))
     with made.writer() as writer:
         writer.put(people(*range(40)))
         writer.put(people(*range(10)))

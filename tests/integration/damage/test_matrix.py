@@ -32,6 +32,10 @@ _COMMON = {"zeroed", "deleted"}
 _IN_ALL_WAYS = {"data file"}
 
 
+_UNKNOWABLE = {(maker, "data file", "swapped") for maker in ("pylance", "lancedb")}
+"""Files of another flushed MemTable with the same size and rows; what is not of the same size is refused."""
+
+
 def _cases() -> Iterator[object]:
     for maker in MAKERS:
         for kind in FILES:
@@ -92,6 +96,8 @@ def _right_or_named(
 def test_damage_costs_one_region_and_no_row_silently(
     victims: Callable[[str], Victim], maker: str, kind: str, damage: str
 ) -> None:
+    if (maker, kind, damage) in _UNKNOWABLE:
+        pytest.skip("nothing in the files of these writers says to which flushed MemTable they belong")
     victim = victims(maker)
     _deal(victim, kind, damage)
     table = Table.open(victim.uri)

@@ -21,6 +21,7 @@ from memwal_core.format.paths import (
     wal_entry_path,
 )
 from memwal_core.ids import RegionId
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan.survey import Surveyor
@@ -127,6 +128,7 @@ def _written_by_pylance(uri: str) -> None:
     make_people_table(uri, rows=people(*range(5)), buckets=2)
     for number, ids in ((1, range(0, 40, 2)), (2, range(1, 40, 2))):
         write_native_generations(uri, native_region_id(number), [[Put(people(*ids, name="first"))]])
+    _publish(uri)
     shutil.copytree(uri, f"{uri}.template")
 
 
@@ -138,7 +140,13 @@ def _written_by_lancedb(uri: str) -> None:
     for rows in _by_bucket(uri, people(*range(3, 40), name="first")):
         table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
         table.close_lsm_writers()
+    _publish(uri)
     shutil.copytree(uri, f"{uri}.template")
+
+
+def _publish(uri: str) -> None:
+    """Publish a region snapshot: nothing else names regions that other clients made and that were never merged."""
+    Table.open(uri).run(SnapshotRequest())
 
 
 def _by_bucket(uri: str, rows: pa.Table) -> list[pa.Table]:

@@ -30,7 +30,7 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
         values = {name: _value(fields[name], value) for name, value in given.items()}
         request = request_type(**{name: value for name, value in values.items() if value is not None})
-        table = open_table(uri, storage_option)
+        table = open_table(uri, storage_option, even_if_damaged=request_type.info.mends_damage)
         with _bar(disable=json or request.dry_run) as progress:
             report = table.run(request, progress=progress)
         if json:

@@ -31,6 +31,6 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, sort_keys=False))
 
 
-def open_table(uri: str, storage_options: list[str] | None) -> Table:
+def open_table(uri: str, storage_options: list[str] | None, *, even_if_damaged: bool = False) -> Table:
     """Open the table of a command; arguments and errors as for ``open_here``."""
-    return open_here(uri, parse_pairs(storage_options))
+    return open_here(uri, parse_pairs(storage_options), even_if_damaged=even_if_damaged)

@@ -32,6 +32,9 @@ RESERVED_NAMES = frozenset(
 )
 """Directories directly below ``_mem_wal/`` that are not regions."""
 
+REPAIR_DIRECTORY = "_mem_wal_repair"
+"""Beside ``_mem_wal/``: what repairs set aside. No job reads or deletes it."""
+
 MANIFEST_SUFFIX = ".binpb"
 LANCE_WAL_SUFFIX = ".lance"
 ARROW_WAL_SUFFIX = ".arrow"

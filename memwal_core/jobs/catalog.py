@@ -13,6 +13,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.quality.request import QualityRequest
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 
@@ -26,6 +27,7 @@ REQUESTS: tuple[type[JobRequest], ...] = (
     GcRequest,
     QualityRequest,
     MaintainRequest,
+    RepairRequest,
 )
 
 

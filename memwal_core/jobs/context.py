@@ -12,10 +12,12 @@ from memwal_core.coordination.freeze import FreezeStore
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.coordination.ledger import Ledger, RunRecord
+from memwal_core.errors import CorruptionError
 from memwal_core.jobs.outcome import CheckLease, no_lease
 from memwal_core.region import ManifestStore
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
+from memwal_core.storage import open_store
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much in all (None = unknown); must return quickly."""
@@ -56,11 +58,22 @@ class OpenTable:
         settings: Settings | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
+        even_if_damaged: bool = False,
     ) -> Self:
-        """Open a table that exists; arguments and errors as for ``memwal_core.open``."""
+        """Open a table that exists; arguments and errors as for ``memwal_core.open``.
+
+        With ``even_if_damaged``, a table whose newest version cannot be read is opened, too; reading it then raises
+        the ``CorruptionError``.
+        """
         settings = settings if settings is not None else Settings()
         sources = Sources(clock if clock is not None else SystemClock(), rng if rng is not None else system_rng())
-        return cls.of(BaseTable.open(uri, storage_options=storage_options, settings=settings, sources=sources))
+        store = open_store(uri, storage_options=storage_options, settings=settings.storage)
+        try:
+            return cls.of(BaseTable.open(uri, settings=settings, store=store, sources=sources))
+        except CorruptionError:
+            if not even_if_damaged:
+                raise
+            return cls.of(BaseTable(store, settings=settings, sources=sources))
 
     @classmethod
     def of(cls, base: BaseTable, *, settings: Settings | None = None, clock: Clock | None = None) -> Self:

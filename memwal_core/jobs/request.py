@@ -41,6 +41,7 @@ class JobInfo:
         changes: Asset that a run changes; empty if no other job waits for one.
         may_need_approval: Whether the operator can demand that a person agrees first.
         acts_on_frozen: Whether it works on a frozen table, because people need it to find or mend the cause.
+        mends_damage: Whether it works on a table whose newest version cannot be read.
     """
 
     name: str
@@ -56,6 +57,7 @@ class JobInfo:
     changes: str = ""
     may_need_approval: bool = False
     acts_on_frozen: bool = False
+    mends_damage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from memwal_core.format.region_manifest.model import (
     RegionManifest,
     RegionStatus,
 )
-from memwal_core.region.changes import claim_epoch, drain, raise_wal_hint, record_flush
+from memwal_core.region.changes import claim_epoch, drain, raise_wal_hint, record_flush, restore_generation
 from memwal_core.region.fence import check_epoch, claim
 from memwal_core.region.invariants import Violation, manifest_violations, transition_violations
 from memwal_core.region.store import ManifestStore
@@ -31,5 +31,6 @@ __all__ = [
     "manifest_violations",
     "raise_wal_hint",
     "record_flush",
+    "restore_generation",
     "transition_violations",
 ]

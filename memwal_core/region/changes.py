@@ -1,4 +1,4 @@
-"""The four changes that a region manifest can undergo; each touches only the fields of its kind.
+"""The changes that a region manifest can undergo; each touches only the fields of its kind.
 
 Pure functions from the stored version to the wanted one, None if there is nothing to do. The store
 gives the result its version and commit id.
@@ -71,3 +71,28 @@ def drain(stored: RegionManifest, generations: Collection[int]) -> RegionManifes
     """
     kept = tuple(entry for entry in stored.flushed_generations if entry.generation not in generations)
     return None if len(kept) == len(stored.flushed_generations) else replace(stored, flushed_generations=kept)
+
+
+def restore_generation(stored: RegionManifest, flushed: FlushedGeneration) -> RegionManifest | None:
+    """Record a directory that was written anew for a flushed generation, in place of the present record if any.
+
+    Only repairs do this. What the present record says beyond the project's own fields stays. None if it is recorded
+    already.
+
+    Raises:
+        InvalidRequestError: The generation is not flushed yet; its rows are its writer's.
+    """
+    if flushed.generation >= stored.current_generation:
+        raise InvalidRequestError(
+            "a generation that is not flushed yet cannot be restored",
+            remedy="leave it to its writer, whose WAL has its rows",
+            region_id=str(stored.region_id),
+            generation=flushed.generation,
+            current_generation=stored.current_generation,
+        )
+    records = {each.generation: each for each in stored.flushed_generations}
+    known = records.get(flushed.generation)
+    if known is not None and known.path == flushed.path:
+        return None
+    records[flushed.generation] = replace(flushed, unknown=known.unknown) if known is not None else flushed
+    return replace(stored, flushed_generations=tuple(records[number] for number in sorted(records)))

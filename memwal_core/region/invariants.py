@@ -21,6 +21,7 @@ CLAIM_FIELDS = frozenset({"writer_epoch"})
 FLUSH_FIELDS = frozenset({"replay_after_wal_id", "wal_id_last_seen", "current_generation", "flushed_generations"})
 HINT_FIELDS = frozenset({"wal_id_last_seen"})
 DRAIN_FIELDS = frozenset({"flushed_generations"})
+RESTORE_FIELDS = frozenset({"flushed_generations"})
 TRIGGER_FIELDS = (CLAIM_FIELDS, FLUSH_FIELDS, HINT_FIELDS, DRAIN_FIELDS)
 """Which fields each kind of change may touch; one version is one kind of change."""
 
@@ -156,6 +157,19 @@ def one_kind_of_change(new: RegionManifest, old: RegionManifest) -> str | None:
     return f"changed together: {', '.join(sorted(changed))}"
 
 
+def restores_touch_records_only(new: RegionManifest, old: RegionManifest) -> str | None:
+    """A repair changes records of flushed MemTables and nothing else."""
+    changed = changed_fields(new, old)
+    return None if changed <= RESTORE_FIELDS else f"changed: {', '.join(sorted(changed))}"
+
+
+def restores_remove_nothing(new: RegionManifest, old: RegionManifest) -> str | None:
+    """A repair gives generations another directory or records forgotten ones; none leaves the manifest."""
+    kept = {entry.generation for entry in new.flushed_generations}
+    gone = [entry.generation for entry in old.flushed_generations if entry.generation not in kept]
+    return f"generations {gone} are no longer recorded" if gone else None
+
+
 MANIFEST_RULES: tuple[Callable[[RegionManifest], str | None], ...] = (
     counters_fit,
     generations_start_at_one,
@@ -175,6 +189,13 @@ TRANSITION_RULES: tuple[Callable[[RegionManifest, RegionManifest], str | None], 
     flushes_remove_nothing,
     one_kind_of_change,
 )
+RESTORE_RULES: tuple[Callable[[RegionManifest, RegionManifest], str | None], ...] = (
+    version_is_next,
+    identity_stays,
+    restores_touch_records_only,
+    restores_remove_nothing,
+)
+"""In place of ``TRANSITION_RULES`` for the one change that only a repair makes: a generation's new directory."""
 
 
 def changed_fields(new: RegionManifest, old: RegionManifest) -> frozenset[str]:
@@ -189,7 +210,7 @@ def manifest_violations(manifest: RegionManifest) -> list[Violation]:
     return [Violation(rule.__name__, problem) for rule, problem in found if problem is not None]
 
 
-def transition_violations(new: RegionManifest, old: RegionManifest) -> list[Violation]:
-    """Return every rule that a new version breaks against the one before it."""
-    found = ((rule, rule(new, old)) for rule in TRANSITION_RULES)
+def transition_violations(new: RegionManifest, old: RegionManifest, *, restores: bool = False) -> list[Violation]:
+    """Return every rule that a new version breaks against the one before it; ``restores``: by a repair."""
+    found = ((rule, rule(new, old)) for rule in (RESTORE_RULES if restores else TRANSITION_RULES))
     return [Violation(rule.__name__, problem) for rule, problem in found if problem is not None]

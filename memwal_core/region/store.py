@@ -175,10 +175,11 @@ class ManifestStore:
         found = map_concurrently(self.find, region_ids, concurrency or self._settings.concurrency)
         return [manifest for manifest in found if manifest is not None]
 
-    def commit(self, previous: RegionManifest, changed: RegionManifest) -> RegionManifest:
+    def commit(self, previous: RegionManifest, changed: RegionManifest, *, restores: bool = False) -> RegionManifest:
         """Write the version after ``previous``, the version on which the change is based.
 
-        The version and commit id of ``changed`` are replaced.
+        The version and commit id of ``changed`` are replaced. ``restores`` is for repairs, which alone may give a
+        recorded generation another directory.
 
         Raises:
             ConflictError: Another process wrote that version. Load, check again, repeat.
@@ -187,15 +188,18 @@ class ManifestStore:
             InvalidRequestError: The change breaks a rule of ``invariants``; nothing was written.
         """
         candidate = replace(changed, version=previous.version + 1, commit_id=self._ids.commit_id())
-        _refuse(candidate, [*manifest_violations(candidate), *transition_violations(candidate, previous)])
+        violations = transition_violations(candidate, previous, restores=restores)
+        _refuse(candidate, [*manifest_violations(candidate), *violations])
         return self._write(candidate)
 
-    def update(self, region_id: RegionId, change: Change, *, check: Check | None = None) -> RegionManifest:
+    def update(
+        self, region_id: RegionId, change: Change, *, check: Check | None = None, restores: bool = False
+    ) -> RegionManifest:
         """Change a region, repeating on the newest version when other processes were faster.
 
         ``change`` makes the wanted version from the stored one, or None if there is nothing to do; then the stored
         version is returned. ``check`` raises if the caller may not change the version given, for example because it
-        was fenced. Both are called on each newer version, ``check`` first.
+        was fenced. Both are called on each newer version, ``check`` first. ``restores`` is as for ``commit``.
 
         Raises:
             ConflictError: Other processes were faster each time. Try again later.
@@ -211,7 +215,7 @@ class ManifestStore:
             if changed is None:
                 return previous
             try:
-                return self.commit(previous, changed)
+                return self.commit(previous, changed, restores=restores)
             except ConflictError:
                 _log.debug("commit lost [region_id=%s, version=%d]", region_id, previous.version + 1)
         raise ConflictError(

@@ -67,7 +67,7 @@ def _document(job: str, given: Sequence[str]) -> JobDocument:
 
 def _run(document: JobDocument) -> JobReport:
     request = document.parsed()
-    table = open_here(document.uri, document.storage_options)
+    table = open_here(document.uri, document.storage_options, even_if_damaged=request.info.mends_damage)
     session = LateSession(f"memwal {document.job} {document.uri}")
     try:
         report: JobReport = table.run(

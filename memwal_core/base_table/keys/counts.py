@@ -32,9 +32,17 @@ def count_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> KeyCounts:
         [counted] = [row for batch in _run(dataset, totals) for row in batch.to_pylist()]
         repeated: list[Mapping[str, object]] = []
         if counted["rows"] != counted["keys"]:
-            sample = f"{copies} HAVING COUNT(*) > 1 ORDER BY {names} LIMIT {SAMPLE_KEYS}"
-            repeated = [row for batch in _run(dataset, sample) for row in batch.to_pylist()]
+            sample = key_groups(dataset, key, f"HAVING COUNT(*) > 1 ORDER BY {names} LIMIT {SAMPLE_KEYS}")
+            repeated = [row for batch in sample for row in batch.to_pylist()]
     return KeyCounts(counted["rows"], counted["keys"], tuple(repeated))
+
+
+def key_groups(dataset: lance.LanceDataset, key: Sequence[str], condition: str) -> list[pa.RecordBatch]:
+    """Return the keys that meet a condition of SQL, each with its number of ``copies``."""
+    names = ", ".join(_quoted(column) for column in key)
+    statement = f"SELECT {names}, COUNT(*) AS copies FROM dataset GROUP BY {names} {condition}"  # noqa: S608 - quoted
+    with translated("count keys", dataset.uri, version=dataset.version):
+        return _run(dataset, statement)
 
 
 def _run(dataset: lance.LanceDataset, statement: str) -> list[pa.RecordBatch]:

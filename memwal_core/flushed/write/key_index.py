@@ -21,8 +21,11 @@ from memwal_core.deduplicate import key_order
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal import plain_file
 
-_DIRECTORY = "_pk_index"
+KEY_INDEX_DIRECTORY = "_pk_index"
+KEY_INDEX_PAGES = "page_data.lance"
+"""In that directory: every key in order, as column ``values``; an encoded form if the key has several columns."""
 _PAGE_ROWS = 8192
+_SETTINGS = {"batch_size": str(_PAGE_ROWS), "range_partitioned": "false"}
 
 
 def write_key_index(
@@ -48,8 +51,9 @@ def write_key_index(
     """
     known = key_order(keys, key_columns) if order is None else order
     if known is not None and len(known):
-        for name, data in integer_key_index(keys.column(key_columns[0]), known).items():
-            store.put(f"{path}/{_DIRECTORY}/{name}", data)
+        _put(store, path, integer_key_index(keys.column(key_columns[0]), known))
+    elif not keys.num_rows:
+        _put(store, path, empty_key_index(keys.schema.field(0).type if len(key_columns) == 1 else pa.binary()))
     elif store.kind is StoreKind.LOCAL:
         _write_pk_sidecar(store.uri_of(path), keys, list(key_columns))
     else:
@@ -82,8 +86,30 @@ def integer_key_index(keys: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> di
         "null_count": (pa.uint32(), np.zeros(len(first), np.uint32), False),
         "page_idx": (pa.uint32(), np.arange(len(first), dtype=np.uint32), False),
     }
-    settings = {"batch_size": str(_PAGE_ROWS), "range_partitioned": "false"}
-    return {"page_data.lance": _file(pages, {}), "page_lookup.lance": _file(lookup, settings)}
+    return {KEY_INDEX_PAGES: _file(pages, {}), "page_lookup.lance": _file(lookup, _SETTINGS)}
+
+
+def empty_key_index(kind: pa.DataType) -> dict[str, bytes]:
+    """Return the files of the index of no keys, which Lance does not write and its readers want.
+
+    Args:
+        kind: Of the key; binary if it has several columns.
+
+    Returns:
+        File name -> content.
+    """
+    pages = pa.schema([pa.field("values", kind), pa.field("ids", pa.uint64(), nullable=False)])
+    numbers = [pa.field(name, pa.uint32(), nullable=False) for name in ("null_count", "page_idx")]
+    lookup = pa.schema([pa.field("min", kind), pa.field("max", kind), *numbers])
+    return {
+        KEY_INDEX_PAGES: plain_file(pages.empty_table(), {}),
+        "page_lookup.lance": plain_file(lookup.empty_table(), _SETTINGS),
+    }
+
+
+def _put(store: ObjectStore, path: str, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        store.put(f"{path}/{KEY_INDEX_DIRECTORY}/{name}", data)
 
 
 def _file(columns: dict[str, tuple[pa.DataType, npt.NDArray[np.generic], bool]], metadata: dict[str, str]) -> bytes:

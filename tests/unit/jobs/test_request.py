@@ -19,6 +19,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.quality.request import QualityRequest, Stages
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -48,6 +49,7 @@ FULL: tuple[JobRequest, ...] = (
     GcRequest(dry_run=False, regions=(REGION,), wait=True),
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
     MaintainRequest(dry_run=True, delete=True, remove_versions=True, ignore_pauses=True),
+    RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),
 )
 """One request of every job, with a value in every field that is not its default."""
 

@@ -1,0 +1,48 @@
+"""Keys with several rows: which they are, and all their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lance
+import pyarrow as pa
+
+from memwal_core.base_table.keys.counts import key_groups
+from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.base_table.translate import translated
+
+ROW_ADDRESS = "_rowaddr"
+UPDATED_AT = "_row_last_updated_at_version"
+"""The version that last wrote a row. Lance keeps it on tables with stable row ids; on others the column says 1."""
+
+_READ_ROWS = 1 << 16
+
+
+def repeated_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> pa.Table:
+    """Return each key that has several rows once; counted inside Lance's query engine and its memory bound."""
+    batches = key_groups(dataset, key, "HAVING COUNT(*) > 1")
+    schema = pa.schema([dataset.schema.field(name) for name in key])
+    tables = [pa.Table.from_batches([batch]).select(list(key)).cast(schema) for batch in batches]
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def copies_of(dataset: lance.LanceDataset, keys: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return all rows of some keys with all columns, their addresses, and when they were written if that is kept.
+
+    Reads the whole version; holds the rows of these keys in memory.
+    """
+    search = KeySearch(keys, key)
+    columns = [*dataset.schema.names, *([UPDATED_AT] if has_stable_row_ids(dataset) else [])]
+    parts = []
+    with translated("read rows by key", dataset.uri, version=dataset.version):
+        scanner = dataset.scanner(columns=columns, with_row_address=True, batch_size=_READ_ROWS)
+        for batch in scanner.to_batches():
+            rows = pa.Table.from_batches([batch])
+            parts.append(rows.filter(pa.array(search.found(rows))))
+        return pa.concat_tables(parts) if parts else scanner.projected_schema.empty_table()
+
+
+def has_stable_row_ids(dataset: lance.LanceDataset) -> bool:
+    """Return whether rows keep their ids when they move, and with them when they were written."""
+    with translated("read the table", dataset.uri):
+        return bool(dataset.has_stable_row_ids)

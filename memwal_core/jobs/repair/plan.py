@@ -1,0 +1,226 @@
+"""Which repairs are due, decided from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memwal_core.ids import RegionId
+
+
+class RepairKind(StrEnum):
+    """What a step of a repair does."""
+
+    SET_ASIDE_TORN = "set_aside_torn_manifest"
+    REBUILD = "rebuild_generation"
+    GIVE_UP = "give_up_generation"
+    REMOVE_DUPLICATES = "remove_duplicate_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class TornTable:
+    """Newest manifests of the base table that are torn.
+
+    Attributes:
+        problems: Path -> what is wrong with it, the newest first.
+        newest_whole: The version that becomes the newest; None if none is whole.
+    """
+
+    problems: Mapping[str, str]
+    newest_whole: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedGeneration:
+    """A flushed generation, not merged yet, that cannot be read in full.
+
+    Attributes:
+        region_id: Its region.
+        generation: Its number.
+        path: Its directory as recorded; None if the manifest does not record it.
+        damage: What is wrong, file by file.
+        is_complete: Whether all of its rows are left somewhere.
+        evidence: Where they are, or what is missing.
+        rows_left: Rows that are left somewhere, older duplicates of a key included.
+        rows: Rows that it had; None if unknown.
+    """
+
+    region_id: RegionId
+    generation: int
+    path: str | None
+    damage: tuple[str, ...]
+    is_complete: bool
+    evidence: str
+    rows_left: int
+    rows: int | None
+
+    @property
+    def label(self) -> str:
+        """The generation as the command line takes it."""
+        return f"{self.region_id}:{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateKeys:
+    """Keys that have several rows in the base table.
+
+    Attributes:
+        keys: How many keys.
+        removable: Surplus rows that are provably older than the one that stays.
+        undecided: Keys of which no copy is provably the newest.
+        evidence: What proves the order.
+        version: Table version that was looked at.
+        sample: A few of the undecided keys, else of all.
+    """
+
+    keys: int
+    removable: int
+    undecided: int
+    evidence: str
+    version: int
+    sample: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairState:
+    """What was found.
+
+    Attributes:
+        table_uri: The table.
+        torn: None if the newest version of the base table is whole. Nothing else can be found while it is not.
+        generations: Ordered by region and generation.
+        duplicates: None if keys were not counted, or each has one row.
+        unreadable: Region -> why its manifest cannot be read.
+    """
+
+    table_uri: str
+    torn: TornTable | None = None
+    generations: tuple[DamagedGeneration, ...] = ()
+    duplicates: DuplicateKeys | None = None
+    unreadable: Mapping[RegionId, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing to do.
+
+    Attributes:
+        kind: What.
+        subject: On what.
+        evidence: Why it is right.
+        generation: The generation concerned; None for the base table.
+    """
+
+    kind: RepairKind
+    subject: str
+    evidence: str
+    generation: DamagedGeneration | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"step": self.kind.value, "subject": self.subject, "evidence": self.evidence}
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Damage that this run does not mend.
+
+    Attributes:
+        subject: What is damaged.
+        problem: What is wrong, and why it is left.
+        remedy: What to do, with the command if there is one.
+    """
+
+    subject: str
+    problem: str
+    remedy: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"subject": self.subject, "problem": self.problem, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a run does, in order, and what it leaves.
+
+    Attributes:
+        table_uri: The table.
+        steps: To do.
+        unresolved: Left to a person.
+    """
+
+    table_uri: str
+    steps: tuple[RepairStep, ...]
+    unresolved: tuple[Unresolved, ...]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.steps)
+
+
+def plan_repair(state: RepairState, losses: Collection[tuple[RegionId, int]]) -> RepairPlan:
+    """Decide what is done and what is left to a person.
+
+    Args:
+        state: What was found.
+        losses: Generations whose rows may be given up as far as nothing can rebuild them.
+    """
+    found = [*_torn(state), *_generations(state, losses), *_duplicates(state), *_manifests(state)]
+    steps = tuple(each for each in found if isinstance(each, RepairStep))
+    return RepairPlan(state.table_uri, steps, tuple(each for each in found if isinstance(each, Unresolved)))
+
+
+def _torn(state: RepairState) -> Iterator[RepairStep | Unresolved]:
+    if state.torn is None:
+        return
+    problems = "; ".join(f"{path}: {problem}" for path, problem in state.torn.problems.items())
+    if state.torn.newest_whole is None:
+        yield Unresolved("base table", problems, "restore the table from a copy; no version of it is whole")
+        return
+    evidence = f"{problems}. Version {state.torn.newest_whole} is whole and becomes the newest"
+    yield RepairStep(RepairKind.SET_ASIDE_TORN, "base table", evidence)
+
+
+def _generations(state: RepairState, losses: Collection[tuple[RegionId, int]]) -> Iterator[RepairStep | Unresolved]:
+    for each in state.generations:
+        damage = "; ".join(each.damage)
+        if each.is_complete:
+            yield RepairStep(RepairKind.REBUILD, each.label, f"{damage}. All rows are in {each.evidence}", each)
+        elif (each.region_id, each.generation) in losses:
+            had = "an unknown number" if each.rows is None else str(each.rows)
+            evidence = f"{damage}. {each.evidence}; {each.rows_left} of {had} of its rows are left. Loss was accepted"
+            yield RepairStep(RepairKind.GIVE_UP, each.label, evidence, each)
+        else:
+            yield Unresolved(
+                f"generation {each.label}",
+                f"{damage}. Nothing can rebuild it: {each.evidence}",
+                "restore the files from a copy, or give up the rows that are gone: "
+                f"memwal repair {state.table_uri} --accept-loss {each.label}",
+            )
+
+
+def _duplicates(state: RepairState) -> Iterator[RepairStep | Unresolved]:
+    found = state.duplicates
+    if found is None:
+        return
+    if found.removable:
+        evidence = (
+            f"{found.keys} keys have several rows in version {found.version}; {found.removable} rows are older copies "
+            f"by {found.evidence}"
+        )
+        yield RepairStep(RepairKind.REMOVE_DUPLICATES, "base table", evidence)
+    if found.undecided:
+        yield Unresolved(
+            "base table",
+            f"{found.undecided} keys have several rows, and nothing proves which is the newest, for example "
+            f"{', '.join(str(dict(each)) for each in found.sample)}",
+            "follow docs/runbooks/duplicate-keys.md",
+        )
+
+
+def _manifests(state: RepairState) -> Iterator[Unresolved]:
+    for region_id, problem in (state.unreadable or {}).items():
+        yield Unresolved(f"region {region_id}", problem, "follow docs/runbooks/corrupt-region-manifest.md")

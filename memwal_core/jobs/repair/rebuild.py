@@ -1,0 +1,77 @@
+"""Writing the directory of a flushed MemTable anew, from rows that were found elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+from memwal_core.base_table import BaseTable
+from memwal_core.deduplicate import last_row_per_key
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
+from memwal_core.flushed.write import (
+    FlushPlan,
+    build_maintained_indexes,
+    rewrite_memtable,
+    write_sidecars,
+)
+from memwal_core.format.paths import generation_directory_name
+from memwal_core.ids import RegionId
+from memwal_core.region import FlushedGeneration
+from memwal_core.writer.flushing.flusher import MaintainedIndexes
+from memwal_core.writer.layout import TableLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilder:
+    """Writes directories of flushed MemTables that no manifest records yet.
+
+    Attributes:
+        table: The base table.
+        failpoints: Hit around each call of Lance.
+    """
+
+    table: BaseTable
+    failpoints: Failpoints = NO_FAILPOINTS
+
+    def write(
+        self, region_id: RegionId, generation: int, rows: pa.Table | None, layout: TableLayout
+    ) -> FlushedGeneration:
+        """Write a fresh directory that is durable and depends on no other file; nothing refers to it yet.
+
+        Args:
+            region_id: The region.
+            generation: The generation.
+            rows: In write order, in the layout's MemTable schema, tombstones included; None or no rows makes a flushed
+                MemTable that holds nothing.
+            layout: Of the rows.
+
+        Returns:
+            The record for the region manifest.
+
+        Raises:
+            UnavailableError: Storage failed; what was written is left to garbage collection.
+        """
+        found = rows if rows is not None else layout.memtable_schema.empty_table()
+        newest = found.take(pa.array(last_row_per_key(found.select(list(layout.key)), layout.key)))
+        newest = newest.combine_chunks()
+        plan = FlushPlan(
+            region_id=region_id,
+            generation=generation,
+            directory=generation_directory_name(self.table.ids.directory_prefix(), generation),
+            entries=(),
+            keys=newest.select(list(layout.key)),
+            superseded=np.empty(0, dtype=np.int64),
+            key_order=None,
+            in_memory_bytes=int(newest.nbytes),
+        )
+        rate = self.table.settings.writer.key_filter_false_positives
+
+        def complete(dataset: lance.LanceDataset) -> None:
+            if newest.num_rows:
+                build_maintained_indexes(dataset, MaintainedIndexes(self.table).recipes(), self.failpoints)
+            write_sidecars(self.table.store, plan, plan.keys, layout.key, rate, failpoints=self.failpoints)
+
+        return rewrite_memtable(self.table.store, plan, layout.fields, newest, complete, self.failpoints)

@@ -1,0 +1,82 @@
+"""What a repair is asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.jobs.request import Flag, JobInfo, JobRequest, Regions
+
+_GUIDE = """
+### Make a damaged table whole again
+
+Looks for what this job can mend, prints each step with its evidence, keeps a copy of everything it touches in
+`_mem_wal_repair/` beside `_mem_wal/`, acts, and looks again. Start with a dry run.
+
+- A torn newest manifest of the base table is set aside.
+- A flushed MemTable that is damaged or gone is written anew: from the WAL entries of its range, or from its own data
+  files if those are whole.
+- With `duplicates`, surplus copies of keys in the base table are removed where the history of the table proves which
+  copy is the newest.
+- With `accept_loss`, a generation that nothing can rebuild is given up: what is left of it stays, and the copy says
+  which keys are gone as far as that is known.
+
+**When is it safe?** Beside writers and other jobs: it takes no region from its writer, and every change is a
+compare-and-swap. Rows are given up or removed only by the two options that say so. A second run finds nothing to do; a
+run that was killed can be repeated.
+
+**What do failures mean?** Exit code 5: something is left that only a person can decide; the report names it and the
+command that would decide it. Conflicts and storage failures: run again.
+"""
+
+_LOSS = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:[1-9][0-9]{0,19}$"
+
+AcceptedLoss = Annotated[str, StringConstraints(pattern=_LOSS)]
+"""A region and one of its generations, for example ``6f9619ff-8b86-4011-b42d-00c04fc964ff:3``."""
+
+
+class RepairRequest(JobRequest):
+    """Make a damaged table whole again, with a copy of everything that is touched.
+
+    Attributes:
+        regions: Only these; all if empty. The base table is looked at in any case.
+        duplicates: Also count the keys of the base table, and remove surplus copies that are provably older.
+        accept_loss: Generations whose rows may be given up as far as nothing can rebuild them.
+    """
+
+    info: ClassVar[JobInfo] = JobInfo(
+        name="repair",
+        summary="Rebuild damaged flushed MemTables, set torn manifests aside, remove duplicate keys.",
+        implementation="memwal_core.jobs.repair.job:RepairJob",
+        runbook="docs/repair.md",
+        guide=_GUIDE,
+        exit_codes="3 nothing to repair, 4 conflict or storage failure (try again), 5 it needs a person",
+        dry_run_is_work=True,
+        may_need_approval=True,
+        acts_on_frozen=True,
+        mends_damage=True,
+    )
+
+    regions: Regions = ()
+    duplicates: bool = Field(
+        default=False,
+        title="Duplicate keys",
+        description="Also remove surplus copies of keys from the base table, where it is proven which copy is newest.",
+    )
+    accept_loss: Annotated[
+        tuple[AcceptedLoss, ...],
+        Flag("--accept-loss", "REGION:GENERATION"),
+        Field(
+            title="Accept loss",
+            description="Give up the rows of this generation as far as nothing can rebuild them.",
+            json_schema_extra={"uniqueItems": True},
+        ),
+    ] = ()
+
+    @property
+    def losses(self) -> frozenset[tuple[RegionId, int]]:
+        """The generations that may be given up."""
+        parts = (each.partition(":") for each in self.accept_loss)
+        return frozenset((parse_region_id(region), int(generation)) for region, _, generation in parts)

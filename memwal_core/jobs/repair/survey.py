@@ -1,0 +1,164 @@
+"""Find what is damaged, and what it can be repaired from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table.history.torn import TornVersions, find_torn_versions
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.flushed.read.diagnosis import diagnose_generation
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
+from memwal_core.jobs.repair.duplicates import find_duplicates
+from memwal_core.jobs.repair.plan import DamagedGeneration, RepairState, TornTable
+from memwal_core.jobs.repair.sources import RowSources, SourceFinder
+from memwal_core.region import RegionManifest
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.writer.layout import TableLayout
+
+_AT_ONCE = 4
+"""Generations read at the same time."""
+_MOST_MISSING = 1000
+"""Missing generations of a region that are looked for; more than that is a damaged counter."""
+
+
+class RepairSurveyor:
+    """Looks at one table. Reads only.
+
+    Args:
+        opened: The table.
+        regions: Only these; all if empty.
+        progress: Is told how many generations were read.
+    """
+
+    def __init__(self, opened: OpenTable, regions: Collection[RegionId] = (), progress: Progress = unwatched) -> None:
+        """Keep the parts; nothing is read."""
+        self._opened = opened
+        self._wanted = frozenset(regions)
+        self._progress = progress
+
+    def torn(self) -> TornVersions:
+        """Look at the newest manifests of the base table."""
+        return find_torn_versions(self._opened.base.store)
+
+    def survey(self, *, duplicates: bool) -> RepairState:
+        """Look at the base table's newest manifest, then at every generation that is not merged.
+
+        Args:
+            duplicates: Also count the keys of the base table.
+
+        Raises:
+            UnavailableError: Storage failed.
+            InvalidRequestError: The table has no MemWAL index, or its key cannot be used.
+        """
+        uri = self._opened.uri
+        torn = self.torn()
+        if torn.torn:
+            problems = {each.path: each.problem for each in torn.torn}
+            return RepairState(uri, TornTable(problems, torn.newest_whole))
+        manifests, unreadable = self._manifests()
+        state = self.base.state()
+        self.base.require_writable(state)
+        found = self.damaged(manifests, state)
+        doubled = find_duplicates(self.base, state).summary() if duplicates else None
+        return RepairState(uri, None, tuple(found), doubled, unreadable)
+
+    @property
+    def base(self) -> BaseTable:
+        """The base table."""
+        return self._opened.base
+
+    def damaged(self, manifests: Collection[RegionManifest], state: TableState) -> list[DamagedGeneration]:
+        """Read every unmerged generation of some regions in full; return those that cannot be read."""
+        details = self.base.require_mem_wal(state)
+        wanted = [
+            (manifest, generation)
+            for manifest in manifests
+            for generation in _unmerged(manifest, details.merged_generation(manifest.region_id))
+        ]
+        finder = self.finder(state)
+        done = 0
+
+        def examine(each: tuple[RegionManifest, int]) -> DamagedGeneration | None:
+            nonlocal done
+            found = self._examine(*each, finder)
+            done += 1
+            self._progress("generations read", done, len(wanted))
+            return found[0] if found is not None else None
+
+        # Each takes the memory of its rows.
+        found = map_concurrently(examine, wanted, min(_AT_ONCE, self._opened.settings.storage.concurrency))
+        return [each for each in found if each is not None]
+
+    def finder(self, state: TableState) -> SourceFinder:
+        """Return what looks for the rows of damaged generations."""
+        opened = self._opened
+        layout = TableLayout.of(opened.base, state)
+        return SourceFinder(opened.base, opened.manifests, layout, state.field_ids, opened.settings.storage.concurrency)
+
+    def damaged_generation(
+        self, manifest: RegionManifest, generation: int, state: TableState
+    ) -> tuple[DamagedGeneration, RowSources] | None:
+        """Look at one generation again, and read what is left of its rows; None if it is sound, or merged by now."""
+        if generation <= self.base.require_mem_wal(state).merged_generation(manifest.region_id):
+            return None
+        return self._examine(manifest, generation, self.finder(state))
+
+    def _examine(
+        self, manifest: RegionManifest, generation: int, finder: SourceFinder
+    ) -> tuple[DamagedGeneration, RowSources] | None:
+        path = _recorded_path(manifest, generation)
+        if path is None:
+            damage: tuple[str, ...] = ("the region manifest does not record it",)
+        else:
+            found = diagnose_generation(self.base.store, manifest.region_id, path)
+            damage = tuple(f"{each.path}: {each.cause}" for each in found)
+        if not damage:
+            return None
+        sources = finder.find(manifest, generation)
+        return _described(manifest, generation, damage, sources), sources
+
+    def _manifests(self) -> tuple[list[RegionManifest], dict[RegionId, str]]:
+        opened = self._opened
+        listed = [each for each in opened.manifests.region_ids() if not self._wanted or each in self._wanted]
+
+        def load(region_id: RegionId) -> RegionManifest | CorruptionError | None:
+            try:
+                return opened.manifests.load(region_id)
+            except ObjectNotFoundError:
+                return None
+            except CorruptionError as error:
+                return error
+
+        found = map_concurrently(load, listed, opened.settings.storage.concurrency)
+        pairs = list(zip(listed, found, strict=True))
+        unreadable = {region_id: str(each) for region_id, each in pairs if isinstance(each, CorruptionError)}
+        return [each for each in found if isinstance(each, RegionManifest)], unreadable
+
+
+def _unmerged(manifest: RegionManifest, merged: int) -> Iterator[int]:
+    """Yield the flushed generations that are not merged, whether they are recorded or not."""
+    recorded = {each.generation for each in manifest.flushed_generations if each.generation > merged}
+    first = max(merged + 1, manifest.current_generation - _MOST_MISSING)
+    yield from sorted(recorded | set(range(first, manifest.current_generation)))
+
+
+def _recorded_path(manifest: RegionManifest, generation: int) -> str | None:
+    return next((each.path for each in manifest.flushed_generations if each.generation == generation), None)
+
+
+def _described(
+    manifest: RegionManifest, generation: int, damage: tuple[str, ...], sources: RowSources
+) -> DamagedGeneration:
+    recorded = next((each for each in manifest.flushed_generations if each.generation == generation), None)
+    return DamagedGeneration(
+        region_id=manifest.region_id,
+        generation=generation,
+        path=recorded.path if recorded is not None else None,
+        damage=damage,
+        is_complete=sources.is_complete,
+        evidence=sources.evidence,
+        rows_left=sources.rows.num_rows if sources.rows is not None else 0,
+        rows=recorded.physical_rows if recorded is not None else None,
+    )

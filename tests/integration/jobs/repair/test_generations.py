@@ -1,0 +1,173 @@
+"""S6: damaged and lost flushed MemTables are written anew from what is left of their rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.format.paths import REPAIR_DIRECTORY, wal_directory, wal_entry_path
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.repair.request import RepairRequest
+from memwal_core.region import drain
+from memwal_core.table import Table
+from memwal_core.writer import RegionWriter
+from testkit.faults.damage import Vandal
+from testkit.faults.file_damage import damage_file
+from testkit.tables.generations import RIGHT, WRITERS, GenerationTable, make_generation_table
+from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
+from testkit.tables.people import make_people_table, people
+
+KINDS = ("zeroed", "truncated", "deleted", "empty")
+
+
+@pytest.fixture(params=WRITERS)
+def made(tmp_path: Path, request: pytest.FixtureRequest) -> GenerationTable:
+    return make_generation_table(str(tmp_path / "t"), request.param)
+
+
+def require_repaired(made: GenerationTable) -> None:
+    before = made.manifest
+    planned = made.table.run(RepairRequest(dry_run=True))
+    assert planned.outcome is JobOutcome.PLANNED
+    assert made.manifest == before, "a dry run changed the region"
+    assert not (Path(made.table.uri) / REPAIR_DIRECTORY).exists()
+    done = made.table.run(RepairRequest())
+    assert done.outcome is JobOutcome.DONE, done.why()
+    assert made.manifest.writer_epoch == before.writer_epoch
+    assert made.seen() == RIGHT
+    assert made.seen_by_pylance() == RIGHT
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert made.merged() == RIGHT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_generation_whose_manifest_is_damaged_is_rebuilt(made: GenerationTable, kind: str) -> None:
+    for manifest in made.files("_versions"):
+        if manifest.suffix == ".manifest":
+            damage_file(manifest, kind)
+    require_repaired(made)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_generation_whose_data_file_is_damaged_is_rebuilt(tmp_path: Path, kind: str) -> None:
+    made = make_generation_table(str(tmp_path / "t"), "pylance")
+    [data] = made.files("data")
+    damage_file(data, kind)
+    require_repaired(made)
+
+
+def test_generation_whose_directory_is_gone_is_rebuilt(made: GenerationTable) -> None:
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    require_repaired(made)
+
+
+def test_generation_that_the_manifest_forgot_is_rebuilt_and_recorded(made: GenerationTable) -> None:
+    """The hole stops every later merge, and its runbook was a dead end (O4)."""
+    made.table.opened.manifests.update(made.region_id, lambda stored: drain(stored, {2}))
+    require_repaired(made)
+
+
+def test_generation_whose_wal_is_gone_is_rebuilt_from_its_own_data_file(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(1, 2, name="base"), buckets=1)
+    deleted = Delete(pa.table({"id": pa.array([1], pa.int64())}))
+    write_native_generations(uri, native_region_id(1), [[Put(people(3))], [Put(people(4, 5, name="own")), deleted]])
+    made = GenerationTable(Table.open(uri), native_region_id(1))
+    shutil.rmtree(Path(uri) / wal_directory(made.region_id))
+    for manifest in made.files("_versions"):
+        damage_file(manifest, "zeroed")
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+    assert made.seen() == made.merged() == {2: "base", 3: "p3", 4: "own", 5: "own"}
+
+
+def test_data_file_with_a_key_twice_is_not_trusted_because_nothing_tells_the_order(tmp_path: Path) -> None:
+    made = make_generation_table(str(tmp_path / "t"), "pylance")
+    shutil.rmtree(Path(made.table.uri) / wal_directory(made.region_id))
+    for manifest in made.files("_versions"):
+        damage_file(manifest, "zeroed")
+    report = made.table.run(RepairRequest())
+    assert (report.outcome, report.done) == (JobOutcome.BLOCKED, ())
+    assert "--accept-loss" in report.why()
+
+
+def test_repaired_generation_does_not_need_its_wal_any_more(made: GenerationTable) -> None:
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    made.table.run(RepairRequest())
+    copy = f"{made.table.uri}-copy"
+    shutil.copytree(Path(made.table.uri) / made.directory(), copy)
+    shutil.rmtree(Path(made.table.uri) / wal_directory(made.region_id))
+    assert sorted(Table.open(copy).base.dataset().to_table().column("id").to_pylist()) == [1, 4, 5, 6]
+
+
+def test_copy_and_its_record_are_there_before_the_region_changes(made: GenerationTable) -> None:
+    damaged = {path.name: path.read_bytes() for path in made.files()}
+    for manifest in made.files("_versions"):
+        damage_file(manifest, "truncated")
+        damaged[manifest.name] = manifest.read_bytes()
+    report = made.table.run(RepairRequest())
+    [record] = (Path(made.table.uri) / report.backup).glob("*.json")
+    document = json.loads(record.read_text())
+    assert document["step"] == "rebuild_generation"
+    assert "recorded generation 2 as" in document["undo"]
+    for origin, copy in document["copied"].items():
+        name = Path(origin).name
+        if name in damaged:
+            assert (Path(made.table.uri) / copy).read_bytes() == damaged[name]
+    assert {Path(origin).name for origin in document["copied"]} >= set(damaged)
+
+
+def test_living_writer_goes_on_after_its_flushed_generation_was_rebuilt(tmp_path: Path) -> None:
+    made = make_generation_table(str(tmp_path / "t"), "ours")
+    with RegionWriter.open(made.table.base, made.region_id) as writer:
+        writer.put(people(7, name="living"))
+        shutil.rmtree(Path(made.table.uri) / made.directory())
+        assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+        writer.put(people(8, name="living"))
+        writer.flush()
+    assert made.merged() == {**RIGHT, 7: "living", 8: "living"}
+
+
+def test_damaged_region_manifest_is_left_to_a_person(made: GenerationTable) -> None:
+    Vandal(made.table.base).garble_manifest(made.region_id)
+    report = made.table.run(RepairRequest())
+    assert report.outcome is JobOutcome.BLOCKED
+    assert "corrupt-region-manifest" in report.why()
+
+
+def test_garbage_collection_leaves_the_copies_alone(made: GenerationTable) -> None:
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    backup = Path(made.table.uri) / str(made.table.run(RepairRequest()).backup)
+    made.merged()
+    made.table.run(GcRequest(dry_run=False))
+    assert list(backup.rglob("*.json"))
+
+
+def test_only_the_regions_asked_for_are_repaired(made: GenerationTable) -> None:
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    other = "00000000-0000-4000-8000-000000000000"
+    assert made.table.run(RepairRequest(regions=(other,))).outcome is JobOutcome.NOTHING_TO_DO
+
+
+def test_loss_must_name_a_region_and_a_generation() -> None:
+    with pytest.raises(InvalidRequestError):
+        RepairRequest(accept_loss=("2",))
+
+
+@pytest.mark.parametrize("entry", [2, 3])
+def test_entry_that_cannot_be_read_is_never_passed_over_silently(tmp_path: Path, entry: int) -> None:
+    """Without the flag nothing is given up, however often it is run."""
+    made = make_generation_table(str(tmp_path / "t"), "ours")
+    shutil.rmtree(Path(made.table.uri) / made.directory())
+    damage_file(Path(made.table.uri) / wal_entry_path(made.region_id, entry, ".lance"), "zeroed")
+    before = made.manifest
+    for _ in range(2):
+        report = made.table.run(RepairRequest())
+        assert report.outcome is JobOutcome.BLOCKED
+        assert f"memwal repair {made.table.uri} --accept-loss {made.region_id}:2" in report.why()
+    assert made.manifest == before

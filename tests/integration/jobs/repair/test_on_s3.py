@@ -1,0 +1,59 @@
+"""Each repair on S3, with pylance's own reader as a witness."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import lance
+import pytest
+
+from memwal_core.format.paths import wal_directory
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.repair.request import RepairRequest
+from memwal_core.table import Table
+from testkit.s3_server import S3Server, s3_server
+from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
+from testkit.tables.people import people
+
+pytestmark = pytest.mark.s3
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def made(s3: S3Server) -> GenerationTable:
+    return make_generation_table(s3.uri(f"bucket/{uuid.uuid4()}/t.lance"), "ours", s3.storage_options)
+
+
+def test_generation_is_rebuilt_from_its_wal(made: GenerationTable) -> None:
+    made.store.delete_directory(made.directory())
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert made.seen() == RIGHT
+    assert made.merged() == RIGHT
+
+
+def test_generation_is_given_up_on_demand(made: GenerationTable) -> None:
+    made.store.delete_directory(made.directory())
+    made.store.delete_directory(wal_directory(made.region_id))
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.BLOCKED
+
+
+def test_duplicate_keys_are_removed(made: GenerationTable) -> None:
+    lance.write_dataset(people(2, name="base"), made.table.uri, mode="append", storage_options=dict(made.options or {}))
+    assert made.table.run(RepairRequest(duplicates=True)).outcome is JobOutcome.DONE
+    assert made.merged() == RIGHT
+
+
+def test_torn_manifest_is_set_aside(made: GenerationTable) -> None:
+    options = dict(made.options or {})
+    newest = lance.write_dataset(people(50), made.table.uri, mode="append", storage_options=options).version
+    made.store.put(made.table.base.manifests.locate(newest).path, b"")
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+    assert Table.open(made.table.uri, storage_options=options).base.state().version == newest - 1
+    assert made.merged() == RIGHT

@@ -13,6 +13,8 @@ from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.region import RegionManifest
+from memwal_core.settings import Settings
+from memwal_core.settings.writer import WriterSettings
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -23,7 +25,8 @@ from testkit.tables.people import make_people_table, people
 RIGHT = {2: "base", 3: "first", 4: "second", 5: "third", 6: "second"}
 """What readers must see: id -> name. Id 1 is deleted by the second generation, 5 is in the second and the third."""
 
-WRITERS = ("ours", "pylance")
+WRITERS = ("ours", "ours, linked", "pylance")
+"""Our writer packs the small WAL entries of a MemTable into one file, or is told to link each of them."""
 
 
 def _keys(*ids: int) -> pa.Table:
@@ -91,7 +94,8 @@ def make_generation_table(uri: str, writer: str, options: Mapping[str, str] | No
         generations = [[Put(people(1, 3, name="first"))], second, [Put(people(5, name="third"))]]
         write_native_generations(uri, native_region_id(1), generations)
     else:
-        with TableWriter.open(table) as ours:
+        settings = Settings(writer=WriterSettings(pack_below_bytes=0)) if writer == "ours, linked" else Settings()
+        with TableWriter.open(table, settings=settings) as ours:
             ours.put(people(1, 3, name="first"))
             ours.flush()
             ours.put(people(4, 5, name="early"))

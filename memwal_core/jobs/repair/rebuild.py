@@ -14,11 +14,13 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.flushed.write import (
     FlushPlan,
     build_maintained_indexes,
-    rewrite_memtable,
+    write_flushed_memtable,
     write_sidecars,
 )
-from memwal_core.format.paths import generation_directory_name
+from memwal_core.flushed.write.flush_plan import Piece
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_directory_name
 from memwal_core.ids import RegionId
+from memwal_core.memtable import MemTable
 from memwal_core.region import FlushedGeneration
 from memwal_core.writer.flushing.flusher import MaintainedIndexes
 from memwal_core.writer.layout import TableLayout
@@ -55,23 +57,28 @@ class Rebuilder:
             UnavailableError: Storage failed; what was written is left to garbage collection.
         """
         found = rows if rows is not None else layout.memtable_schema.empty_table()
-        newest = found.take(pa.array(last_row_per_key(found.select(list(layout.key)), layout.key)))
-        newest = newest.combine_chunks()
+        newest = found.take(pa.array(last_row_per_key(found.select(list(layout.key)), layout.key))).combine_chunks()
+        memtable = MemTable(generation, layout.memtable_schema, 0, self.table.clock.now())
+        memtable.add(newest)
         plan = FlushPlan(
             region_id=region_id,
             generation=generation,
             directory=generation_directory_name(self.table.ids.directory_prefix(), generation),
             entries=(),
+            pieces=(Piece(0, np.zeros(newest.num_rows, dtype=bool), None),) if newest.num_rows else (),
             keys=newest.select(list(layout.key)),
-            superseded=np.empty(0, dtype=np.int64),
+            superseded=0,
             key_order=None,
-            in_memory_bytes=int(newest.nbytes),
+            in_memory_bytes=memtable.size_bytes,
         )
         rate = self.table.settings.writer.key_filter_false_positives
 
         def complete(dataset: lance.LanceDataset) -> None:
             if newest.num_rows:
                 build_maintained_indexes(dataset, MaintainedIndexes(self.table).recipes(), self.failpoints)
-            write_sidecars(self.table.store, plan, plan.keys, layout.key, rate, failpoints=self.failpoints)
+            write_sidecars(self.table.store, plan, layout.key, rate, self.failpoints)
 
-        return rewrite_memtable(self.table.store, plan, layout.fields, newest, complete, self.failpoints)
+        # No file is shared with the WAL, so its suffix does not matter.
+        return write_flushed_memtable(
+            self.table.store, plan, layout.fields, LANCE_WAL_SUFFIX, memtable, complete, self.failpoints
+        )

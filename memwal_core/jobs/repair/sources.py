@@ -13,7 +13,7 @@ from lance.file import LanceFileReader
 from memwal_core.base_table import BaseTable, decoding
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
-from memwal_core.format.paths import generation_path, wal_entry_path
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
@@ -105,10 +105,15 @@ class SourceFinder:
         from_wal = self._from_wal(manifest, wal, recorded) if wal is not None else None
         if from_wal is not None and from_wal.is_complete:
             return from_wal
-        whole = self._from_data_file(manifest.region_id, recorded) if recorded is not None else None
-        if whole is not None:
-            return whole
-        return from_wal if from_wal is not None else RowSources(None, None, None, False, "nothing tells its WAL range")
+        own = self._from_data_files(manifest, recorded) if recorded is not None else None
+        if own is not None and own.is_complete:
+            return own
+        left = [each for each in (from_wal, own) if each is not None and each.rows is not None]
+        if left:
+            return max(left, key=lambda each: each.rows.num_rows if each.rows is not None else 0)
+        tried = [each.evidence for each in (from_wal, own) if each is not None]
+        nothing = "; ".join(tried) or "nothing tells its WAL range, and it has no directory"
+        return from_wal or RowSources(None, None, None, is_complete=False, evidence=nothing)
 
     def _range_of(self, manifest: RegionManifest, generation: int) -> WalRange | None:
         """Find the WAL range of a generation in the history of the region manifest."""
@@ -165,35 +170,78 @@ class SourceFinder:
         rows = [rows_of_entry(entry, layout.entry_shape, region_id) for entry in entries]
         return layout, pa.concat_tables([layout.memtable_schema.empty_table(), *rows])
 
-    def _from_data_file(self, region_id: RegionId, recorded: FlushedGeneration) -> RowSources | None:
-        """Read the generation's own data file, if it has exactly one that has all rows, and each key once.
+    def _from_data_files(self, manifest: RegionManifest, recorded: FlushedGeneration) -> RowSources:
+        """Read the generation's own data files, as far as their order is known.
 
-        Several files have no order among them, and neither have rows of one key in a file of another program's.
+        Ours are named after WAL entries, or by the place that their rows have among the fragments. Of another
+        program's, one file with each key once needs no order.
         """
-        directory = f"{generation_path(region_id, recorded.path)}/{_DATA}"
-        files = [info.path for info in self._store.list_objects(directory) if info.path.endswith(_LANCE)]
-        if len(files) != 1 or recorded.physical_rows is None:
-            return None
-        [path] = files
-        rows = self._own_rows(path)
-        if rows is None or rows.num_rows != recorded.physical_rows:
-            return None
+        directory = f"{generation_path(manifest.region_id, recorded.path)}/{_DATA}"
+        names = [info.path.removeprefix(f"{directory}/") for info in self._store.list_objects(directory)]
+        ordered = in_write_order([name for name in names if name.endswith(_LANCE)], recorded.path)
+        codec = codec_of_region(manifest, self._field_ids)
+        found = [self._own_rows(manifest.region_id, codec, f"{directory}/{name}") for name in ordered]
+        parts = [rows for rows in found if rows is not None]
+        if not parts:
+            return RowSources(None, None, None, is_complete=False, evidence="its own data files cannot be read")
+        rows = pa.concat_tables(parts)
         key = self._layout.key
-        if len(last_row_per_key(rows.select(list(key)), key)) != rows.num_rows:
-            return None
-        evidence = f"its data file {path.rpartition('/')[2]}, which has the recorded {rows.num_rows} rows"
-        return RowSources(None, rows, self._layout, True, evidence)
+        repeats = len(last_row_per_key(rows.select(list(key)), key)) != rows.num_rows
+        if repeats and is_foreign(names, recorded.path):
+            evidence = "its data file has keys twice, and nothing tells which row is newer"
+            return RowSources(None, None, None, is_complete=False, evidence=evidence)
+        complete = rows.num_rows == recorded.physical_rows
+        evidence = f"its own data files, which have {rows.num_rows} of {recorded.physical_rows} recorded rows"
+        return RowSources(None, rows, self._layout, complete, evidence)
 
-    def _own_rows(self, path: str) -> pa.Table | None:
+    def _own_rows(self, region_id: RegionId, codec: WalCodec, path: str) -> pa.Table | None:
         uri, schema = self._store.uri_of(path), self._layout.memtable_schema
         try:
-            with decoding(uri):
-                reader = LanceFileReader(uri, storage_options=dict(self._store.storage_options) or None)
-                found = reader.read_all().to_table()
+            wal_id = wal_id_of(path.rpartition("/")[2])
+            if wal_id is not None:
+                found = codec.decode(self._store, region_id, wal_id, self._store.get(path)).rows
+            else:
+                with decoding(uri):
+                    reader = LanceFileReader(uri, storage_options=dict(self._store.storage_options) or None)
+                    found = reader.read_all().to_table()
         except CorruptionError:
             return None
         same = {field.name: field.type for field in found.schema} == {field.name: field.type for field in schema}
         return pa.Table.from_arrays([found.column(name) for name in schema.names], schema=schema) if same else None
+
+
+def in_write_order(names: Sequence[str], directory: str) -> list[str]:
+    """Return the data files of a flushed MemTable in the order of their rows, the oldest first.
+
+    A file that is numbered has that place among the fragments; files that are WAL entries take the others, in the
+    order of the WAL. Files of other programs have no order, so that they are returned only if there is one.
+    """
+    if is_foreign(names, directory):
+        return list(names) if len(names) == 1 else []
+    numbered = {place: name for name in names if (place := _place_of(name, directory)) is not None}
+    by_wal_id = {wal_id: name for name in names if (wal_id := wal_id_of(name)) is not None}
+    entries = iter([by_wal_id[wal_id] for wal_id in sorted(by_wal_id)])
+    places = max([len(names), *(place + 1 for place in numbered)])
+    filled = (numbered[place] if place in numbered else next(entries, None) for place in range(places))
+    return [name for name in filled if name is not None]
+
+
+def is_foreign(names: Sequence[str], directory: str) -> bool:
+    """Return whether some file has a name that this project does not give."""
+    return any(wal_id_of(name) is None and _place_of(name, directory) is None for name in names)
+
+
+def wal_id_of(name: str) -> int | None:
+    """Return the WAL entry that a data file is; None if it is not one."""
+    try:
+        return parse_numbered_name(name, LANCE_WAL_SUFFIX)
+    except InvalidRequestError:
+        return None
+
+
+def _place_of(name: str, directory: str) -> int | None:
+    number = name.removeprefix(f"{directory}_").removesuffix(_LANCE)
+    return int(number) if name == f"{directory}_{number}{_LANCE}" and number.isdecimal() else None
 
 
 def _history(manifests: ManifestStore, newest: RegionManifest) -> list[RegionManifest]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.history.torn import TornVersions, find_torn_versions
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
@@ -115,9 +116,24 @@ class RepairSurveyor:
             found = diagnose_generation(self.base.store, manifest.region_id, path)
             damage = tuple(f"{each.path}: {each.cause}" for each in found)
         if not damage:
-            return None
+            return self._foreign(manifest, generation)
         sources = finder.find(manifest, generation)
         return _described(manifest, generation, damage, sources), sources
+
+    def _foreign(self, manifest: RegionManifest, generation: int) -> tuple[DamagedGeneration, RowSources] | None:
+        """Find a generation whose WAL entries are sound and not those that were flushed; nothing can be made of them.
+
+        That is what mixing the directories of two copies of a table leaves.
+        """
+        [recorded] = [each for each in manifest.flushed_generations if each.generation == generation]
+        if recorded.wal_digest is None:
+            return None
+        try:
+            check_contents(self.base.store, manifest.region_id, recorded)
+        except CorruptionError as error:
+            nothing = RowSources(None, None, None, is_complete=False, evidence=error.remedy)
+            return _described(manifest, generation, (error.what,), nothing), nothing
+        return None
 
     def _manifests(self) -> tuple[list[RegionManifest], dict[RegionId, str]]:
         opened = self._opened

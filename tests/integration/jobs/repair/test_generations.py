@@ -55,10 +55,8 @@ def test_generation_whose_manifest_is_damaged_is_rebuilt(made: GenerationTable, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_generation_whose_data_file_is_damaged_is_rebuilt(tmp_path: Path, kind: str) -> None:
-    made = make_generation_table(str(tmp_path / "t"), "pylance")
-    [data] = made.files("data")
-    damage_file(data, kind)
+def test_generation_whose_data_file_is_damaged_is_rebuilt(made: GenerationTable, kind: str) -> None:
+    damage_file(made.files("data")[-1], kind)
     require_repaired(made)
 
 
@@ -84,6 +82,16 @@ def test_generation_whose_wal_is_gone_is_rebuilt_from_its_own_data_file(tmp_path
         damage_file(manifest, "zeroed")
     assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
     assert made.seen() == made.merged() == {2: "base", 3: "p3", 4: "own", 5: "own"}
+
+
+@pytest.mark.parametrize("writer", ["ours", "ours, linked"])
+def test_generation_of_ours_whose_wal_was_collected_is_rebuilt_from_its_own_files(tmp_path: Path, writer: str) -> None:
+    made = make_generation_table(str(tmp_path / "t"), writer)
+    shutil.rmtree(Path(made.table.uri) / wal_directory(made.region_id))
+    for manifest in made.files("_versions"):
+        damage_file(manifest, "zeroed")
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+    assert made.seen() == made.merged() == RIGHT
 
 
 def test_data_file_with_a_key_twice_is_not_trusted_because_nothing_tells_the_order(tmp_path: Path) -> None:

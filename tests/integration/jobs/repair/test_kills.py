@@ -10,7 +10,8 @@ import lance
 import pytest
 
 from memwal_core.failpoints import Failpoint
-from memwal_core.flushed.write import directory as flush_places
+from memwal_core.flushed.write import directory as commit_places
+from memwal_core.flushed.write import files as file_places
 from memwal_core.flushed.write import sidecars as sidecar_places
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair import run as places
@@ -22,10 +23,10 @@ from testkit.tables.generations import RIGHT, GenerationTable, make_generation_t
 from testkit.tables.people import people
 
 FLUSH = (
-    flush_places.FLUSH_ROWS,
-    flush_places.FLUSH_ROWS.done,
-    flush_places.FLUSH_COMMIT,
-    flush_places.FLUSH_COMMIT.done,
+    file_places.FLUSH_ROWS,
+    file_places.FLUSH_ROWS.done,
+    commit_places.FLUSH_COMMIT,
+    commit_places.FLUSH_COMMIT.done,
     sidecar_places.FLUSH_KEYS,
     sidecar_places.FLUSH_KEYS.done,
 )

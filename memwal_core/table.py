@@ -270,18 +270,23 @@ class Table(MergedReader):
         """
         return examine(self.opened, deep=False, garbage=self._garbage())
 
-    def doctor(self) -> Health:
+    def doctor(self, *, contents: bool = False, progress: Progress = unwatched) -> Health:
         """Judge the table by everything: the same as ``health``, and every invariant that takes listing every object,
         opening every flushed MemTable, or reading rows. ``docs/doctor.md`` lists the findings.
 
+        Args:
+            contents: Also read every row of the base table and of flushed MemTables.
+            progress: Is told how many files were looked at.
+
         Returns:
-            All findings, the most urgent first, with the level and the score that they amount to.
+            All findings, the most urgent first, with the level and the score that they amount to; ``verdict`` tells
+            a table that MemWAL was never enabled on.
 
         Raises:
-            InvalidRequestError: MemWAL was never enabled on the table.
             UnavailableError: Storage failed. Try again.
         """  # noqa: D205 - what it adds is part of the one line
-        return examine(self.opened, deep=True, garbage=self._garbage())
+        garbage = self._garbage()
+        return examine(self.opened, deep=True, garbage=garbage, contents=contents, progress=progress)
 
     def why(self, region_id: RegionId) -> RegionAnswer:
         """Tell for each job whether it would act on a region now, and why.

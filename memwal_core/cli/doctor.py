@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
-from memwal_core.cli.show import show_findings
+from memwal_core.cli.show import progress_bar, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
-from memwal_core.jobs.health import Health
+from memwal_core.jobs.health import Health, HealthVerdict
 from memwal_core.text import show_bytes
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
-_NEEDS_OPERATOR = 5
+_EXIT_CODES = {HealthVerdict.HEALTHY: 0, HealthVerdict.NOT_MEMWAL: 3, HealthVerdict.NEEDS_OPERATOR: 5}
 
 
 def doctor(
@@ -21,17 +23,23 @@ def doctor(
     storage_option: StorageOptions = None,
     vocabulary: OutputVocabulary = Vocabulary.REGION,
     json: AsJson = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every row of the base table and of flushed MemTables.")
+    ] = False,
 ) -> None:
     """Check every signal and every invariant of the table: findings with evidence, risk and remedy.
 
-    Exit codes: 0 healthy, 2 bad input, 4 storage failure (try again), 5 a finding needs an operator.
+    Exit codes: 0 healthy, 2 bad input, 3 not a MemWAL table, 4 storage failure (try again), 5 a finding needs an
+    operator.
     """
-    health = open_table(uri, storage_option).doctor()
+    table = open_table(uri, storage_option, even_if_damaged=True)
+    with progress_bar(disable=json) as progress:
+        health = table.doctor(contents=deep, progress=progress)
     if json:
         print_json(renamed(health.to_dict(), vocabulary))
     else:
         _show(health, vocabulary)
-    sys.exit(0 if health.healthy else _NEEDS_OPERATOR)
+    sys.exit(_EXIT_CODES[health.verdict])
 
 
 def _show(health: Health, vocabulary: Vocabulary) -> None:
@@ -48,7 +56,9 @@ def _show(health: Health, vocabulary: Vocabulary) -> None:
         _show_legacy(console, seen.legacy[-1])
     if health.unknown:
         console.print(f"\nnot measured: {', '.join(health.unknown)}", markup=False)
-    console.print("healthy" if health.healthy else "needs an operator", style="bold", markup=False)
+    if health.verdict is HealthVerdict.NOT_MEMWAL:
+        console.print("a plain Lance table: MemWAL was never enabled on it, and it has no regions", markup=False)
+    console.print(health.verdict.value, style="bold", markup=False)
 
 
 def _show_legacy(console: Console, legacy: LegacyIndex) -> None:

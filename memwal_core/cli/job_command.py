@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
-from memwal_core.cli.show import show_view
-from memwal_core.jobs.context import Progress
+from memwal_core.cli.show import progress_bar, show_view
 from memwal_core.jobs.request import Flag, JobRequest
 from memwal_core.storage.options import parse_pairs
 
@@ -31,7 +26,7 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
         values = {name: _value(fields[name], value) for name, value in given.items()}
         request = request_type(**{name: value for name, value in values.items() if value is not None})
         table = open_table(uri, storage_option, even_if_damaged=request_type.info.mends_damage)
-        with _bar(disable=json or request.dry_run) as progress:
+        with progress_bar(disable=json or request.dry_run) as progress:
             report = table.run(request, progress=progress)
         if json:
             print_json(report.to_dict())
@@ -86,17 +81,3 @@ def _union(annotation: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
 
 def _value(field: FieldInfo, value: Any) -> Any:  # noqa: ANN401
     return parse_pairs(value) if get_origin(field.annotation) is dict and value is not None else value
-
-
-@contextmanager
-def _bar(*, disable: bool) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    stages: dict[str, TaskID] = {}
-    with Bar(*columns, console=Console(stderr=True), disable=disable, transient=True) as bar:
-
-        def tell(stage: str, done: int, total: int | None) -> None:
-            if stage not in stages:
-                stages[stage] = bar.add_task(stage, total=total)
-            bar.update(stages[stage], completed=done, total=total)
-
-        yield tell

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 
+from memwal_core.jobs.context import Progress
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.view import Grid, ReportView
 from memwal_core.vocabulary import Vocabulary, word
@@ -47,4 +53,21 @@ def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: V
                 console.print(f"    {word(name, vocabulary)}: {value}", markup=False)
         console.print(f"  risk: {finding.risk}", markup=False)
         console.print(f"  next: {finding.remedy}", markup=False)
+        if finding.command:
+            console.print(f"  run: {finding.command}", markup=False)
         console.print(f"  see: {finding.runbook}", markup=False)
+
+
+@contextmanager
+def progress_bar(*, disable: bool) -> Iterator[Progress]:
+    """Show a bar on stderr for each stage that the yielded function is told of."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    stages: dict[str, TaskID] = {}
+    with Bar(*columns, console=Console(stderr=True), disable=disable, transient=True) as bar:
+
+        def tell(stage: str, done: int, total: int | None) -> None:
+            if stage not in stages:
+                stages[stage] = bar.add_task(stage, total=total)
+            bar.update(stages[stage], completed=done, total=total)
+
+        yield tell

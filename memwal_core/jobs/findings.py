@@ -57,6 +57,7 @@ class Finding:
         remedy: What to do, in the imperative.
         region_id: The region concerned; None for the whole table.
         runbook: The page that tells what to do, relative to the repository.
+        command: The command that mends it, as it must be typed; empty if none does.
     """
 
     finding_id: str
@@ -67,6 +68,7 @@ class Finding:
     remedy: str
     region_id: RegionId | None = None
     runbook: str = "docs/doctor.md"
+    command: str = ""
 
     @property
     def subject(self) -> str:
@@ -92,6 +94,7 @@ class Finding:
             "risk": self.risk,
             "remedy": self.remedy,
             "runbook": self.runbook,
+            "command": self.command,
         }
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.findings import Finding, Level, Severity, ordered
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.metrics import MERGE_WAITING_BYTES, SIGNAL_LABEL, SIGNAL_LEVEL, SIGNAL_VALUE, TABLE_LABEL, Instruments
-from memwal_core.observe.doctor import Examination, Examiner, look_twice
+from memwal_core.observe.doctor import Examination, Examiner, command_for, look_twice
 from memwal_core.observe.signals import SIGNALS, JudgedSignal, Reading, Signal, judge_signals, measure_signals
 from memwal_core.observe.status import TableStatus
 from memwal_core.settings.status import StatusSettings
@@ -24,6 +25,14 @@ _SCORES = {Severity.CRITICAL: 0, Severity.WARNING: 65, Severity.INFO: 100}
 """Of what the doctor finds; a signal scores by its value."""
 
 _COLOURS = {Level.OK: "good", Level.WARN: "fair", Level.PAGE: "bad"}
+
+
+class HealthVerdict(StrEnum):
+    """What an examination amounts to."""
+
+    HEALTHY = "healthy"
+    NEEDS_OPERATOR = "needs an operator"
+    NOT_MEMWAL = "not a MemWAL table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Health:
         """Judge."""
         signals = judge_signals(self.readings, self.settings)
         late = [finding for each in signals if (finding := each.finding()) is not None]
+        late = [replace(each, command=command_for(each, self.table_uri)) for each in late]
         object.__setattr__(self, "signals", signals)
         object.__setattr__(self, "findings", ordered([*self.damage, *late]))
 
@@ -63,8 +73,15 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether no operator has to act."""
-        return self.level is Level.OK
+        """Whether no operator has to act on this MemWAL table."""
+        return self.level is Level.OK and not self.seen.is_plain
+
+    @property
+    def verdict(self) -> HealthVerdict:
+        """Whether it is healthy; a table that MemWAL was never enabled on is neither healthy nor ill."""
+        if self.seen.is_plain:
+            return HealthVerdict.NOT_MEMWAL
+        return HealthVerdict.HEALTHY if self.healthy else HealthVerdict.NEEDS_OPERATOR
 
     @property
     def score(self) -> int:
@@ -107,6 +124,7 @@ class Health:
             "version": seen.state.version if seen.state is not None else None,
             "level": self.level.value,
             "healthy": self.healthy,
+            "verdict": self.verdict.value,
             "score": self.score,
             "deep": seen.deep,
             "findings": [each.to_dict() for each in self.findings],
@@ -129,10 +147,19 @@ class Health:
             "region_bytes": sum(region.size_bytes for region in seen.regions),
             "retained_versions": len(seen.retained),
             "keys_sampled": sum(region.keys.num_rows for region in seen.regions if region.keys is not None),
+            "base_files": seen.base_files.files,
+            "base_rows_read": seen.base_files.rows_read,
         }
 
 
-def examine(opened: OpenTable, *, deep: bool, garbage: GcPlan | None = None) -> Health:
+def examine(
+    opened: OpenTable,
+    *,
+    deep: bool,
+    garbage: GcPlan | None = None,
+    contents: bool = False,
+    progress: Progress = unwatched,
+) -> Health:
     """Examine a table and judge it. Nothing is changed.
 
     Args:
@@ -140,15 +167,17 @@ def examine(opened: OpenTable, *, deep: bool, garbage: GcPlan | None = None) -> 
         deep: Whether to list every object, open every flushed MemTable, compare keys and read every retained version;
             otherwise it takes a few requests per region.
         garbage: The plan of a collection; None leaves garbage unmeasured.
+        contents: With ``deep``, also read every row of the base table and of unmerged flushed MemTables.
+        progress: Is told how many files were looked at.
 
     Raises:
-        InvalidRequestError: MemWAL was never enabled on the table.
+        InvalidRequestError: MemWAL was never enabled on the table, and the look is not deep.
         UnavailableError: Storage failed. Try again.
     """
-    seen, found = look_twice(Examiner(opened, deep=deep))
-    if seen.state is not None and seen.state.entry is None and not seen.regions:
+    seen, found = look_twice(Examiner(opened, deep=deep, contents=contents, progress=progress))
+    if seen.is_plain and seen.state is not None and not deep:
         seen.state.require_details()
-    damage = _with_runbooks(found)
+    damage = _with_runbooks(found, opened.uri)
     readings = measure_signals(opened, seen, damage, garbage)
     return Health(opened.uri, seen, damage, readings, opened.settings.status)
 
@@ -165,6 +194,9 @@ def record_health(instruments: Instruments, health: Health) -> None:
         instruments.gauge(MERGE_WAITING_BYTES, health.status.merge_lag_bytes, {TABLE_LABEL: health.table_uri})
 
 
-def _with_runbooks(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _with_runbooks(findings: Iterable[Finding], uri: str) -> tuple[Finding, ...]:
     pages = {name: facts.page for facts in SIGNALS.values() for name in facts.findings}
-    return tuple(replace(each, runbook=pages.get(each.finding_id, each.runbook)) for each in findings)
+    return tuple(
+        replace(each, runbook=pages.get(each.finding_id, each.runbook), command=command_for(each, uri))
+        for each in findings
+    )

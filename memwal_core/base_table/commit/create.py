@@ -89,13 +89,18 @@ def creation_operation(
 
 def _require_no_blobs(schema: pa.Schema) -> None:
     """Refuse columns whose values Lance keeps beside the rows: a flushed MemTable would hold only references."""
-    blobs = [field.name for field in schema if _is_blob(field)]
+    blobs = blob_columns(schema)
     if blobs:
         raise InvalidRequestError(
             "the table has blob columns, whose values MemTables cannot hold",
             remedy="store the values as plain binary, or keep them in a table without MemWAL",
             columns=blobs,
         )
+
+
+def blob_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns whose values Lance keeps beside the rows."""
+    return [field.name for field in schema if _is_blob(field)]
 
 
 def _is_blob(field: pa.Field) -> bool:

@@ -78,6 +78,14 @@ class Memory:
         }
         return replace(self, regions={**self.regions, **newer}) if newer else self
 
+    def without_generation(self, region_id: RegionId, generation: int) -> Memory:
+        """Return the memory without the directory of a generation, which a repair is about to write anew."""
+        known = self.regions.get(region_id)
+        if known is None or generation not in known.generations:
+            return self
+        kept = {number: path for number, path in known.generations.items() if number != generation}
+        return replace(self, regions={**self.regions, region_id: replace(known, generations=kept)})
+
     def without_regions(self, regions: Iterable[RegionId]) -> Memory:
         """Return the memory without some regions and their progress."""
         gone = set(regions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memwal_core.base_table.commit.row_removal import remove_rows
 from memwal_core.base_table.history.torn import set_torn_versions_aside
@@ -145,6 +145,12 @@ class _Repair:
         written = rebuilder.write(damaged.region_id, damaged.generation, sources.rows, layout)
         self._context.failpoints.hit(REPAIR_WRITTEN)
         self._context.guard()
+        # A generation in another directory is otherwise a region that began again.
+        opened.freezes.update(
+            lambda record: replace(
+                record, memory=record.memory.without_generation(damaged.region_id, damaged.generation)
+            )
+        )
         opened.manifests.update(
             damaged.region_id,
             lambda stored: _restored(stored, manifest, restore_generation(stored, written)),

@@ -5,8 +5,9 @@ findings is decided in ``maintenance.health``. Owns no state. May import the oth
 """
 
 from memwal_core.observe.doctor.checks import CHECKS, Check
+from memwal_core.observe.doctor.commands import command_for
 from memwal_core.observe.doctor.diagnosis import diagnose, look_twice
 from memwal_core.observe.doctor.examination import Examination
 from memwal_core.observe.doctor.examiner import Examiner
 
-__all__ = ["CHECKS", "Check", "Examination", "Examiner", "diagnose", "look_twice"]
+__all__ = ["CHECKS", "Check", "Examination", "Examiner", "command_for", "diagnose", "look_twice"]

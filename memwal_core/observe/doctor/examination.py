@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from memwal_core.base_table.indexes.partitions import PartitionSizes
 from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.ids import RegionId
+from memwal_core.observe.doctor.readability import BaseFiles, FileProblem
 from memwal_core.observe.status import TableStatus, WalTail
 from memwal_core.region import RegionManifest
 
@@ -25,14 +27,18 @@ class ObservedGeneration:
         path: Its directory as recorded.
         exists: Whether the directory holds anything.
         problem: Why its dataset cannot be opened; None if it can.
-        missing_files: Missing data files that it names, relative to the region.
+        damage: Files that are missing or cannot be read, with what is wrong with them.
+        unmergeable: Why a merge cannot take its columns; empty if it can, or if it is merged.
+        recorded_address: Where it says that its WAL entries are, if they are not there; empty otherwise.
     """
 
     generation: int
     path: str
     exists: bool
     problem: str | None = None
-    missing_files: tuple[str, ...] = ()
+    damage: tuple[FileProblem, ...] = ()
+    unmergeable: str = ""
+    recorded_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,9 @@ class Examination:
         retrain_imbalance: See ``DoctorSettings``.
         deep: Whether every object was listed and every flushed MemTable opened.
         status: Of the regions whose manifests can be read; None without a MemWAL index.
+        torn: Newest manifests of the base table that are torn: path -> what is wrong.
+        base_files: The files of the newest version; nothing if the look was not deep.
+        obstacle: Why no merge can take this table's rows at all; empty if one can.
     """
 
     table_uri: str
@@ -129,6 +138,14 @@ class Examination:
     retrain_imbalance: float = 10.0
     deep: bool = True
     status: TableStatus | None = None
+    torn: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    base_files: BaseFiles = field(default_factory=BaseFiles)
+    obstacle: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is a Lance table that MemWAL was never enabled on."""
+        return self.state is not None and self.state.entry is None and not self.regions
 
     def readable(self) -> Iterator[tuple[ExaminedRegion, RegionManifest]]:
         """Yield the regions whose manifest can be read."""

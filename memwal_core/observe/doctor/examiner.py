@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState, retained_versions
+from memwal_core.base_table.commit.create import blob_columns
+from memwal_core.base_table.history.torn import find_torn_versions
 from memwal_core.base_table.indexes.partitions import PartitionSizes, partition_sizes
 from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.flushed.read import MergeTarget
 from memwal_core.format.memwal_index.codec import is_legacy_payload
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.format.memwal_index.legacy_codec import decode_legacy
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
 from memwal_core.ids import RegionId
-from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.observe.doctor.readability import (
+    BaseFiles,
+    GenerationProof,
+    examine_base_files,
+    merge_obstacle,
+)
 from memwal_core.observe.doctor.region_examiner import RegionExaminer
 from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.status import TableStatus, derive_status
@@ -39,6 +48,7 @@ class _Base:
     retained: tuple[RetainedVersion, ...]
     legacy: tuple[LegacyIndex, ...]
     partitions: tuple[PartitionSizes, ...]
+    torn: Mapping[str, str] = field(default_factory=dict)
 
 
 class Examiner:
@@ -48,10 +58,16 @@ class Examiner:
         opened: The table.
         deep: Whether to list every object, open every flushed MemTable, compare keys and read every retained version;
             otherwise a few requests per region do.
+        contents: With ``deep``, also read every row of the base table and of flushed MemTables.
+        progress: Is told how many files were looked at.
     """
 
-    def __init__(self, opened: OpenTable, *, deep: bool) -> None:
+    def __init__(
+        self, opened: OpenTable, *, deep: bool, contents: bool = False, progress: Progress = unwatched
+    ) -> None:
         """Keep the parts; nothing is read."""
+        self._contents = contents
+        self._progress = progress
         self._table = opened.base
         self._freezes = opened.freezes
         self._settings = opened.settings
@@ -67,11 +83,14 @@ class Examiner:
         base = self._base()
         sampler = self._sampler(base.state) if self._deep else None
         specs = self._specs(base.state)
+        details = base.state.details if base.state is not None else None
+        proof = GenerationProof(self._table.store, _target(base.state), self._contents)
 
         def examine_region(number: int) -> ExaminedRegion:
             manifest = found[number]
             spec = specs.get(manifest.region_spec_id) if isinstance(manifest, RegionManifest) else None
-            return self._regions.examine(region_ids[number], manifest, spec, sampler)
+            merged = details.merged_generation(region_ids[number]) if details is not None else 0
+            return self._regions.examine(region_ids[number], manifest, spec, sampler, proof, merged)
 
         regions = map_concurrently(examine_region, range(len(region_ids)), limit)
         return Examination(
@@ -90,7 +109,21 @@ class Examiner:
             orphan_share=self._settings.doctor.orphan_share,
             deep=self._deep,
             status=self._status(base.state, regions),
+            torn=base.torn,
+            base_files=self._base_files(base.state),
+            obstacle=self._obstacle(base.state, bool(region_ids)),
         )
+
+    def _base_files(self, state: TableState | None) -> BaseFiles:
+        if state is None or not self._deep:
+            return BaseFiles()
+        limit = self._settings.storage.concurrency
+        return examine_base_files(self._table, state, limit, self._progress, contents=self._contents)
+
+    def _obstacle(self, state: TableState | None, has_regions: bool) -> str:
+        if state is None or state.details is None or not has_regions:
+            return ""  # Without an index there is nothing to merge; other checks say what is wrong.
+        return merge_obstacle(self._table, state, blob_columns(state.schema))
 
     def _base(self) -> _Base:
         try:
@@ -98,7 +131,8 @@ class Examiner:
             retained = retained_versions(self._table, self._settings.storage.concurrency) if self._deep else ()
             legacy = self._legacy(retained, state) if state.is_legacy else ()
         except CorruptionError as error:
-            return _Base(None, str(error), (), (), ())
+            torn = {each.path: each.problem for each in find_torn_versions(self._table.store).torn}
+            return _Base(None, str(error), (), (), (), torn)
         return _Base(state, None, retained, legacy, self._partitions(state) if self._deep else ())
 
     def _partitions(self, state: TableState) -> tuple[PartitionSizes, ...]:
@@ -153,3 +187,10 @@ class Examiner:
     def _strangers(self, region_ids: list[RegionId]) -> tuple[str, ...]:
         known = {str(region_id) for region_id in region_ids} | RESERVED_NAMES
         return tuple(name for name in self._table.store.list_directories(MEM_WAL_DIRECTORY) if name not in known)
+
+
+def _target(state: TableState | None) -> MergeTarget | None:
+    """Return what merged rows must look like; None if the table has no usable key, which is a finding of its own."""
+    if state is None or not state.primary_key.columns:
+        return None
+    return MergeTarget(state.schema, state.field_ids, state.primary_key.columns)

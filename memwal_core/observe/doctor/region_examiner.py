@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
-from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
-from memwal_core.flushed.read import open_generation
 from memwal_core.format.paths import (
     MANIFEST_SUFFIX,
     WAL_SUFFIXES,
@@ -20,6 +18,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.ids import RegionId
 from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedDirectory, ObservedGeneration
+from memwal_core.observe.doctor.readability import GenerationProof
 from memwal_core.observe.doctor.sampling import KeySampler, SampledKeys, shown_value
 from memwal_core.observe.status import WalTail, find_wal_tail
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
@@ -95,17 +94,21 @@ class RegionExaminer:
         found: RegionManifest | MemwalError | None,
         spec: RegionSpec | None,
         sampler: KeySampler | None,
+        proof: GenerationProof,
+        merged: int,
     ) -> ExaminedRegion:
         """Examine a region whose manifest was read before.
 
         ``found`` is what ``manifest`` returned, ``spec`` the one that the manifest names if the table has it;
-        without a sampler no keys are drawn.
+        without a sampler no keys are drawn. ``proof`` opens flushed MemTables; ``merged`` is the merge progress.
         """
         manifest = found if isinstance(found, RegionManifest) else None
         tail = find_wal_tail(self._store, manifest) if manifest is not None else None
         listing = self._list(region_id, tail)
         recorded = manifest.flushed_generations if manifest is not None else ()
-        generations = tuple(self._generation(region_id, each, listing) for each in recorded)
+        generations = tuple(
+            self._generation(region_id, each, listing, proof, is_merged=each.generation <= merged) for each in recorded
+        )
         own_value = _own_value(manifest, spec)
         sample = self._sample(region_id, generations, spec if own_value is not None else None, sampler)
         return ExaminedRegion(
@@ -146,24 +149,32 @@ class RegionExaminer:
             except (CorruptionError, ObjectNotFoundError):
                 continue  # An unreadable old version does no harm; the newest has its own check.
 
-    def _generation(self, region_id: RegionId, recorded: FlushedGeneration, listing: _Listing) -> ObservedGeneration:
+    def _generation(
+        self,
+        region_id: RegionId,
+        recorded: FlushedGeneration,
+        listing: _Listing,
+        proof: GenerationProof,
+        *,
+        is_merged: bool,
+    ) -> ObservedGeneration:
         if recorded.path not in listing.directories:
             return ObservedGeneration(recorded.generation, recorded.path, exists=False)
         if not self._deep:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True)
-        uri = self._store.uri_of(generation_path(region_id, recorded.path))
         try:
-            dataset = open_generation(uri, self._store.storage_options)
-            with translated("read a flushed MemTable", uri):
-                files = [each for fragment in dataset.get_fragments() for each in fragment.metadata.files]
+            found = proof.examine(region_id, recorded)
         except MemwalError as error:
             return ObservedGeneration(recorded.generation, recorded.path, exists=True, problem=str(error))
-        # A file with a base lies in the WAL: the generation was flushed without copying rows.
-        expected = [
-            f"{recorded.path}/data/{each.path}" if each.base_id is None else f"{_WAL}/{each.path}" for each in files
-        ]
-        missing = tuple(name for name in expected if name not in listing.names)
-        return ObservedGeneration(recorded.generation, recorded.path, exists=True, missing_files=missing)
+        unmergeable = "" if is_merged else found.unmergeable
+        return ObservedGeneration(
+            recorded.generation,
+            recorded.path,
+            exists=True,
+            damage=found.damage,
+            unmergeable=unmergeable,
+            recorded_address=found.recorded_address,
+        )
 
     def _sample(
         self,
@@ -174,7 +185,7 @@ class RegionExaminer:
     ) -> SampledKeys | None:
         if sampler is None:
             return None
-        sound = [each for each in generations if each.exists and each.problem is None and not each.missing_files]
+        sound = [each for each in generations if each.exists and each.problem is None and not each.damage]
         newest_first = sorted(sound, key=lambda each: each.generation, reverse=True)
         uris = [self._store.uri_of(generation_path(region_id, each.path)) for each in newest_first]
         return sampler.draw(uris, spec)

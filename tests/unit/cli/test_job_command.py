@@ -43,7 +43,7 @@ class _Listening:
 
 @pytest.fixture(autouse=True)
 def listening(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_command, "open_table", lambda _uri, _options: _Listening())
+    monkeypatch.setattr(job_command, "open_table", lambda _uri, _options, **_how: _Listening())
 
 
 def asked(*arguments: str) -> JobRequest:

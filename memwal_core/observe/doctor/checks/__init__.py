@@ -13,6 +13,8 @@ Check = Callable[[Examination], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     progress.table_is_readable,
     progress.table_is_not_frozen,
+    progress.base_files_can_be_read,
+    progress.merges_are_possible,
     progress.index_is_there,
     legacy.index_is_not_legacy,
     legacy.legacy_rules_hold,
@@ -27,6 +29,8 @@ CHECKS: tuple[Check, ...] = (
     generations.generations_are_contiguous,
     generations.generations_exist,
     generations.generations_open,
+    generations.generations_can_be_merged,
+    generations.generations_know_their_address,
     wal.wal_has_no_holes,
     wal.wal_keeps_its_end,
     wal.wal_has_one_codec,

@@ -35,7 +35,7 @@ def generations_are_contiguous(seen: Examination) -> Iterator[Finding]:
                     "unrecorded_directories": _directories_of(region, missing),
                 },
                 "rows of the missing generation are lost once their WAL entries are deleted; merging stops here",
-                "stop garbage collection of this region, keep its WAL, and find out which flush failed",
+                "rebuild it from its WAL with `memwal repair`; start with a dry run",
                 region.region_id,
             )
 
@@ -55,16 +55,16 @@ def generations_exist(seen: Examination) -> Iterator[Finding]:
                         "merged": seen.merged(region.region_id),
                     },
                     "its rows are lost unless they are merged, and readers of the region fail",
-                    "restore the directory from a backup; do not write a manifest without the record",
+                    "rebuild it from its WAL with `memwal repair`, or restore the directory from a copy",
                     region.region_id,
                 )
 
 
 def generations_open(seen: Examination) -> Iterator[Finding]:
-    """Every recorded generation that exists opens as a dataset, and none of its data files is missing."""
+    """Every recorded generation that exists opens as a dataset, and all of its files can be read."""
     for region in seen.regions:
         for each in region.generations:
-            if each.exists and (each.problem is not None or each.missing_files):
+            if each.exists and (each.problem is not None or each.damage):
                 yield Finding(
                     "generation-damaged",
                     Severity.CRITICAL,
@@ -73,13 +73,48 @@ def generations_open(seen: Examination) -> Iterator[Finding]:
                         "subject": each.path,
                         "generation": each.generation,
                         "problem": each.problem,
-                        "missing_files": list(each.missing_files[:_SHOWN]),
+                        "files": {file.path: file.cause for file in each.damage[:_SHOWN]},
                         "merged": seen.merged(region.region_id),
                     },
                     "its rows are lost unless they are merged; merging stops here",
-                    "restore the files from a backup or a versioned bucket, and stop garbage collection meanwhile",
+                    "rebuild it with `memwal repair`, or restore the files from a copy",
                     region.region_id,
                 )
+
+
+def generations_can_be_merged(seen: Examination) -> Iterator[Finding]:
+    """A merge can take the columns of every generation that waits for one."""
+    for region in seen.regions:
+        for each in region.generations:
+            if each.unmergeable:
+                yield Finding(
+                    "generation-unmergeable",
+                    Severity.CRITICAL,
+                    "a flushed MemTable has other columns than the base table, and no merge can take it",
+                    {"subject": each.path, "generation": each.generation, "problem": each.unmergeable},
+                    "its rows and those of later generations never reach the base table",
+                    "change the base table's columns so that they fit it again, merge, and then change them back",
+                    region.region_id,
+                )
+
+
+def generations_know_their_address(seen: Examination) -> Iterator[Finding]:
+    """Flushed MemTables name WAL entries at the address at which the table lies."""
+    moved = {
+        each.path: each.recorded_address
+        for region in seen.regions
+        for each in region.generations
+        if each.recorded_address
+    }
+    if moved:
+        yield Finding(
+            "table-moved",
+            Severity.WARNING,
+            "the table was moved or copied: flushed MemTables name the WAL of another address",
+            {"generations": len(moved), "addresses": sorted(set(moved.values()))[:_SHOWN]},
+            "Lance's own readers read the other table's WAL, or nothing; this project's read the right one",
+            "let the flushed MemTables name this address",
+        )
 
 
 def _directories_of(region: ExaminedRegion, generations: list[int]) -> list[str]:

@@ -8,6 +8,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
 
+_SHOWN = 20
 _LOST = "stop merging and garbage collection and follow docs/runbooks/progress-lost.md"
 
 
@@ -18,9 +19,44 @@ def table_is_readable(seen: Examination) -> Iterator[Finding]:
             "table-unreadable",
             Severity.CRITICAL,
             "the table or its MemWAL index cannot be read",
-            {"problem": seen.state_problem},
+            {"problem": seen.state_problem, **({"torn": dict(seen.torn)} if seen.torn else {})},
             "no job can tell what is merged",
-            "stop all jobs of this table; compare with an older version of it",
+            "set the torn manifest aside, which makes the version before it the newest"
+            if seen.torn
+            else "stop all jobs of this table; compare with an older version of it",
+        )
+
+
+def base_files_can_be_read(seen: Examination) -> Iterator[Finding]:
+    """Every file that the newest version names is there, whole."""
+    problems = seen.base_files.problems
+    if problems:
+        yield Finding(
+            "base-file-damaged",
+            Severity.CRITICAL,
+            "files of the base table are missing or damaged",
+            {
+                "version": seen.state.version if seen.state is not None else None,
+                "damaged": len(problems),
+                "looked_at": seen.base_files.files,
+                "files": {each.path: each.cause for each in problems[:_SHOWN]},
+            },
+            "their rows are lost, scans fail, and a merge fails as soon as it reads them",
+            "restore the files from a copy or from the bucket's object versions; start no compaction and remove no "
+            "version meanwhile",
+        )
+
+
+def merges_are_possible(seen: Examination) -> Iterator[Finding]:
+    """The base table has what every merge needs."""
+    if seen.obstacle:
+        yield Finding(
+            "merge-impossible",
+            Severity.CRITICAL,
+            "no merge can take the rows of this table's regions",
+            {"problem": seen.obstacle},
+            "rows stay in the regions for ever, and readers become slower with each flush",
+            "correct what the problem names",
         )
 
 

@@ -187,14 +187,14 @@ class TestGenerations:
             patient.table.store.put(info.path, b"rubbish")
         (finding,) = patient.findings()
         assert finding.finding_id == "generation-damaged"
-        assert finding.evidence["problem"]
+        assert finding.evidence["files"]
 
     def test_data_file_that_is_gone(self, patient):
         region, path = patient.regions[0], patient.manifest().flushed_generations[0].path
         assert patient.vandal.remove(region, f"{path}/data")
         (finding,) = patient.findings()
         assert finding.finding_id == "generation-damaged"
-        assert finding.evidence["missing_files"][0].startswith(f"{path}/data/")
+        assert list(finding.evidence["files"].values()) == ["it is missing"]
 
 
 class TestWal:

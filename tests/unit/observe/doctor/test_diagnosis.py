@@ -86,7 +86,8 @@ def test_findings_come_most_urgent_first_and_print_as_json():
     document = json.loads(json.dumps(Health("t", last, findings, (), StatusSettings()).to_dict()))
     assert document["healthy"] is False
     assert set(document["findings"][0]) == {
-        "finding", "severity", "level", "region_id", "subject", "summary", "evidence", "risk", "remedy", "runbook"
+        "finding", "severity", "level", "region_id", "subject", "summary", "evidence", "risk", "remedy", "runbook",
+            "command",
     }  # fmt: skip
 
 

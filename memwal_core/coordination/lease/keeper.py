@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from memwal_core.coordination.lease.held import Lease
-from memwal_core.errors import FencedError, MemwalError
+from memwal_core.errors import FencedError
 
 _log = logging.getLogger(__name__)
 
@@ -46,5 +46,5 @@ class LeaseKeeper:
             except FencedError as error:
                 _log.warning("lease lost, the job will stop at its next check: %s", error)
                 return
-            except MemwalError as error:
-                _log.warning("lease not renewed, retrying [lease=%s]: %s", self._lease.ticket, error)
+            except Exception as error:  # noqa: BLE001 - without this thread the lease would silently run out
+                _log.warning("lease not renewed, retrying [lease=%s]: %r", self._lease.ticket, error)

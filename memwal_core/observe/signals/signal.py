@@ -95,7 +95,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             "s",
             "age of the oldest WAL entry with rows that is not flushed",
             "the rows are durable but invisible to the merge; each restart of the writer replays them",
-            "find out whether the region's writer runs and why its flush fails",
+            "find out whether the region's writer runs and why its flush fails; if it is gone, run `memwal flush`",
         ),
         Signal.EPOCH_CHANGES: SignalFacts(
             _page("epoch-changes"),

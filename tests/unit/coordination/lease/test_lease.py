@@ -324,7 +324,8 @@ class TestRenewal:
             assert renewed.wait(60)
         assert set(threading.enumerate()) <= before
 
-    def test_keeper_survives_a_store_that_does_not_answer_and_stops_at_a_lost_lease(self, caplog):
+    @pytest.mark.parametrize("error", [UnavailableError("no answer", remedy="retry"), ValueError("unforeseen")])
+    def test_keeper_survives_what_may_pass_and_stops_at_a_lost_lease(self, caplog, error):
         asked, ended = [], threading.Event()
 
         class Failing:
@@ -333,7 +334,7 @@ class TestRenewal:
             def renew_if_due(self):
                 asked.append(1)
                 if len(asked) == 1:
-                    raise UnavailableError("no answer", remedy="retry")
+                    raise error
                 ended.set()
                 raise FencedError("lost", remedy="stop")
 

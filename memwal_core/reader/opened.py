@@ -94,7 +94,8 @@ class OpenedTable:
         # A flushed MemTable never changes under its name, and so neither does what it supersedes.
         is_stored = all(each.kind is SourceKind.FLUSHED for each in sources)
         self._mask_name = (*self._version, *(each.path for each in sources)) if is_stored else None
-        self._columns = (state.schema, tuple(sorted(state.field_ids.items())), self.key)
+        # As bytes: some extension types, for example Lance's blobs, have no hash.
+        self._columns = (state.schema.serialize().to_pybytes(), tuple(sorted(state.field_ids.items())), self.key)
 
     def remembered(self, name: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         """Return a value that queries of this view share; made twice if two threads need it at once."""

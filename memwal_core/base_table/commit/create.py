@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance.bitmap import Bitmap
 from lance.dataset import Index
 
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.indexes.inventory import IndexFacts, check_maintained, vector_columns_without_ivf
 from memwal_core.base_table.keys.primary_key import PrimaryKey
 from memwal_core.base_table.state import TableState
@@ -22,9 +23,6 @@ from memwal_core.format.memwal_index.rules import check_any_commit
 from memwal_core.region.spec import RegionSpec, validate_new_spec
 
 _log = logging.getLogger(__name__)
-
-_BLOB_MARK = b"lance-encoding:blob"
-_BLOB_TYPES = "lance.blob."
 
 
 def new_details(
@@ -59,7 +57,7 @@ def new_details(
 
 def check_table(schema: pa.Schema, field_ids: Mapping[str, int], key: PrimaryKey, specs: Sequence[RegionSpec]) -> None:
     """Refuse a schema that MemTables cannot hold, and specs that break a rule (``InvalidRequestError``)."""
-    _require_no_blobs(schema)
+    require_no_blobs(schema, "write")
     fields = {field_id: schema.field(name) for name, field_id in field_ids.items()}
     for position, spec in enumerate(specs):
         for warning in validate_new_spec(spec, specs[:position], fields, key.field_ids):
@@ -85,25 +83,3 @@ def creation_operation(
         index_details=(MEM_WAL_DETAILS_TYPE_URL, encode_details(details)),
     )
     return lance.LanceOperation.CreateIndex(new_indices=[index], removed_indices=[])
-
-
-def _require_no_blobs(schema: pa.Schema) -> None:
-    """Refuse columns whose values Lance keeps beside the rows: a flushed MemTable would hold only references."""
-    blobs = blob_columns(schema)
-    if blobs:
-        raise InvalidRequestError(
-            "the table has blob columns, whose values MemTables cannot hold",
-            remedy="store the values as plain binary, or keep them in a table without MemWAL",
-            columns=blobs,
-        )
-
-
-def blob_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns whose values Lance keeps beside the rows."""
-    return [field.name for field in schema if _is_blob(field)]
-
-
-def _is_blob(field: pa.Field) -> bool:
-    if isinstance(field.type, pa.BaseExtensionType):
-        return str(field.type.extension_name).startswith(_BLOB_TYPES)
-    return _BLOB_MARK in (field.metadata or {})

@@ -11,6 +11,7 @@ from typing import Self
 import lance
 from lance.lance import _Session
 
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.torn import torn_error
 from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
@@ -149,13 +150,15 @@ class TableReader:
 
         Raises:
             LegacyIndexError: The index has the layout of early releases; leave the table alone.
-            InvalidRequestError: There is no usable primary key, MemWAL is not enabled, or the
+            InvalidRequestError: There is no usable primary key or a blob column, MemWAL is not enabled, or the
                 index is gone while regions exist (``frozen`` in the facts): an overwrite or restore
                 dropped progress, and merging old generations again would resurrect rows.
         """
         state = state if state is not None else self.state()
         state.require_primary_key()
-        return self.require_mem_wal(state)
+        details = self.require_mem_wal(state)
+        require_no_blobs(state.schema, "write")
+        return details
 
     def require_mem_wal(self, state: TableState | None = None) -> MemWalIndexDetails:
         """Return the MemWAL index; like ``require_writable``, but without checking the primary key."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from memwal_core.base_table import BaseTable, TableState, named_regions
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import MergeTarget
@@ -58,6 +59,7 @@ class MergeSurveyor:
         progress = self._table.require_mem_wal(state)
         census = census.with_known(taker, *named_regions(self._table, state))
         manifests = census.manifests
+        require_no_blobs(state.schema, "merge")
         target = merge_target(state)
         if target != self._known_for:
             self._known, self._known_for = {}, target

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState, retained_versions
-from memwal_core.base_table.commit.create import blob_columns
+from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
 from memwal_core.base_table.indexes.partitions import PartitionSizes, partition_sizes
 from memwal_core.coordination.freeze import MaintenanceRecord

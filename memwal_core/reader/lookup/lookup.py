@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
@@ -129,6 +130,8 @@ class Lookup:
             raise InvalidRequestError(
                 "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
             )
+        schema = self._opened.target.schema
+        require_no_blobs(pa.schema([schema.field(name) for name in columns]), "read")
 
     def _key_schema(self) -> pa.Schema:
         return pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in self._opened.key])

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
@@ -303,6 +304,7 @@ def _best(batches: Sequence[pa.RecordBatch], request: ScanRequest, schema: pa.Sc
 def _check(request: ScanRequest, columns: Sequence[str], schema: pa.Schema) -> None:
     known = {*schema.names, GENERATION_COLUMN}
     unknown = [name for name in columns if name not in known]
+    require_no_blobs(pa.schema([schema.field(name) for name in columns if name in schema.names]), "read")
     unsorted = [name for name, _ in request.order_by if name not in columns]
     if unknown or unsorted or not columns:
         raise InvalidRequestError(

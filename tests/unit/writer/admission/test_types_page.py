@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from memwal_core.base_table.keys.primary_key import is_key_type
 from memwal_core.writer.admission.storable import unstorable_columns
 
 PAGE = Path(__file__).parents[4] / "docs" / "types.md"
@@ -47,3 +48,15 @@ def test_s8_the_page_says_which_columns_lance_can_store(name: str, version: str,
 
 def test_s8_the_page_names_every_type_that_is_tried() -> None:
     assert {name for name, _, _ in COLUMNS} == set(TYPES)
+
+
+KEYS = [(name, cell) for kinds, cell in _rows("Keys") for name in re.findall("`([^`]+)`", kinds)]
+KEY_TYPES = {str(kind): kind for kind in [
+    pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float64(),
+    pa.timestamp("us"), pa.list_(pa.int8()),
+]} | TYPES  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cell"), KEYS)
+def test_s8_the_page_says_which_types_a_key_may_have(name: str, cell: str) -> None:
+    assert is_key_type(KEY_TYPES[name]) is (cell == "yes")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from memwal_core.clock import Clock
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectExistsError
 from memwal_core.format.paths import batch_claim_path, batch_directory, batch_share_path, batch_stream_directory
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.documents import load, save, to_bytes
+from memwal_core.register import FIRST_VERSION, Entry, VersionedRegister
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
@@ -20,6 +23,9 @@ KEPT_NUMBERED = 100
 """Records of finished batches that a numbered stream keeps; older ones are below its floor."""
 
 _CONCURRENCY = 16
+_FLOOR_ATTEMPTS = 8
+_FLOOR_SUFFIX = ".json"
+_KEPT_FLOORS = 4
 _log = logging.getLogger(__name__)
 
 
@@ -80,17 +86,20 @@ class BatchRecords:
         """Return the record of a finished batch; None if it is not finished."""
         document = load(self._store, _done_path(batch))
         if document is not None:
-            return BatchDone(
-                batch, document["rows"], len(document["regions"]), document["finished_at"], document["source"]
-            )
+            with _complete(_done_path(batch)):
+                return BatchDone(
+                    batch, document["rows"], len(document["regions"]), document["finished_at"], document["source"]
+                )
         if batch.number is not None and batch.number <= self._floor(batch.stream):
             return BatchDone(batch, None, 0, "", "")
         return None
 
     def share(self, batch: BatchId, value: str) -> ShareDone | None:
         """Return the record of a share; None if it is not written, or removed because the batch is done."""
-        document = load(self._store, batch_share_path(batch.stream, batch.batch, value))
-        return ShareDone.of(document) if document is not None else None
+        path = batch_share_path(batch.stream, batch.batch, value)
+        document = load(self._store, path)
+        with _complete(path):
+            return ShareDone.of(document) if document is not None else None
 
     def settled(self, batch: BatchId, value: str) -> ShareDone | BatchDone | None:
         """Return the record that forbids writing a share again; None if there is none.
@@ -104,7 +113,8 @@ class BatchRecords:
         """Return the written shares by region value."""
         paths = [info.path for info in self._store.list_objects(f"{_directory(batch)}/shares")]
         found = map_concurrently(lambda path: load(self._store, path), paths, _CONCURRENCY)
-        return {document["value"]: ShareDone.of(document) for document in found if document is not None}
+        with _complete(f"{_directory(batch)}/shares"):
+            return {document["value"]: ShareDone.of(document) for document in found if document is not None}
 
     def count_shares(self, batch: BatchId) -> int:
         """Return how many shares are written."""
@@ -151,6 +161,12 @@ class BatchRecords:
         if found is None:
             begun = load(self._store, _begun_path(batch))
             shares = self.shares(batch)
+            if begun is None and (found := self.done(batch)) is None:
+                raise InvalidRequestError(
+                    "the batch was never begun, so nothing says what it consists of",
+                    remedy="ingest the batch, and check its name",
+                    batch=str(batch),
+                )
             missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
             if missing and (found := self.done(batch)) is None:
                 raise InvalidRequestError(
@@ -196,14 +212,33 @@ class BatchRecords:
             _log.warning("could not remove the records of a finished batch [batch=%s]: %s", batch, error)
 
     def _floor(self, stream: str) -> int:
-        document = load(self._store, _floor_path(stream))
-        return -1 if document is None else int(document["floor"])
+        newest = self._floors(stream).latest()
+        return -1 if newest is None else _floor_of(newest)
+
+    def _floors(self, stream: str) -> VersionedRegister:
+        return VersionedRegister(self._store, _floor_directory(stream), _FLOOR_SUFFIX)
 
     def _raise_floor(self, stream: str, floor: int) -> None:
-        old = self._floor(stream)
-        if floor <= old:
-            return
-        self._store.put(_floor_path(stream), to_bytes({"stream": stream, "floor": floor}))
+        """Raise the floor by compare-and-swap: were it lowered, batches whose records are gone would be written again.
+
+        Several processes finish batches of one stream at once; one that loses looks again.
+        """
+        floors, old = self._floors(stream), -1
+        for _ in range(_FLOOR_ATTEMPTS):
+            newest = floors.latest()
+            old = -1 if newest is None else _floor_of(newest)
+            if floor <= old:
+                return
+            number = FIRST_VERSION if newest is None else newest.version + 1
+            try:
+                floors.create(number, to_bytes({"stream": stream, "floor": floor}))
+                break
+            except ObjectExistsError:
+                continue
+        else:
+            return  # A later batch raises it.
+        if number > _KEPT_FLOORS:
+            floors.delete_before(number - _KEPT_FLOORS)
         for number in range(max(0, old + 1), floor + 1):
             self._store.delete(_done_path(BatchId.numbered(stream, number)))
 
@@ -227,5 +262,24 @@ def _done_path(batch: BatchId) -> str:
     return f"{_directory(batch)}/done.json"
 
 
-def _floor_path(stream: str) -> str:
-    return f"{batch_stream_directory(stream)}/floor.json"
+def _floor_directory(stream: str) -> str:
+    return f"{batch_stream_directory(stream)}/floor"
+
+
+def _floor_of(entry: Entry) -> int:
+    with _complete(f"floor, version {entry.version}"):
+        return int(json.loads(entry.data)["floor"])
+
+
+@contextmanager
+def _complete(path: str) -> Iterator[None]:
+    """Tell which record lacks a field."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptionError(
+            "the record of a batch lacks a field",
+            remedy="restore the object from a backup, or delete it if the batch was certainly not written",
+            path=path,
+            problem=repr(error),
+        ) from error

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable
 
-from memwal_core.errors import CorruptionError, ObjectExistsError
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
 from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
@@ -121,7 +121,7 @@ class RegionDirectory:
         data = self._store.get(path)
         try:
             return parse_region_id(json.loads(data)["region_id"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
             raise CorruptionError(
                 "the reservation of a region value cannot be read",
                 remedy="restore the object from a backup or a versioned bucket; without it two regions could get the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 
 from memwal_core.errors import ObjectNotFoundError
@@ -26,6 +27,7 @@ class ManifestFiles:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._lock = threading.Lock()
         self._known: dict[tuple[str, int, datetime, str | None], ManifestFacts] = {}
 
     def locate(self, version: int) -> ObjectInfo:
@@ -50,7 +52,8 @@ class ManifestFiles:
             facts = read_manifest(
                 info.size_bytes, lambda start, length: self._store.get_range(info.path, start, length)
             )
-            while len(self._known) >= _REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = facts
+            with self._lock:
+                while len(self._known) >= _REMEMBERED:
+                    self._known.pop(next(iter(self._known)))
+                self._known[key] = facts
         return facts

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -44,13 +45,13 @@ def encode_history(history: History, commit_id: bytes) -> bytes:
         "runs": [run_to_dict(run) for run in history.runs],
     }
     # Facts that JSON cannot express become text, so that no run goes unrecorded because of them.
-    return json.dumps(document, separators=(",", ":"), default=str).encode()
+    return json.dumps(_finite(document), separators=(",", ":"), default=str).encode()
 
 
 def decode_history(data: bytes, key: JobKey, path: str) -> History:
     """Read one version of a history; ``path`` is for the error. Only the ledger depends on a corrupt history."""
     try:
-        document = json.loads(data)
+        document = json.loads(data, parse_constant=_refuse_constant)
         runs = tuple(_run_from_dict(run, key) for run in document["runs"])
         return History(key, runs, int(document["forgotten"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -87,6 +88,26 @@ def runs_table(table_uri: str, runs: Sequence[RunRecord]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=RUNS_SCHEMA)
 
 
+def _finite(value: object) -> object:
+    """Return a value with text in place of the numbers that JSON lacks."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _moment(text: object) -> datetime:
+    moment = datetime.fromisoformat(str(text))
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
 def _run_from_dict(found: dict[str, object], key: JobKey) -> RunRecord:
     ended, facts, token = found["ended"], found["facts"], found["fencing_token"]
     if not isinstance(facts, dict) or type(token) is not int:
@@ -95,9 +116,9 @@ def _run_from_dict(found: dict[str, object], key: JobKey) -> RunRecord:
         key=key,
         run_id=str(found["run_id"]),
         holder=str(found["holder"]),
-        started=datetime.fromisoformat(str(found["started"])),
+        started=_moment(found["started"]),
         fencing_token=token,
-        ended=datetime.fromisoformat(str(ended)) if ended is not None else None,
+        ended=_moment(ended) if ended is not None else None,
         outcome=RunOutcome(str(found["outcome"])),
         facts=facts,
         error=str(found["error"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
@@ -35,7 +36,7 @@ def check_before(
     An unreadable MemTable is reported but not quarantined: a merge stops there anyway, and it may be missing only
     because it was merged and collected meanwhile.
     """
-    loaded = [load_suite(path) for path in suites]
+    loaded = distinct_names([load_suite(path) for path in suites])
     tasks = quality.audit_tasks(plan)
     if not tasks:
         return (), ()
@@ -54,6 +55,18 @@ def check_before(
     for name, expectations in loaded:
         results.append(_user_suite(name, expectations, sound, spark, examination, options, reasons))
     return tuple(results), _quarantined(quality, reasons)
+
+
+def distinct_names(
+    suites: Sequence[tuple[str, Sequence[Expectation]]],
+) -> list[tuple[str, Sequence[Expectation]]]:
+    """Number the suites that have the name of an earlier one, so that results and reasons tell them apart."""
+    seen: Counter[str] = Counter()
+    named = []
+    for name, expectations in suites:
+        seen[name] += 1
+        named.append((name if seen[name] == 1 else f"{name} ({seen[name]})", expectations))
+    return named
 
 
 def _expectations() -> list[Expectation]:
@@ -129,7 +142,8 @@ def _user_suite(  # noqa: PLR0913  (what to check, on what, with what, and where
             if not finding.success
         ]
         if failed:
-            reasons[task.region_id, task.generation] = [f"{Check.USER_SUITE.value} {name!r}: {each}" for each in failed]
+            why = reasons.setdefault((task.region_id, task.generation), [])
+            why.extend(f"{Check.USER_SUITE.value} {name!r}: {each}" for each in failed)
             evidence.append(f"region {task.region_id} generation {task.generation}: {'; '.join(failed)}")
     found = evidence or [finding.evidence for finding in together if not finding.success]
     return CheckResult(Check.USER_SUITE, Result.FAILED, subject, "; ".join(found))

@@ -23,6 +23,8 @@ ORDER = "__order"
 PROBLEM = "__problem"
 BAD_ROWS = "__bad_rows"
 CORRUPT = "__corrupt"
+INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, CORRUPT})
+"""Columns of routed rows that the table does not have."""
 """Column of a batch with the text of records that its reader could not parse."""
 
 _PARTITION_BITS = 40

@@ -13,14 +13,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from memwal_core import errors
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CommitUnknownError, InternalError, MemwalError, UnavailableError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.settings import Settings
-from memwal_core.spark.ingest.routed import ORDER, REGION, SEQUENCE
+from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE
 from memwal_core.writer import Takeover
 
 _SCHEMA = "document string"
@@ -58,7 +57,7 @@ class ShareTasks:
         columns = [sf.col(REGION), *(sf.col(f"`{name}`") for name in key), *order, sf.col(SEQUENCE)]
         owned = rows.join(sf.broadcast(task_of), REGION).repartitionById(count, sf.col("__task"))
         arranged = owned.sortWithinPartitions(*columns)
-        names = [name for name in rows.columns if not name.startswith("__")]
+        names = [name for name in rows.columns if name not in INTERNAL]
         shares = arranged.select(REGION, *(sf.col(f"`{name}`") for name in names))
         # One action, collected once: descriptions of shares only.
         documents = [json.loads(row.document) for row in shares.mapInArrow(self._task(), _SCHEMA).collect()]
@@ -99,6 +98,17 @@ def _by_region(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Tabl
             start = end
 
 
+def _kinds() -> dict[str, type[MemwalError]]:
+    """Return the errors of this package by name, also those that other modules than ``errors`` declare."""
+    found: dict[str, type[MemwalError]] = {}
+    waiting: list[type[MemwalError]] = [MemwalError]
+    while waiting:
+        kind = waiting.pop()
+        found.setdefault(kind.__name__, kind)
+        waiting += kind.__subclasses__()
+    return found
+
+
 def _described(error: MemwalError) -> dict[str, object]:
     facts = {name: fact if isinstance(fact, int | float | str | list | None) else str(fact)
              for name, fact in error.facts.items()}  # fmt: skip
@@ -106,7 +116,7 @@ def _described(error: MemwalError) -> dict[str, object]:
 
 
 def _rebuilt(document: Mapping[str, object]) -> MemwalError:
-    kind = getattr(errors, str(document["error"]), InternalError)
+    kind = _kinds().get(str(document["error"]), InternalError)
     facts = document["facts"]
     assert isinstance(facts, dict)  # noqa: S101 - written by ``_described``
     error: MemwalError = kind(str(document["what"]), remedy=str(document["remedy"]), **facts)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import CommitUnknownError, CorruptionError, InvalidRequestError
+from memwal_core.format.paths import region_reservation_path
 from memwal_core.ids import IdSource
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
@@ -187,3 +188,14 @@ def test_a_close_that_failed_can_be_repeated_and_then_everything_is_durable(tabl
 
     assert writer.is_closed
     assert MergedReader(table, consistency=Consistency.DURABLE).count() == 20
+
+
+@pytest.mark.parametrize("content", [b'{"region_id": "abc"}', b'{"region_id": 5}', b"[]", b"no json"])
+def test_a_damaged_reservation_of_a_region_value_is_corruption(table, content: bytes) -> None:
+    """A text that is no region id blamed the caller's request."""
+    spec = _spec(table)
+    path = region_reservation_path(spec.spec_id, encode_region_value(spec, (2,)))
+    table.store.put(path, content)
+    with pytest.raises(CorruptionError) as caught:
+        RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4).ensure((2,))
+    assert caught.value.facts["path"] == path

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.format.paths import BATCHES_DIRECTORY, batch_directory
+from memwal_core.format.paths import BATCHES_DIRECTORY, batch_directory, batch_share_path
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.records import KEPT_NUMBERED, BatchRecords, ShareDone
 from memwal_core.storage import ObjectStore, open_store
@@ -107,3 +108,53 @@ def test_a_record_that_cannot_be_read_stops_everything(records: BatchRecords, st
 def test_a_batch_without_a_name_is_refused(stream: str, batch: str) -> None:
     with pytest.raises(InvalidRequestError):
         BatchId(stream, batch)
+
+
+class _Overtaking:
+    """A store in which another process raises the floor just before this one does."""
+
+    def __init__(self, store: ObjectStore, rival: BatchRecords) -> None:
+        self._store = store
+        self._rival: BatchRecords | None = rival
+
+    def __getattr__(self, name: str) -> object:
+        if name in {"put", "put_if_absent"}:
+            return partial(self._write, name)
+        return getattr(self._store, name)
+
+    def _write(self, name: str, path: str, data: bytes) -> object:
+        if "/floor" in path and self._rival is not None:
+            rival, self._rival = self._rival, None
+            _run(rival, BatchId.numbered("query", KEPT_NUMBERED + 3))
+        return getattr(self._store, name)(path, data)
+
+
+def test_the_floor_of_a_stream_never_falls(store: ObjectStore, records: BatchRecords) -> None:
+    """It was read and then put: a slow process lowered it, and a batch without a record would be written again."""
+    for number in range(KEPT_NUMBERED):
+        _run(records, BatchId.numbered("query", number))
+    slow = BatchRecords(_Overtaking(store, records), ManualClock())  # type: ignore[arg-type]
+    _run(slow, BatchId.numbered("query", KEPT_NUMBERED + 1))
+    assert [records.done(BatchId.numbered("query", number)) is not None for number in range(6)] == [True] * 6
+
+
+def test_a_batch_that_was_never_begun_cannot_be_finished(records: BatchRecords) -> None:
+    """It was recorded as done with no rows, so that its rows were never written."""
+    with pytest.raises(InvalidRequestError, match="never begun"):
+        records.finish(BATCH)
+    assert records.done(BATCH) is None
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"rows": 1, "regions": 5, "finished_at": "", "source": ""}'])
+def test_a_record_without_its_fields_is_named(records: BatchRecords, store: ObjectStore, content: bytes) -> None:
+    """It ended with a KeyError."""
+    path = f"{batch_directory(BATCH.stream, BATCH.batch)}/done.json"
+    store.put(path, content)
+    with pytest.raises(CorruptionError) as caught:
+        records.done(BATCH)
+    assert caught.value.facts["path"] == path
+    store.put(batch_share_path(BATCH.stream, BATCH.batch, "{}"), b"{}")
+    with pytest.raises(CorruptionError):
+        records.share(BATCH, "{}")
+    with pytest.raises(CorruptionError):
+        records.shares(BATCH)

@@ -151,3 +151,25 @@ class TestCooldown:
 
     def test_run_under_way_is_no_failure(self):
         assert judge(History(MERGE, (run(1),)), at(2), SETTINGS).failures == 0
+
+
+def test_numbers_that_json_lacks_become_text() -> None:
+    """They were written as `Infinity`, which other readers of JSON refuse."""
+    found = History(MERGE, (ended(1, RunOutcome.DONE),))
+    found = replace(found, runs=(replace(found.runs[0], facts={"a": float("inf"), "b": [float("nan"), 1.5]}),))
+    data = encode_history(found, b"")
+    assert b"Infinity" not in data
+    assert decode_history(data, MERGE, "l").runs[0].facts == {"a": "inf", "b": ["nan", 1.5]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"2026-01-01T00:01:00+00:00"', b'"2026-01-01T00:01:00"'), (b'"facts":{}', b'"facts":{"a":Infinity}')],
+    ids=["naive time", "infinity"],
+)
+def test_a_history_with_a_naive_time_or_a_number_of_no_json_is_corrupt(old: bytes, new: bytes) -> None:
+    """Such a time failed later, where it was compared with another."""
+    data = encode_history(History(MERGE, (ended(1, RunOutcome.DONE),)), b"")
+    assert old in data
+    with pytest.raises(CorruptionError):
+        decode_history(data.replace(old, new), MERGE, "ledger.json")

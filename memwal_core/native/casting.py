@@ -1,8 +1,8 @@
 """Casts and copies of Arrow data after which no library crashes.
 
 pyarrow 26 reads invalid memory when it casts some lists to lists of a fixed size (all NULL, read from IPC), and Lance
-panics when it writes a slice of a struct in a struct. So nothing else in this package casts nested columns, and nested
-rows are copied here before Lance gets them.
+panics when it writes a slice of a struct in a struct, or decimals read from IPC. So nothing else in this package casts
+nested columns, and such rows are copied here before Lance gets them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
+_ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 _LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_list,
     pa.types.is_large_list,
@@ -78,19 +79,20 @@ def has_forbidden_null(values: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """Return the rows with their own copy of every column that has a struct inside, from its first byte.
+    """Return the rows with their own aligned copy of every column that has structs or decimals inside.
 
     A slice shares the buffers of the whole and only says where it begins; Lance's writers forget that for the parts of
-    a struct in a struct. Other columns stay as they are.
+    a struct in a struct. And they want decimals at multiples of 16 bytes, while IPC aligns to 8. Other columns stay as
+    they are.
     """
-    nested = [number for number, kind in enumerate(rows.schema.types) if _has_struct(kind)]
+    nested = [number for number, kind in enumerate(rows.schema.types) if _is_delicate(kind)]
     if not nested:
         return rows
     sink = pa.BufferOutputStream()
     chosen = rows.select(nested)
     with pa.ipc.new_stream(sink, chosen.schema) as writer:
         writer.write_table(chosen)
-    copied = pa.ipc.open_stream(sink.getvalue()).read_all()
+    copied = pa.ipc.open_stream(sink.getvalue(), options=_ALIGNED).read_all()
     columns = list(rows.columns)
     for number, column in zip(nested, copied.columns, strict=True):
         columns[number] = column
@@ -132,11 +134,11 @@ def _has_forbidden_null(array: pa.Array) -> bool:
     )
 
 
-def _has_struct(kind: pa.DataType) -> bool:
+def _is_delicate(kind: pa.DataType) -> bool:
     kind = unwrapped(kind)
-    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+    if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_decimal(kind):
         return True
-    return is_list(kind) and _has_struct(kind.value_type)
+    return is_list(kind) and _is_delicate(kind.value_type)
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -16,7 +16,6 @@ from memwal_core.errors import MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
-from memwal_core.native.casting import compact
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings
 from memwal_core.writer.admission.admission import Admission
@@ -224,7 +223,7 @@ class RegionWriter:
             InvalidRequestError: The batch does not fit.
         """
         layout = self._layout
-        conformed = compact(conform(rows, layout.schema, layout.key))
+        conformed = conform(rows, layout.schema, layout.key)
         batch = with_tombstones(conformed, layout.memtable_schema, deleted=False)
         require_storable(batch, layout.storage_version)
         return batch

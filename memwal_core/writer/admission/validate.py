@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
-from memwal_core.native.casting import cast, has_forbidden_null, is_list, unwrapped
+from memwal_core.native.casting import cast, compact, has_forbidden_null, is_list, unwrapped
 from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -18,7 +18,7 @@ _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view
 
 
 def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
-    """Bring a batch into the base table's schema; buffers are shared where nothing changes.
+    """Bring a batch into the base table's schema; buffers are shared where nothing changes (see ``compact``).
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers and
     floats, text and binary variants, dictionaries, run-end encoding, list layouts, all-NULL columns, instants
@@ -54,7 +54,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
                 column=field.name,
                 expected=str(field.type),
             )
-    return table if is_exact else pa.Table.from_arrays(columns, names=wanted)
+    return compact(table if is_exact else pa.Table.from_arrays(columns, names=wanted))
 
 
 def tombstones(

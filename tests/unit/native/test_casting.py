@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 
 import lance
 import numpy as np
@@ -146,6 +147,28 @@ def test_s8_a_panic_becomes_an_error_of_this_package(tmp_path) -> None:
     with pytest.raises(InternalError) as caught, translated("write", "t"):
         _write(rows, str(tmp_path / "sliced.lance"))
     assert "panicked" in str(caught.value.facts["reason"])
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_s8_decimals_of_ipc_panic_in_lance_unless_compact(tmp_path, is_nested: bool) -> None:
+    """IPC aligns buffers to 8 bytes, and Lance wants decimals at multiples of 16."""
+    values = pa.array([Decimal(1), None, Decimal(3)], pa.decimal128(12, 3))
+    column = pa.StructArray.from_arrays([values], names=["d"]) if is_nested else values
+    found = 0
+    for width in range(1, 5):  # One of the widths before it moves the column off its place.
+        rows = pa.table({**{f"a{number}": [True] * 3 for number in range(width)}, "d": column})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema.with_metadata({"padding": "x" * 8 * width})) as writer:
+            writer.write_table(rows.replace_schema_metadata({"padding": "x" * 8 * width}))
+        read = pa.ipc.open_stream(sink.getvalue()).read_all()
+        try:
+            with panics_raised():
+                lance.write_dataset(read, str(tmp_path / f"raw {width}"))
+        except NativePanicError:
+            found += 1
+        made = lance.write_dataset(compact(read), str(tmp_path / f"compact {width}"))
+        assert made.to_table().to_pylist() == rows.to_pylist()
+    assert found, "the control: some of these rows panic as they are"
 
 
 def test_columns_without_structs_are_not_copied() -> None:

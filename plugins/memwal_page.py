@@ -30,10 +30,10 @@ def make_app() -> ASGIApp:
     from airflow.api_fastapi.core_api.security import requires_access_dag
     from fastapi import Depends
 
-    from memwal_core.airflow.tasks.source import RegisteredSource
+    from memwal_core.airflow.tasks.source import RegistryTables
     from memwal_core.web import create_app
 
-    return create_app(RegisteredSource(), [Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+    return create_app(RegistryTables(), [Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
 
 
 class MemwalPage(AirflowPlugin):

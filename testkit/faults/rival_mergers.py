@@ -32,7 +32,7 @@ def prepared_by(way: Way, settings: MergeSettings | None = None) -> MergeSetting
     return (settings or MergeSettings()).model_copy(update=bounds)
 
 
-class WatchedTable(BaseTable):
+class NotedTable(BaseTable):
     """A base table that notes which versions its user looked at.
 
     Attributes:
@@ -48,9 +48,9 @@ class WatchedTable(BaseTable):
         return state
 
 
-def watched_table(uri: str) -> WatchedTable:
-    """Open a watched table."""
-    table = WatchedTable.open(uri)
+def noted_table(uri: str) -> NotedTable:
+    """Open one."""
+    table = NotedTable.open(uri)
     table.versions_read = []
     return table
 
@@ -94,4 +94,4 @@ def merge_until(
 ) -> MergeReport:
     """Run a merger with these failpoints."""
     settings = MergeSettings(max_generations=max_generations)
-    return Merger(watched_table(uri), settings, failpoints, way=way).run()
+    return Merger(noted_table(uri), settings, failpoints, way=way).run()

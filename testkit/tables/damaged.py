@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lancedb
 import pyarrow as pa
@@ -135,7 +136,7 @@ def _written_by_pylance(uri: str) -> None:
 def _written_by_lancedb(uri: str) -> None:
     place = Path(uri)
     client = lancedb.connect(str(place.parent))
-    table = client.create_table(place.stem, people(*range(5)), schema=PEOPLE)
+    table: Any = client.create_table(place.stem, people(*range(5)), schema=PEOPLE)
     table.set_lsm_write_spec(lancedb.LsmWriteSpec.bucket("id", 2))
     for rows in _by_bucket(uri, people(*range(3, 40), name="first")):
         table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)

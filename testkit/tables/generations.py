@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,11 @@ def make_generation_table(uri: str, writer: str, options: Mapping[str, str] | No
     table = make_people_table(uri, rows=people(1, 2, name="base"), buckets=1, storage_options=options)
     if writer == "pylance":
         second = [Put(people(4, 5, name="early")), Delete(_keys(1)), Put(people(4, 5, 6, name="second"))]
-        generations = [[Put(people(1, 3, name="first"))], second, [Put(people(5, name="third"))]]
+        generations: list[Sequence[Put | Delete]] = [
+            [Put(people(1, 3, name="first"))],
+            second,
+            [Put(people(5, name="third"))],
+        ]
         write_native_generations(uri, native_region_id(1), generations)
     else:
         settings = Settings(writer=WriterSettings(pack_below_bytes=0)) if writer == "ours, linked" else Settings()

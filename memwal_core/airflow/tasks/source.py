@@ -7,7 +7,7 @@ from memwal_core.registry import RegisteredTable, Registry, load_registry
 from memwal_core.table import Table
 
 
-class RegisteredSource:
+class RegistryTables:
     """The tables of the registry that the environment names, read anew for each request."""
 
     def registry(self) -> Registry | None:

@@ -17,7 +17,7 @@ from memwal_core.flushed.write import (
     write_flushed_memtable,
     write_sidecars,
 )
-from memwal_core.flushed.write.flush_plan import Piece
+from memwal_core.flushed.write.flush_plan import PlannedFragment
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_directory_name
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable
@@ -65,7 +65,7 @@ class Rebuilder:
             generation=generation,
             directory=generation_directory_name(self.table.ids.directory_prefix(), generation),
             entries=(),
-            pieces=(Piece(0, np.zeros(newest.num_rows, dtype=bool), None),) if newest.num_rows else (),
+            pieces=(PlannedFragment(0, np.zeros(newest.num_rows, dtype=bool), None),) if newest.num_rows else (),
             keys=newest.select(list(layout.key)),
             superseded=0,
             key_order=None,

@@ -22,7 +22,7 @@ from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore
-from testkit.faults.rival_mergers import Merger, merge_until, watched_table
+from testkit.faults.rival_mergers import Merger, merge_until, noted_table
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, make_people_table, people, reopened
@@ -80,7 +80,7 @@ def test_appendix_state_plans_six_and_seven(appendix_two):
 
 @pytest.mark.req("MRG-23", "MRG-25", "MRG-10", "MRG-11", "MRG-13")
 def test_rival_that_commits_six_first_makes_the_other_give_way_and_go_on_with_seven(appendix_two):
-    slow = watched_table(appendix_two)
+    slow = noted_table(appendix_two)
     conflicting: list[int] = []
 
     def rival_first() -> None:
@@ -119,7 +119,7 @@ def test_two_mergers_of_the_same_inserts_commit_once(tmp_path):
     def rival_first() -> None:
         rival.append(merge_until(uri).outcome)
 
-    report = Merger(watched_table(uri), failpoints=ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
+    report = Merger(noted_table(uri), failpoints=ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
 
     assert rival == [JobOutcome.DONE]
     assert (report.outcome, report.overtaken) == (JobOutcome.NOTHING_TO_DO, 1)
@@ -136,7 +136,7 @@ def test_merger_of_fewer_generations_that_commits_late_is_refused(tmp_path):
     def rival_first() -> None:
         rival.append(merge_until(uri).generations)
 
-    report = Merger(watched_table(uri), ONE_BY_ONE, ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
+    report = Merger(noted_table(uri), ONE_BY_ONE, ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
 
     assert rival == [3]
     assert report.commits == ()
@@ -152,7 +152,7 @@ def test_conflict_with_a_commit_that_moved_no_progress_is_tried_again(tmp_path):
     def update_first() -> None:
         lance.dataset(uri).update({"name": "'updated'"}, where="id = 1")
 
-    report = Merger(watched_table(uri), failpoints=ArmedFailpoints().arm(MERGE_COMMIT, update_first)).run()
+    report = Merger(noted_table(uri), failpoints=ArmedFailpoints().arm(MERGE_COMMIT, update_first)).run()
 
     assert [commit.attempts for commit in report.commits] == [2]
     assert rows(uri) == {1: "merged", 2: "p2"}
@@ -168,7 +168,7 @@ def test_rivals_that_win_every_attempt_end_in_a_retryable_conflict(tmp_path):
         if place == MERGE_COMMIT:
             lance.dataset(uri).update({"name": "'updated'"}, where="id = 1")
 
-    report = Merger(watched_table(uri), MergeSettings(max_attempts=3), CallingFailpoints(always_update)).run()
+    report = Merger(noted_table(uri), MergeSettings(max_attempts=3), CallingFailpoints(always_update)).run()
 
     assert report.outcome is JobOutcome.CONFLICT
     assert report.outcome.exit_code == 4
@@ -195,7 +195,7 @@ def test_late_delete_does_not_delete_what_a_newer_generation_brought_back(tmp_pa
     def rival_first() -> None:
         rival.append(merge_until(uri, max_generations=1).generations)
 
-    report = Merger(watched_table(uri), ONE_BY_ONE, ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
+    report = Merger(noted_table(uri), ONE_BY_ONE, ArmedFailpoints().arm(MERGE_COMMIT, rival_first)).run()
 
     assert rival == [2]
     assert report.commits == ()

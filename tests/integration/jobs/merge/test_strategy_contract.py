@@ -26,7 +26,7 @@ from memwal_core.settings import MergeSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, prepared_by, watched_table
+from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, prepared_by, noted_table
 from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
@@ -446,7 +446,7 @@ def test_watched_merger_reads_no_version_it_does_not_need(tmp_path, way):
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(1))
     write_native_generations(uri, REGIONS[0], [[Put(people(2))]])
-    table = watched_table(uri)
+    table = noted_table(uri)
 
     report = Merger(table, way=way).run()
 

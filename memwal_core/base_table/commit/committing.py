@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import lance
 
 from memwal_core.base_table.commit.durable import DurableFiles
+from memwal_core.base_table.commit.entry_change import is_same_but_catchup
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
@@ -72,8 +72,7 @@ def _kept(before: MemWalEntry, entry: MemWalEntry, version: int) -> MemWalEntry:
     if is_legacy_payload(before.payload):
         same = entry.payload == before.payload
     else:
-        old, new = decode_details(before.payload), decode_details(entry.payload)
-        same = replace(new, index_catchup=old.index_catchup) == old
+        same = is_same_but_catchup(decode_details(before.payload), decode_details(entry.payload))
     if not same:
         raise ConflictError(
             "the commit would replace merge progress or configuration that came after the version it was made from",

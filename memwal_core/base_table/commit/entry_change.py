@@ -31,7 +31,7 @@ def entry_change(
 
     def change(entry: MemWalEntry) -> MemWalEntry:
         staged = decode_details(entry.payload)
-        if read.entry is None or replace(staged, index_catchup=old.index_catchup) != old:
+        if read.entry is None or not is_same_but_catchup(old, staged):
             raise InternalError(
                 "pylance changed the MemWAL index by itself in this commit",
                 remedy="report this; nothing was published",
@@ -41,6 +41,14 @@ def entry_change(
         return MemWalEntry(index_id or read.entry.index_id, encode_details(wanted, base=entry.payload))
 
     return change
+
+
+def is_same_but_catchup(old: MemWalIndexDetails, staged: MemWalIndexDetails) -> bool:
+    """Tell whether Lance changed nothing but catch-up, and fields that we do not know.
+
+    When it credits catch-up, it also writes defaults of its own fields that it had left out before.
+    """
+    return replace(staged, index_catchup=old.index_catchup, unknown=old.unknown) == old
 
 
 def _combined(old: _Catchup, staged: _Catchup, new: _Catchup) -> _Catchup:

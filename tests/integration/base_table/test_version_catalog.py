@@ -27,8 +27,11 @@ from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionErro
 from memwal_core.format.memwal_index.snapshot import snapshot_schema
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, table_manifest_path
 from memwal_core.format.table_manifest import read_named_files
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.storage import open_store
+from memwal_core.table import Table
 from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.native_regions import Put, write_native_generations
 from testkit.tables.people import make_people_table, people
 from tests.integration.base_table.test_state import A, mark_natively
 
@@ -186,6 +189,19 @@ def test_silent_store_leaves_an_unknown_outcome(tmp_path: Path) -> None:
         dataset.delete("id = 1")
 
     assert lance.dataset(uri).version == 3
+
+
+def test_catch_up_that_lance_credits_on_a_table_of_ours_is_published(tmp_path: Path) -> None:
+    """With the credit, Lance writes defaults of its own fields; the catalog took that for a lost configuration."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    write_native_generations(table.uri, A, [[Put(people(2, 3, name="new"))]])
+    Table.open(table.uri).run(MergeRequest())
+
+    extend_index(table, "name_idx", read_version=table.state().version, segments_to_merge=1)
+
+    details = table.state().require_details()
+    assert (details.index_catchup, details.merged_generations) == ({"name_idx": {A: 1}}, {A: 1})
 
 
 class Syncs:

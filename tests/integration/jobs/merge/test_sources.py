@@ -38,7 +38,7 @@ def write(directory: Path, generations: list[list[Write]], *, rows_per_file: int
             },
             schema=ROWS,
         )
-        uri = str(directory / f"{uuid.uuid4().hex[:8]}_gen_{number}")
+        uri = str(directory / "t" / "_mem_wal" / str(REGION) / f"{uuid.uuid4().hex[:8]}_gen_{number}")
         lance.write_dataset(rows, uri, max_rows_per_file=rows_per_file)
         addresses.append((number, uri))
     return RegionTask(REGION, 0, tuple(addresses), TARGET)

@@ -26,7 +26,7 @@ from memwal_core.settings import MergeSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, prepared_by, noted_table
+from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, noted_table, prepared_by
 from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people

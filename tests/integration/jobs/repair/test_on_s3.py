@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import lance
 import pytest
 
-from memwal_core.format.paths import wal_directory
+from memwal_core.format.paths import wal_entry_path
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.table import Table
@@ -40,8 +40,13 @@ def test_generation_is_rebuilt_from_its_wal(made: GenerationTable) -> None:
 
 def test_generation_is_given_up_on_demand(made: GenerationTable) -> None:
     made.store.delete_directory(made.directory())
-    made.store.delete_directory(wal_directory(made.region_id))
+    for wal_id in (2, 3, 4):
+        made.store.delete(wal_entry_path(made.region_id, wal_id, ".lance"))
     assert made.table.run(RepairRequest()).outcome is JobOutcome.BLOCKED
+    accepted = RepairRequest(accept_loss=(f"{made.region_id}:2",))
+    assert made.table.run(accepted).outcome is JobOutcome.DONE
+    assert made.table.run(accepted).outcome is JobOutcome.NOTHING_TO_DO
+    assert made.merged() == {1: "first", 2: "base", 3: "first", 5: "third"}
 
 
 def test_duplicate_keys_are_removed(made: GenerationTable) -> None:

@@ -40,7 +40,7 @@ def region(**values):
 
 
 def seen(*regions, **values):
-    return Examination("t", NOW, None, None, (), tuple(regions), (), (), {}, **values)
+    return Examination("t", NOW, None, None, (), tuple(regions), (), (), **values)
 
 
 class Glances:

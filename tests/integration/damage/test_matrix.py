@@ -26,10 +26,11 @@ from testkit.faults.file_damage import DAMAGES, damage_file
 from testkit.tables.damaged import DIRECTORIES, FILES, MAKERS, Victim, looked_up, make_victim
 from testkit.tables.readable import as_model
 
-_COMMON = {"zeroed", "deleted"}
-"""The kinds of damage that the normal suite deals, beside all kinds to one file that Lance reads by itself."""
+_COMMON = "zeroed"
+"""What the normal suite does to every kind of file, beside removing directories."""
 
 _IN_ALL_WAYS = {"data file"}
+"""Kinds of files that the normal suite damages in every way."""
 
 
 _UNKNOWABLE = {(maker, "data file", "swapped") for maker in ("pylance", "lancedb")}
@@ -42,7 +43,7 @@ def _cases() -> Iterator[object]:
             for damage in DAMAGES:
                 if kind in DIRECTORIES and damage != "deleted":
                     continue
-                is_normal = maker == "lance" and (damage in _COMMON or kind in _IN_ALL_WAYS)
+                is_normal = maker == "lance" and (damage == _COMMON or kind in _IN_ALL_WAYS | DIRECTORIES)
                 marks = () if is_normal else (pytest.mark.slow,)
                 yield pytest.param(maker, kind, damage, marks=marks, id=f"{maker}-{kind}-{damage}".replace(" ", "_"))
 

@@ -231,8 +231,9 @@ class Lookup:
         present = [mapping.sources[name] for name in empty.column_names if name in mapping.sources]
         marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
         rows = rows_with_keys(dataset, keys, own, [*present, *marks])
-        if not rows.num_rows:
+        if rows.num_rows < keys.num_rows:
             self._require_own_rows(source, dataset, own)
+        if not rows.num_rows:
             return None
         if rows.num_rows > 1:
             rows = rows.sort_by(ROW_ADDRESS)
@@ -253,8 +254,10 @@ class Lookup:
         if source in self._proven:
             return
         with translated("sample the keys of a flushed MemTable", source.path):
-            rows = dataset.count_rows()
-            sample = dataset.take(sorted({0, rows // 2, rows - 1}), columns=list(own)) if rows else None
+            counts = [fragment.count_rows() for fragment in dataset.get_fragments()]
+            ends = np.cumsum(counts)  # The last row of each data file.
+            numbers = [int(end) - 1 for end, count in zip(ends, counts, strict=True) if count]
+            sample = dataset.take(numbers, columns=list(own)) if numbers else None
         if sample is not None:
             require_own_keys(source.path, dataset, sample.rename_columns(list(self._opened.key)))
         self._proven.add(source)

@@ -95,8 +95,8 @@ def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradic
     evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed}
     if now.index_id is None:
         yield Contradiction(FreezeCause.INDEX_GONE, evidence)
-    elif seen.interrupted_at is not None or (before and not present) or (seen.unproven and not before):
-        # Without progress that went on, nothing shows that the index is the same one.
+    elif seen.interrupted_at is not None or (seen.unproven and not (before and present)):
+        # Where versions in between are gone, only progress that went on shows that the index is the same one.
         evidence |= {"version_without_index": seen.interrupted_at, "merged": present}
         yield Contradiction(FreezeCause.INDEX_MADE_ANEW, evidence)
     else:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTable:
+class ComparedTable:
     """A table whose reads are compared; both parts tell the watch what they read."""
 
     base: BaseTable
@@ -63,7 +63,7 @@ class HistoryWatch:
         self._regions: dict[RegionId, SeenRegion] = {}
         self._is_frozen = False
 
-    def begin(self) -> WatchedTable:
+    def begin(self) -> ComparedTable:
         """Read the record, and return the table to work on.
 
         Raises:
@@ -78,7 +78,7 @@ class HistoryWatch:
             self._noticed(Sighting(address=address_of(self._base)))
         else:
             self._freeze(first_look(self._base, self._manifests))
-        return WatchedTable(self._base.observed(self.read_state), self._manifests.observed(self))
+        return ComparedTable(self._base.observed(self.read_state), self._manifests.observed(self))
 
     def read_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""

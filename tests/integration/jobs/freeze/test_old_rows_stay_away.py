@@ -114,12 +114,12 @@ def test_s2_old_rows_stay_away_when_the_evidence_was_cleaned_up(uri: str, client
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
 def test_s2_restore_and_new_index_can_be_merged_again(uri: str, client: Client) -> None:
     client.make(uri)
-    bare = lance.dataset(uri).version
     client.write(uri, [1, 2], "old")
     merge(uri)
     client.write(uri, [2, 3], "two")
     merge(uri)
-    lance.dataset(uri, version=bare).restore()
+    lance.dataset(uri, version=1).restore()
+    client.enable(uri)
 
     assert frozen_by(uri) == ["index-made-anew"]
     assert rows_of(uri) == {}
@@ -128,6 +128,17 @@ def test_s2_restore_and_new_index_can_be_merged_again(uri: str, client: Client) 
     assert [each.merges for each in report.regions] == [(1, 2)]
     assert merge(uri) is JobOutcome.DONE
     assert rows_of(uri) == {1: "old", 2: "two", 3: "two"}
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=str)
+def test_s2_restore_to_before_the_first_merge_is_progress_that_went_back(uri: str, client: Client) -> None:
+    client.make(uri)
+    enabled = lance.dataset(uri).version
+    client.write(uri, [1, 2], "old")
+    merge(uri)
+    lance.dataset(uri, version=enabled).restore()
+
+    assert frozen_by(uri) == ["progress-went-back"]
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
@@ -339,7 +350,7 @@ def test_cycle_of_a_frozen_table_ends_frozen_and_starts_nothing(uri: str) -> Non
     report = Table.open(uri).run(MaintainRequest(delete=True))
     assert report.outcome is JobOutcome.FROZEN
     assert report.outcome.exit_code == 8
-    assert [each.end.value for each in report.steps] == ["ran", *["not_reached"] * 5]
+    assert [each.end.value for each in report.steps] == ["ran", *["not_reached"] * (len(report.steps) - 1)]
 
 
 def test_restore_during_a_run_stops_it_before_its_next_write(uri: str) -> None:

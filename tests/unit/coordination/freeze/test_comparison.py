@@ -66,7 +66,8 @@ def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
         (replace(LATER, rewritten=True), FreezeCause.TABLE_WENT_BACK),
         (replace(LATER, table=SeenTable(9, MADE, None), progress={}), FreezeCause.INDEX_GONE),
         (replace(LATER, interrupted_at=8), FreezeCause.INDEX_MADE_ANEW),
-        (replace(LATER, progress={}), FreezeCause.INDEX_MADE_ANEW),
+        (replace(LATER, progress={}, unproven=True), FreezeCause.INDEX_MADE_ANEW),
+        (replace(LATER, progress={}), FreezeCause.PROGRESS_WENT_BACK),
         (replace(LATER, progress={REGION: 2}), FreezeCause.PROGRESS_WENT_BACK),
         (replace(LATER, progress={OTHER: 1}), FreezeCause.PROGRESS_WENT_BACK),
         (replace(LATER, progress={REGION: 7}), FreezeCause.PROGRESS_AHEAD),
@@ -80,6 +81,11 @@ def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
 )
 def test_each_break_of_the_history_has_its_cause(seen: Sighting, cause: FreezeCause) -> None:
     assert causes(seen) == [cause]
+
+
+def test_progress_that_went_on_proves_the_index_where_versions_are_gone() -> None:
+    assert causes(replace(LATER, unproven=True)) == []
+    assert causes(replace(LATER, unproven=True), replace(MEMORY, progress={})) == [FreezeCause.INDEX_MADE_ANEW]
 
 
 def test_a_region_that_was_never_seen_can_still_be_behind_its_progress() -> None:

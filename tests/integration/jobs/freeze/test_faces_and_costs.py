@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
@@ -24,6 +25,8 @@ from memwal_core.jobs.runner import execute, load_job
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.reader.freshness import FRESHNESS_KEY
+from memwal_core.spark.options import WriteOptions
+from memwal_core.spark.writing.writers import plan_write
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -178,3 +181,15 @@ def test_gc_removes_old_versions_of_the_record_and_keeps_what_they_say(uri: str)
     assert kept is not None
     assert kept.memory.progress == found.memory.progress
     assert [each.cause for each in kept.freezes] == [FreezeCause.BY_HAND]
+
+
+def test_spark_source_refuses_to_write_to_a_frozen_table_and_its_batch_can_be_repeated(uri: str) -> None:
+    options = WriteOptions.parse({"path": uri})
+    schema = StructType([StructField("id", LongType(), False), StructField("name", StringType())])
+    schema = schema.add("score", DoubleType())
+    plan_write(options, schema, overwrite=False)
+    frozen(uri)
+    with pytest.raises(FrozenError):
+        plan_write(options, schema, overwrite=False)
+    Table.open(uri).thaw(Decision(Choice.ACCEPT, "anna"))
+    plan_write(options, schema, overwrite=False)

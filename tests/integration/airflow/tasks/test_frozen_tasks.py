@@ -1,0 +1,45 @@
+"""A frozen table in Airflow: the run that finds the cause fails once, later ones plan no work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memwal_core.airflow.failures import FROZEN, RetryByExitCode
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, cycle_step
+from memwal_core.airflow.tasks.work import plan_work
+from memwal_core.errors import FrozenError
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.table import Table
+from testkit.tables.garbage import write_generations
+from testkit.tables.people import make_people_table
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Table:
+    made = make_people_table(str(tmp_path / "t"), buckets=1)
+    write_generations(made, [1], name="waits")
+    table = Table.open(made.uri)
+    table.freeze("an experiment", by="someone")
+    return table
+
+
+def test_run_on_a_frozen_table_plans_no_work_and_says_why(frozen: Table, caplog: pytest.LogCaptureFixture) -> None:
+    assert plan_work("merge", {"table": frozen.uri}) == []
+    assert "an experiment" in caplog.text
+    assert "--choice accept" in caplog.text
+
+
+def test_cycle_of_a_frozen_table_has_no_work_and_fails_nobody(frozen: Table) -> None:
+    table = CycleTable(label="t", table=frozen.uri, ignore_pauses=True)
+    assert begin_cycle(table, "run-1") is None
+    assert cycle_step("collect_garbage", table, "run-1")["outcome"] == "frozen"
+    (run,) = frozen.opened.ledger.history(MaintainRequest().key).runs
+    assert run.outcome.value == "frozen"
+
+
+def test_task_that_finds_a_table_frozen_is_not_tried_again() -> None:
+    error = FrozenError("the table is frozen", remedy="thaw it")
+    assert error.exit_code == FROZEN
+    assert "thaw" in str(RetryByExitCode().evaluate(error, 1, 3))

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.errors import ConflictError, CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.format.table_manifest import read_manifest
@@ -112,6 +113,8 @@ def set_torn_versions_aside(store: ObjectStore, found: TornVersions, directory: 
             store.put_if_absent(copy, store.get(each.path))
             store.delete(each.path)
             _log.warning("a torn manifest was set aside [table=%s, version=%d, copy=%s]", store.uri, each.version, copy)
+    # With the names in the directory: a removal that is not on the disk would be undone by the next power cut.
+    store.sync_objects([ManifestFiles(store).locate(found.newest_whole).path])
     return tuple(copies)
 
 

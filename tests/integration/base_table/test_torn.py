@@ -84,6 +84,32 @@ def test_setting_aside_is_finished_by_a_repeat(tmp_path: Path) -> None:
     assert table.dataset().version == 3
 
 
+def test_removal_of_a_torn_manifest_is_on_the_disk_when_it_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S5: a power cut after the repair brought the torn manifest back."""
+    uri = str(tmp_path / "t")
+    torn_table(uri, TEARS["zeros"])
+    store = open_store(uri)
+    done: list[tuple[str, str]] = []
+    sync, unlink = os.fsync, os.unlink
+
+    def fsync(descriptor: int) -> None:
+        done.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def remove(path: str) -> None:
+        done.append(("remove", path))
+        unlink(path)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "unlink", remove)
+    set_torn_versions_aside(store, find_torn_versions(store), "aside")
+
+    removed = done.index(("remove", f"{uri}/{table_manifest_path(4)}"))
+    assert ("sync", f"{uri}/_versions") in done[removed:]
+
+
 def test_whole_manifest_is_never_set_aside(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     table = torn_table(uri, TEARS["empty"])

@@ -11,9 +11,11 @@ from memwal_core.clock import SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.findings import Severity
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency
@@ -47,6 +49,11 @@ class Aftermath:
         self._uri = uri
         self._expected = expected
         self._settings = settings
+
+    def repair(self) -> None:
+        """Set aside what is left of another program's commit."""
+        opened = OpenTable.at(self._uri, settings=self._settings, clock=self._clock, even_if_damaged=True)
+        self._run(Table(opened), RepairRequest())
 
     def look(self) -> None:
         """Look, and change nothing: status, doctor, a read of everything that was acknowledged, what is garbage."""

@@ -93,6 +93,8 @@ class PowerCuts:
         Disk(self.recording, place, without).build(rng, losses)
         expected = ExpectedRows.at(self.recording, place)
         aftermath = Aftermath(self.recording.root, expected, workload_settings(self._workload))
+        if _is_torn(self.recording, place):
+            aftermath.repair()
         aftermath.look()
         aftermath.work(all_jobs=seed % 4 == 0 if all_jobs is None else all_jobs)
         return Cut(self._workload, seed, operation, place, losses, tuple(aftermath.problems))
@@ -103,6 +105,15 @@ class PowerCuts:
         """Cut the power with the seeds from 0 on, in one operation after the other."""
         for seed, operation in enumerate(islice(cycle(operations), count)):
             yield self.cut(seed, operation, without=without)
+
+
+def _is_torn(recording: Recording, place: int) -> bool:
+    """Whether a torn commit of another program was not set aside yet."""
+    torn = False
+    for where, said in recording.marks():
+        if where < place:
+            torn = said.get("torn", torn and said.get("ends") != "repair")
+    return torn
 
 
 def _spans(recording: Recording) -> Mapping[str, list[tuple[int, int]]]:

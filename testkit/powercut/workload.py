@@ -21,11 +21,16 @@ import lance
 import pyarrow as pa
 
 from memwal_core.clock import SystemClock
+from memwal_core.errors import InternalError
+from memwal_core.format.paths import table_manifest_path
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import (
@@ -120,9 +125,21 @@ class Workload:
         self._do("snapshot", lambda: table.run(SnapshotRequest()))
         self._do("merge", lambda: table.run(MergeRequest()))
         self._do("compact", lambda: table.run(CompactRequest(force=True)))
+        self._tear()
+        self._do("repair", lambda: self._damaged().run(RepairRequest()))
         for _ in range(2):
             self._do("gc", lambda: table.run(GcRequest(dry_run=False)))
         self._do("versions", lambda: table.run(CompactRequest(remove_versions=True)))
+
+    def _tear(self) -> None:
+        """Leave what is left of another program's commit after a power cut."""
+        newest = lance.dataset(self._uri).version
+        Path(self._uri, table_manifest_path(newest + 1)).write_bytes(bytes(500))
+        self._mark(settled=True, torn=True)
+
+    def _damaged(self) -> Table:
+        opened = OpenTable.at(self._uri, settings=self._settings, clock=self._clock, even_if_damaged=True)
+        return Table(opened)
 
     def _writes(self, writer: TableWriter, times: int) -> None:
         for _ in range(times):
@@ -142,7 +159,9 @@ class Workload:
     def _do(self, operation: str, act: Callable[[], Any]) -> None:
         self._clock.advance(_HOUR_S * 2)
         self._mark(begins=operation)
-        act()
+        outcome = getattr(act(), "outcome", JobOutcome.DONE)
+        if outcome is not JobOutcome.DONE:
+            raise InternalError("a recorded job did nothing", remedy="give it work", job=operation, outcome=outcome)
         self._mark(ends=operation)
 
     def _mark(self, **said: object) -> None:

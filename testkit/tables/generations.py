@@ -90,7 +90,11 @@ def make_generation_table(uri: str, writer: str, options: Mapping[str, str] | No
     """
     table = make_people_table(uri, rows=people(1, 2, name="base"), buckets=1, storage_options=options)
     if writer == "pylance":
-        second: list[Put | Delete] = [Put(people(4, 5, name="early")), Delete(_keys(1)), Put(people(4, 5, 6, name="second"))]
+        second: list[Put | Delete] = [
+            Put(people(4, 5, name="early")),
+            Delete(_keys(1)),
+            Put(people(4, 5, 6, name="second")),
+        ]
         generations: list[Sequence[Put | Delete]] = [
             [Put(people(1, 3, name="first"))],
             second,

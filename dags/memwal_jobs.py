@@ -40,7 +40,7 @@ def merge_parameters(params: dict[str, Any] | None = None) -> dict[str, Any]:
 
 for request in REQUESTS:
     # The cycle has a DAG of its own, with a task for each step of each table.
-    if request is not MaintainRequest:
+    if request is not MaintainRequest and not request.info.by_hand:
         dag = job_dag(request, __file__, THEN_MERGE if request is IngestRequest else None)
         globals()[dag.dag_id] = dag
 

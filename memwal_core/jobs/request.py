@@ -41,6 +41,8 @@ class JobInfo:
         changes: Asset that a run changes; empty if no other job waits for one.
         may_need_approval: Whether the operator can demand that a person agrees first.
         acts_on_frozen: Whether it works on a frozen table, because people need it to find or mend the cause.
+        by_hand: Whether it has no DAG, because what it may give up is for the operator to decide, not for everybody who
+            may start a run.
         mends_damage: Whether it works on a table whose newest version cannot be read.
     """
 
@@ -58,6 +60,7 @@ class JobInfo:
     may_need_approval: bool = False
     acts_on_frozen: bool = False
     mends_damage: bool = False
+    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ _HEADERS = {
 
 RUNNABLE = MappingProxyType(
     {
+        "memwal_flush": "Flush idle regions",
         "memwal_merge": "Merge",
         "memwal_catchup": "Catch up indexes",
         "memwal_snapshot": "Publish snapshot",
@@ -60,7 +61,7 @@ _SHOWN_FACTS = (
 )
 """Of a run's facts those that tell people what it did."""
 
-TAKES_REGIONS = frozenset({"memwal_merge", "memwal_gc"})
+TAKES_REGIONS = frozenset({"memwal_flush", "memwal_merge", "memwal_gc"})
 _TAKES_TABLES = frozenset({"memwal_maintain"})
 
 

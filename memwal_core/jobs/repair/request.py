@@ -53,10 +53,9 @@ class RepairRequest(JobRequest):
         runbook="docs/repair.md",
         guide=_GUIDE,
         exit_codes="3 nothing to repair, 4 conflict or storage failure (try again), 5 it needs a person",
-        dry_run_is_work=True,
-        may_need_approval=True,
         acts_on_frozen=True,
         mends_damage=True,
+        by_hand=True,
     )
 
     regions: Regions = ()

@@ -136,7 +136,7 @@ def test_a_single_user_opens_the_door_but_not_for_python(tmp_path: Path) -> None
 
 
 def test_every_text_of_a_request_is_granted_or_opens_nothing() -> None:
-    for kind in REQUESTS:
+    for kind in (request for request in REQUESTS if not request.info.by_hand):
         schema = kind.model_json_schema()
         texts = {name for name, field in schema["properties"].items() if _is_free_text(field, schema)}
         assert texts - set(granted_fields(kind).values()) <= PLAIN_TEXTS, kind.info.name

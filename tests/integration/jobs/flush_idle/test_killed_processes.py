@@ -127,20 +127,20 @@ def flush_and_die(uri: str, place: Failpoint, nth: int, _connection: Connection)
     )
 
 
-@pytest.mark.parametrize(
-    ("place", "nth"),
-    [
-        (FLUSH_PLANNED, 1),
-        (FLUSH_DECIDED, 2),
-        (REGION_CLAIMED, 1),
-        (REGION_CLAIMED, 3),
-        (FLUSH_COMMIT, 1),
-        (FLUSH_COMMIT.done, 1),
-        (FLUSH_KEYS, 2),
-        (REGION_FLUSHED, 1),
-        (REGION_FLUSHED, 3),
-    ],
-)
+PLACES = [
+    (FLUSH_PLANNED, 1),
+    (FLUSH_DECIDED, 2),
+    (REGION_CLAIMED, 1),
+    (REGION_CLAIMED, 3),
+    (FLUSH_COMMIT, 1),
+    (FLUSH_COMMIT.done, 1),
+    (FLUSH_KEYS, 2),
+    (REGION_FLUSHED, 1),
+    (REGION_FLUSHED, 3),
+]
+
+
+@pytest.mark.parametrize(("place", "nth"), PLACES)
 def test_job_killed_at_each_place_loses_nothing_and_the_next_one_finishes(tmp_path: Path, place, nth) -> None:
     table = make_people_table(str(tmp_path / "t"), rows=people(0, name="base"))
     expected = {0: "base"}

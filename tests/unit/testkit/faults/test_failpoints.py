@@ -12,7 +12,9 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from tests.integration.jobs.catchup import test_catchup
 from tests.integration.jobs.compact import test_compact
+from tests.integration.jobs.flush_idle import test_killed_processes
 from tests.integration.jobs.merge import test_strategy_contract
+from tests.integration.jobs.repair import test_kills
 from tests.integration.jobs.snapshot import test_build
 from tests.integration.writer import test_flush_failures
 
@@ -79,9 +81,11 @@ def test_every_failpoint_is_killed_at_by_a_test() -> None:
     killed_at = {
         *(place for place, _ in test_catchup.PLACES),
         *test_compact.PLACES,
-        *(place for places in test_strategy_contract.PLACES.values() for place in places),
+        *test_strategy_contract.PLACES,
         *test_build.PLACES,
-        *(place for _, place in test_flush_failures.EVERYWHERE),
+        *test_kills.OWN,
+        *(place for place, _ in test_killed_processes.PLACES),
+        *(each.values[-1] for each in test_flush_failures.EVERYWHERE),
     }
 
     assert _places_in_code() == killed_at

@@ -55,7 +55,11 @@ class Table(MergedReader):
     def __init__(self, opened: OpenTable, *, consistency: Consistency | str | None = None) -> None:
         """Keep the parts; nothing is read."""
         super().__init__(
-            opened.base, writers=self._region_writers, consistency=consistency, frozen=opened.freezes.warnings
+            opened.base,
+            writers=self._region_writers,
+            consistency=consistency,
+            frozen=opened.freezes.warnings,
+            vanished=opened.freezes.vanished,
         )
         self.opened = opened
         self._open_writers: list[TableWriter] = []

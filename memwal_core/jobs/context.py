@@ -81,12 +81,14 @@ class OpenTable:
         store, ids, rng = base.store, base.ids, base.rng
         settings = settings if settings is not None else base.settings
         clock = clock if clock is not None else base.clock
+        freezes = FreezeStore(store, ids, clock=clock)
+        manifests = ManifestStore(store, ids, settings=settings.storage, clock=clock, rng=rng)
         return cls(
             base=base,
-            manifests=ManifestStore(store, ids, settings=settings.storage, clock=clock, rng=rng),
+            manifests=manifests.remembering(freezes.vanished),
             ledger=Ledger(store, ids, settings=settings.ledger, clock=clock),
             leases=LeaseStore(store, ids, settings=settings.lease, clock=clock, rng=rng),
-            freezes=FreezeStore(store, ids, clock=clock),
+            freezes=freezes,
             settings=settings,
             clock=clock,
         )

@@ -20,7 +20,7 @@ from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
 from memwal_core.metrics import INSTRUMENTS, Instruments
 
-_CHANGED = {JobOutcome.DONE, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
+_CHANGED = {JobOutcome.DONE, JobOutcome.PARTIAL, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
 """Outcomes after which a table may differ from what the job last read of it."""
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader
 from memwal_core.errors import CorruptionError, InvalidRequestError, UnavailableError
+from memwal_core.ids import RegionId
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import parse_consistency
@@ -35,6 +36,7 @@ class MergedReader:
             so that it reads its own writes, else ``latest``.
         guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
         frozen: Tells for which causes the table is frozen.
+        vanished: Tells which regions a job found gone.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class MergedReader:
         consistency: Consistency | str | None = None,
         guard: KeyGuard | None = None,
         frozen: Callable[[], tuple[str, ...]] = tuple,
+        vanished: Callable[[], Collection[RegionId]] = tuple,
     ) -> None:
         """Keep the parts; nothing is read."""
         self._table = table
@@ -56,7 +59,7 @@ class MergedReader:
         manifests = ManifestStore(
             table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
         )
-        self._surveyor = Surveyor(table, manifests, writers)
+        self._surveyor = Surveyor(table, manifests.remembering(vanished), writers)
 
     def view(self, consistency: Consistency | str | None = None, version: int | None = None) -> TableView:
         """Look where the table's rows are now, or were in an old version.

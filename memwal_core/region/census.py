@@ -1,8 +1,8 @@
 """Which regions a table has, those included that cannot be read or have vanished.
 
 A directory listing shows what is there. What must be there is said by the marks that writers leave when they create a
-region, and by the table version: its merge progress and its region snapshot. A region that must exist and cannot be
-read is damaged, and never left out.
+region, by the maintenance record, and by the table version: its merge progress and its region snapshot. A region that
+must exist and cannot be read is damaged, and never left out.
 """
 
 from __future__ import annotations
@@ -127,12 +127,13 @@ class CensusTaker:
             UnavailableError: Storage failed. Try again.
         """
         births = self._births()  # Before the listing: a region is created before its mark.
+        remembered = self._manifests.remembered()
         census = self.read(self._manifests.region_ids())
+        witnesses = dict.fromkeys(remembered, "the maintenance record")
+        witnesses |= {region_id: f"the mark of its creation beside {path}" for region_id, path in births.items()}
         gone = {
-            region_id: DamagedRegion(
-                region_id, _vanished(region_id, f"the mark of its creation beside {path}"), reservation=path
-            )
-            for region_id, path in births.items()
+            region_id: DamagedRegion(region_id, _vanished(region_id, witness), reservation=births.get(region_id))
+            for region_id, witness in witnesses.items()
             if region_id not in census.region_ids
         }
         damaged = {

@@ -82,6 +82,17 @@ class ManifestStore:
         self._clock = clock if clock is not None else SystemClock()
         self._rng = rng if rng is not None else system_rng()
         self._observer: ManifestObserver | None = None
+        self._remembered: Callable[[], Collection[RegionId]] = tuple
+
+    def remembering(self, regions: Callable[[], Collection[RegionId]]) -> ManifestStore:
+        """Return the same manifests; ``regions`` tells which regions were seen before, and so must exist."""
+        manifests = copy(self)
+        manifests._remembered = regions  # noqa: SLF001 - a copy of its own kind
+        return manifests
+
+    def remembered(self) -> Collection[RegionId]:
+        """Return the regions that were seen before; those that are gone had rows."""
+        return self._remembered()
 
     def observed(self, observer: ManifestObserver) -> ManifestStore:
         """Return the same manifests; whatever is read through them is shown to the observer first."""

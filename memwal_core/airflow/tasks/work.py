@@ -158,7 +158,7 @@ def is_frozen(opened: OpenTable, request: JobRequest) -> bool:
     for freeze in active:
         for line in explain(freeze):
             _log.warning("%s: %s", opened.uri, line)
-    return bool(active)
+    return any(freeze.stops_table for freeze in active)
 
 
 def _item(table: RegisteredTable, piece: Piece, asked: JobRequest) -> WorkItem:

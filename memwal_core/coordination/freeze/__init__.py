@@ -4,7 +4,7 @@ Owns ``_mem_wal/_record/``. ``memory`` says what is remembered, ``comparison`` w
 ``store`` keeps both with the freezes. Runs compare through ``HistoryWatch`` (``memwal_core.jobs.history``).
 """
 
-from memwal_core.coordination.freeze.cause import CAUSES, CauseFacts, Choice, FreezeCause
+from memwal_core.coordination.freeze.cause import CAUSES, CauseFacts, Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.document import Freeze, FreezeEnd, MaintenanceRecord
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
@@ -18,6 +18,7 @@ __all__ = [
     "Freeze",
     "FreezeCause",
     "FreezeEnd",
+    "FreezeScope",
     "FreezeStore",
     "MaintenanceRecord",
     "Memory",

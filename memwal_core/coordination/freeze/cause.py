@@ -31,8 +31,15 @@ class Choice(StrEnum):
     ACCEPT = "accept"
 
 
+class FreezeScope(StrEnum):
+    """What a cause stops: every job of the table, or the work on one region while the others go on."""
+
+    TABLE = "table"
+    REGION = "region"
+
+
 class FreezeCause(StrEnum):
-    """What froze a table."""
+    """What froze a table, or one region of it."""
 
     BY_HAND = "by-hand"
     ADDRESS_CHANGED = "address-changed"
@@ -63,12 +70,14 @@ class CauseFacts:
         risk: What a job could do to the table, one sentence.
         choices: Choice -> what it does here, one sentence; the first is the usual one.
         runbook: The page that tells what to do.
+        scope: What stops.
     """
 
     summary: str
     risk: str
     choices: Mapping[Choice, str]
     runbook: str
+    scope: FreezeScope = FreezeScope.TABLE
 
 
 _ANEW = "rows that were overwritten, changed or deleted since could come back"
@@ -159,6 +168,7 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
             "its rows that were not merged are missing",
             {Choice.ACCEPT: "gives the region up: what it had and was not merged is lost"},
             "docs/runbooks/region-vanished.md",
+            FreezeScope.REGION,
         ),
         FreezeCause.DUPLICATE_KEYS: CauseFacts(
             "the base table holds a key more than once",

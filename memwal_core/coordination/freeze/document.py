@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from memwal_core.coordination.freeze.cause import Choice, FreezeCause
+from memwal_core.coordination.freeze.cause import Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId, parse_region_id
@@ -64,11 +64,17 @@ class Freeze:
         """What makes it the same freeze when it is found again."""
         return self.cause, self.region_id
 
+    @property
+    def stops_table(self) -> bool:
+        """Whether no job may act on the table; otherwise only the region waits for a person."""
+        return self.cause.facts.scope is FreezeScope.TABLE
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
             "cause": self.cause.value,
             "region_id": str(self.region_id) if self.region_id is not None else None,
+            "scope": self.cause.facts.scope.value,
             "evidence": dict(self.evidence),
             "by": self.by,
             "at": _text(self.at),

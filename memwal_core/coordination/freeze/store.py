@@ -40,7 +40,7 @@ class FreezeStore:
         self._known: tuple[Entry, MaintenanceRecord] | None = None
         self._read_at = 0.0
         self._lock = Lock()
-        self._warnings: tuple[str, ...] = ()
+        self._warnings: tuple[Freeze, ...] = ()
         self._warned_at: float | None = None
 
     def load(self) -> MaintenanceRecord | None:
@@ -63,17 +63,25 @@ class FreezeStore:
 
         Never raises: a read does not depend on the record. Causes that cannot be read are left out.
         """
+        return tuple(dict.fromkeys(each.cause.value for each in self._recent()))
+
+    def vanished(self) -> tuple[RegionId, ...]:
+        """Return the regions that a job found gone and no person gave up, for readers; otherwise as ``warnings``."""
+        gone = (each.region_id for each in self._recent() if each.cause is FreezeCause.REGION_VANISHED)
+        return tuple(each for each in gone if each is not None)
+
+    def _recent(self) -> tuple[Freeze, ...]:
         with self._lock:
             if self._warned_at is None or self._clock.monotonic() - self._warned_at >= _WARNINGS_LAST_S:
                 try:
-                    self._warnings = tuple(dict.fromkeys(each.cause.value for each in self.active()))
+                    self._warnings = self.active()
                 except MemwalError as error:
                     _log.warning("readers cannot tell whether the table is frozen: %s", error)
                 self._warned_at = self._clock.monotonic()
             return self._warnings
 
     def require_thawed(self) -> None:
-        """Refuse to act on a frozen table.
+        """Refuse to act on a frozen table; one that only waits for regions is not.
 
         Raises:
             FrozenError: It is frozen.
@@ -135,6 +143,7 @@ class FreezeStore:
                 self._known = None
                 continue
             self._remember(entry, changed)
+            self._warned_at = None
             return changed
         raise ConflictError(
             "other processes changed the maintenance record in every attempt",
@@ -159,12 +168,12 @@ class FreezeStore:
 
 
 def refuse_frozen(uri: str, active: Iterable[Freeze], *, found_now: bool = False) -> None:
-    """Raise for a table with active freezes.
+    """Raise for a table with active freezes that stop all of it.
 
     Raises:
         FrozenError: There is at least one.
     """
-    freezes = tuple(active)
+    freezes = tuple(each for each in active if each.stops_table)
     if not freezes:
         return
     first = freezes[0]

@@ -12,7 +12,7 @@ from datetime import timedelta
 from threading import RLock
 
 from memwal_core.base_table import BaseTable, RetainedVersion, TableState, retained_versions
-from memwal_core.coordination.freeze.cause import FreezeCause
+from memwal_core.coordination.freeze.cause import FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.coordination.freeze.store import FreezeStore, refuse_frozen
@@ -41,8 +41,8 @@ class ComparedTable:
 class HistoryWatch:
     """Compares what one run reads of a table with the maintenance record, and freezes the table when they contradict.
 
-    What looks wrong is read again before it counts, because a run may catch two halves of one change. Safe to share
-    between threads.
+    What looks wrong is read again before it counts, because a run may catch two halves of one change. A region that
+    vanished is recorded, too, and the run goes on without it. Safe to share between threads.
 
     Args:
         base: The base table.
@@ -62,6 +62,7 @@ class HistoryWatch:
         self._progress: Mapping[RegionId, int] = {}
         self._regions: dict[RegionId, SeenRegion] = {}
         self._is_frozen = False
+        self._parked: frozenset[tuple[FreezeCause, RegionId | None]] = frozenset()
 
     def begin(self) -> ComparedTable:
         """Read the record, and return the table to work on.
@@ -75,10 +76,12 @@ class HistoryWatch:
         refuse_frozen(self._base.uri, record.active if record is not None else ())
         if record is not None:
             self._memory = record.memory
+            self._parked = frozenset(each.subject for each in record.active)
             self._noticed(Sighting(address=address_of(self._base)))
         else:
             self._freeze(first_look(self._base, self._manifests))
-        return ComparedTable(self._base.observed(self.read_state), self._manifests.observed(self))
+        manifests = self._manifests.observed(self).remembering(lambda: self._memory.regions.keys())
+        return ComparedTable(self._base.observed(self.read_state), manifests)
 
     def read_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""
@@ -136,7 +139,7 @@ class HistoryWatch:
 
     def _noticed(self, seen: Sighting) -> None:
         """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""
-        suspects = compare(self._memory, seen)
+        suspects = self._unknown(compare(self._memory, seen))
         if not suspects:
             return
         with self._lock:
@@ -144,14 +147,21 @@ class HistoryWatch:
             record = self._freezes.load()
             refuse_frozen(self._base.uri, record.active if record is not None else ())
             self._memory = record.memory if record is not None else Memory()
-            self._freeze(compare(self._memory, self._second_look(suspects)))
+            self._freeze(self._unknown(compare(self._memory, self._second_look(suspects))))
+
+    def _unknown(self, found: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
+        return tuple(each for each in found if (each.cause, each.region_id) not in self._parked)
 
     def _freeze(self, found: Iterable[Contradiction]) -> None:
         contradictions = tuple(found)
-        if contradictions:
-            self._is_frozen = True
-            _log.error("the table is frozen [table=%s, found=%s]", self._base.uri, contradictions)
-            refuse_frozen(self._base.uri, self._freezes.freeze(contradictions, self._by), found_now=True)
+        if not contradictions:
+            return
+        self._is_frozen = any(each.cause.facts.scope is FreezeScope.TABLE for each in contradictions)
+        what = "the table is frozen" if self._is_frozen else "regions are parked"
+        _log.error("%s [table=%s, found=%s]", what, self._base.uri, contradictions)
+        stored = self._freezes.freeze(contradictions, self._by)
+        refuse_frozen(self._base.uri, stored, found_now=True)
+        self._parked |= {each.subject for each in stored}
 
     def _second_look(self, suspects: Iterable[Contradiction]) -> Sighting:
         """Read anew what the suspects are about: the table first, so that no region looks behind its progress."""

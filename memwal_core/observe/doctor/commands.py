@@ -43,6 +43,8 @@ COMMANDS: Mapping[str, _Command] = MappingProxyType(
         "generation-damaged": _repair_region,
         "duplicate-keys": _repair_duplicates,
         "table-moved": _relocate,
+        "table-frozen": _thaw,
+        "region-frozen": _thaw,
         "index-gone": _thaw,
         "progress-went-back": _thaw,
         "progress-ahead": _thaw,

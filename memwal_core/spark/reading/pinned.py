@@ -127,8 +127,9 @@ def survey_table(table: TableReader, options: ReadOptions) -> Survey:
         known = Consistency.SNAPSHOT
         return Survey(state, (), known, known, state.timestamp, is_time_travel=options.version is not None)
     manifests = ManifestStore(table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng)
-    survey = Surveyor(table, manifests, reads_wal=False).survey(options.consistency, options.version)
-    return replace(survey, frozen=FreezeStore(table.store, table.ids, clock=table.clock).warnings())
+    freezes = FreezeStore(table.store, table.ids, clock=table.clock)
+    surveyor = Surveyor(table, manifests.remembering(freezes.vanished), reads_wal=False)
+    return replace(surveyor.survey(options.consistency, options.version), frozen=freezes.warnings())
 
 
 def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:

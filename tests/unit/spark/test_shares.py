@@ -12,7 +12,7 @@ from memwal_core.spark.ingest.shares import _described, _rebuilt
 
 @pytest.mark.parametrize("kind", [InvalidRequestError, FencedError, StaleMergeError])
 def test_an_error_is_rebuilt_as_its_own_class(kind: type[MemwalError]) -> None:
-    """Classes declared outside of ``errors`` became an ``InternalError``, which nobody retries."""
+    """Classes declared outside of ``errors`` became an ``InternalError``, which is never retried."""
     rebuilt = _rebuilt(_described(kind("it failed", remedy="try", number=7)))
     assert (type(rebuilt), rebuilt.what, rebuilt.facts) == (kind, "it failed", {"number": 7})
 

@@ -61,15 +61,16 @@ def merges_are_possible(seen: Examination) -> Iterator[Finding]:
 
 
 def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
-    """Jobs may work on the table."""
+    """Jobs may work on the table and on each region."""
     for freeze in seen.record.active if seen.record is not None else ():
         facts = freeze.cause.facts
         where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
         subject = f"{freeze.cause.value}{where}"
+        stopped = "the table" if freeze.stops_table else "the region"
         yield Finding(
-            "table-frozen",
+            "table-frozen" if freeze.stops_table else "region-frozen",
             Severity.CRITICAL,
-            f"no job works on the table: {facts.summary}",
+            f"no job works on {stopped}: {facts.summary}",
             {
                 "subject": subject,
                 "cause": freeze.cause.value,

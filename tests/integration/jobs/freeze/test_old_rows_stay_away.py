@@ -12,7 +12,7 @@ import lance
 import pytest
 
 from memwal_core.coordination.freeze import Choice, FreezeCause
-from memwal_core.errors import FrozenError
+from memwal_core.errors import DamagedError, FrozenError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -24,6 +24,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.table import Table
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import people
 from tests.integration.jobs.freeze.histories import (
     CLIENTS,
@@ -33,6 +34,7 @@ from tests.integration.jobs.freeze.histories import (
     Client,
     lancedb_table,
     overwrite,
+    region_of,
     region_path,
     rows_of,
 )
@@ -264,14 +266,52 @@ def test_s7_deleted_newest_manifest_of_a_region_freezes(uri: str, client: Client
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_s7_vanished_region_freezes_and_can_be_given_up(uri: str, client: Client) -> None:
+def test_s7_vanished_region_is_parked_remembered_and_can_be_given_up(uri: str, client: Client) -> None:
     merged(uri, client)
+    region_id = region_of(uri)
     shutil.rmtree(region_path(uri))
 
-    assert frozen_by(uri) == ["region-vanished"]
-    assert thaw(uri, Choice.ACCEPT).outcome is JobOutcome.DONE
+    assert merge(uri) is JobOutcome.PARTIAL
+    assert merge(uri) is JobOutcome.PARTIAL
+    table = Table.open(uri)
+    (freeze,) = table.status().frozen
+    assert (freeze.cause, freeze.region_id) == (FreezeCause.REGION_VANISHED, region_id)
+    (finding,) = [each for each in table.doctor().findings if each.finding_id == "region-frozen"]
+    assert (finding.region_id, finding.command) == (region_id, f"memwal thaw {uri}")
+    with pytest.raises(DamagedError):
+        table.to_arrow()
+
+    assert table.thaw(Decision(Choice.ACCEPT, "someone")).outcome is JobOutcome.DONE
     assert merge(uri) is JobOutcome.NOTHING_TO_DO
+    assert table.to_arrow().num_rows == 3
     Table.open(uri).run(SnapshotRequest(force=True))
+
+
+def test_region_that_only_the_record_names_costs_itself_and_no_row_silently(uri: str) -> None:
+    """Before its first merge nothing else names a region of pylance: reads returned fewer rows."""
+    PYLANCE.make(uri)
+    hurt, healthy = native_region_id(1), native_region_id(2)
+    for region_id, key in ((hurt, 1), (healthy, 2)):
+        write_native_generations(uri, region_id, [[Put(people(key, name="kept"))]])
+    Table.open(uri).run(GcRequest(dry_run=False))
+    shutil.move(Path(uri) / "_mem_wal" / str(hurt), Path(uri).with_name("moved"))
+
+    report = Table.open(uri).run(MergeRequest())
+    assert report.outcome is JobOutcome.PARTIAL
+    assert rows_of(uri) == {2: "kept"}
+    for reader in (Table.open(uri), Table.open(uri)):
+        with pytest.raises(DamagedError) as refused:
+            reader.to_arrow()
+        assert refused.value.facts["region_id"] == str(hurt)
+    for request in (GcRequest(dry_run=False), MergeRequest()):
+        assert Table.open(uri).run(request).outcome is JobOutcome.PARTIAL
+
+    shutil.move(Path(uri).with_name("moved"), Path(uri) / "_mem_wal" / str(hurt))
+    assert merge(uri) is JobOutcome.DONE
+    assert rows_of(uri) == {1: "kept", 2: "kept"}
+    assert [each.cause for each in Table.open(uri).status().frozen] == [FreezeCause.REGION_VANISHED]
+    thaw(uri, Choice.ACCEPT)
+    assert merge(uri) is JobOutcome.NOTHING_TO_DO
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)

@@ -12,6 +12,7 @@ from memwal_core.coordination.freeze import (
     CAUSES,
     Choice,
     FreezeCause,
+    FreezeScope,
     Memory,
     SeenRegion,
     SeenTable,
@@ -99,6 +100,11 @@ def test_memory_learns_only_what_is_newer() -> None:
     assert learned.progress == {REGION: 5, OTHER: 1}
     assert learned.regions == LATER.regions
     assert learned.learned("/tables/a", MEMORY.table, MEMORY.progress).learned_regions(MEMORY.regions) == learned
+
+
+def test_only_a_vanished_region_leaves_the_others_to_the_jobs() -> None:
+    scopes = {cause: facts.scope for cause, facts in CAUSES.items()}
+    assert [cause for cause, scope in scopes.items() if scope is FreezeScope.REGION] == [FreezeCause.REGION_VANISHED]
 
 
 def test_every_cause_says_what_a_person_may_choose() -> None:

@@ -22,10 +22,12 @@ what nobody needs any more.
 | Task | What it does |
 |---|---|
 | `tables` | the registered tables (`MAINTENANCE_TABLES`) whose last cycle is older than their `every_minutes` |
+| `cycle.begin` | records that the cycle of one table begins, from which its next one is counted |
 | `cycle.flush` | flushes regions whose writer is gone; at most every ten minutes (`MEMWAL_FLUSH__MIN_AGE_S`) |
 | `cycle.prepare` | plans the merge of one table, and skips the Spark job if there is nothing to merge |
 | `cycle.merge` | the Spark job |
 | the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped* and the next one runs |
+| `cycle.end` | records what the steps did, also of a cycle that failed, as `memwal maintain` does |
 
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
 Garbage is only planned, unless the entry of the table says `collect_garbage = true`, and old table versions stay unless
@@ -138,11 +140,11 @@ with DAG(
         """Chain the steps."""
 
         @task(
-            doc_md="Plans the merge of the table, and records that its cycle begins.",
+            doc_md="Plans the merge of the table.",
             trigger_rule=TriggerRule.NONE_FAILED,
             map_index_template="{{ label }}",
         )
-        def prepare(table: dict[str, Any], **context: Any) -> dict[str, Any]:  # noqa: ANN401
+        def prepare(table: dict[str, Any]) -> dict[str, Any]:
             """Return the merge as a piece of work.
 
             Raises:
@@ -151,17 +153,38 @@ with DAG(
             from airflow.sdk import get_current_context
             from airflow.sdk.exceptions import AirflowSkipException
 
-            from memwal_core.airflow.tasks.cycle import begin_cycle
+            from memwal_core.airflow.tasks.cycle import prepare_merge
 
             get_current_context()["label"] = table["label"]
-            item = begin_cycle(table, holder_of(context))
+            item = prepare_merge(table)
             if item is None:
                 raise AirflowSkipException("nothing to merge; the log above says why")
             return dict(item)
 
+        @task(doc_md="Records that the cycle of the table begins.", map_index_template="{{ label }}")
+        def begin(table: dict[str, Any], **context: Any) -> None:  # noqa: ANN401
+            """Record it."""
+            from airflow.sdk import get_current_context
+
+            from memwal_core.airflow.tasks.cycle import begin_cycle
+
+            get_current_context()["label"] = table["label"]
+            begin_cycle(table, holder_of(context))
+
+        @task(doc_md="Records what the steps did.", map_index_template="{{ label }}")
+        def end(table: dict[str, Any], **context: Any) -> str:  # noqa: ANN401
+            """Return how the cycle ended."""
+            from airflow.sdk import get_current_context
+
+            from memwal_core.airflow.tasks.cycle import end_cycle
+
+            get_current_context()["label"] = table["label"]
+            return end_cycle(table, holder_of(context))
+
         name, job, _, doc = FLUSH
-        prepared = prepare(table)
-        step_task(name, job, doc)(table) >> prepared
+        prepared, begun = prepare(table), begin(table)
+        begun.operator.as_setup()
+        begun >> step_task(name, job, doc)(table) >> prepared
         merge = SparkWork(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",
@@ -175,5 +198,7 @@ with DAG(
             done[name] = step_task(name, job, doc)(table, done.get(follows))
             last >> done[name]
             last = done[name]
+        # A teardown: it runs whatever became of the steps, and does not hide that one failed.
+        last >> end(table).as_teardown(setups=begun)
 
     cycle.expand(table=tables())

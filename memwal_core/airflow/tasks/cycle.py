@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypedDict
 
 from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.airflow.tasks.work import WorkItem, WorkResult, do_work, is_frozen
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.coordination.ledger import RunOutcome
+from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.cycle.retelling import retold_cycle
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
@@ -79,8 +81,34 @@ def choose_cycle_tables(
     ]
 
 
-def begin_cycle(table: CycleTable, holder: str) -> WorkItem | None:
-    """Record that a table's cycle begins, and prepare its merge.
+def begin_cycle(table: CycleTable, holder: str) -> None:
+    """Record that a table's cycle begins: from now on it is not due, however its steps end."""
+    opened = open_table(find_table(table["table"])).opened
+    opened.ledger.begin(_run(opened, holder))
+
+
+def end_cycle(table: CycleTable, holder: str) -> str:
+    """Record what a table's cycle did, as a cycle of the library does.
+
+    Returns:
+        Its outcome.
+
+    Raises:
+        UnavailableError: Storage failed. Try again.
+    """
+    opened = open_table(find_table(table["table"])).opened
+    run = _run(opened, holder)
+    begun = opened.ledger.history(run.key).find(run.run_id)
+    report = retold_cycle(opened, _plan(table, opened), holder, begun.started if begun is not None else run.started)
+    for line in report.view().lines():
+        _log.info("%s", line)
+    end = RunEnd(opened.clock.now(), RunOutcome(report.outcome.value), report.facts(), verdict=report.why())
+    opened.ledger.end(run, end)
+    return report.outcome.value
+
+
+def prepare_merge(table: CycleTable) -> WorkItem | None:
+    """Prepare the merge of a table's cycle.
 
     Returns:
         The merge as a piece of work; None if nothing can be merged, or the merge pauses.
@@ -93,16 +121,12 @@ def begin_cycle(table: CycleTable, holder: str) -> WorkItem | None:
     plan = _plan(table, opened)
     request = plan.step(StepName.MERGE).request
     left_out = _left_out(opened, plan, plan.step(StepName.MERGE), {})
-    with opened.ledger.run(opened.new_run(MaintainRequest().key, holder)) as progress:
-        if left_out is not None:
-            progress.verdict = f"merge left out: {left_out.why}"
-            _log.info("merge does not run: %s", left_out.why)
-            return None
-        if is_frozen(opened, request):
-            progress.outcome, progress.verdict = RunOutcome.FROZEN, "the table is frozen"
-            return None
-        division = load_job(request).divide(JobContext(opened), request)
-        progress.verdict = f"{len(division.pieces)} merge jobs to begin with"
+    if left_out is not None:
+        _log.info("merge does not run: %s", left_out.why)
+        return None
+    if is_frozen(opened, request):
+        return None
+    division = load_job(request).divide(JobContext(opened), request)
     for line in division.report.view().lines():
         _log.info("%s", line)
     if not division.pieces:
@@ -134,6 +158,11 @@ def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult 
         return CycleResult(step=name, ran=False, outcome=left_out.outcome.value, why=left_out.why, result=None)
     result = do_work(_work(table, name, step.request), holder)
     return CycleResult(step=name, ran=True, outcome=result["outcome"], why="", result=result)
+
+
+def _run(opened: OpenTable, holder: str) -> RunRecord:
+    # The scheduler's run is the cycle's: a task that is tried again finds what it recorded before.
+    return replace(opened.new_run(MaintainRequest().key, holder), run_id=holder)
 
 
 def _work(table: CycleTable, step: str, request: JobRequest) -> WorkItem:

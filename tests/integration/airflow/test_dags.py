@@ -170,6 +170,8 @@ def test_only_garbage_collection_is_a_dry_run_unless_it_is_asked_for(facts: dict
 
 def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, Any]) -> None:
     tasks = facts["dags"]["memwal_maintain"]["tasks"]
+    assert tasks["cycle.flush"]["upstream"] == ["cycle.begin", "tables"]
+    assert "cycle.collect_garbage" in tasks["cycle.end"]["upstream"]
     steps = ["flush", "prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
 
     for before, after in itertools.pairwise(steps):

@@ -10,6 +10,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.jobs.cycle.plan import StepName
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -99,4 +100,7 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     own = [run for run in admin.opened.ledger.runs() if run.holder.startswith("memwal_maintain/")]
     jobs = [run.key.job for run in own if run.outcome.value == "done"]
     assert jobs[:3] == ["maintain", "merge", "catchup"]
+    [cycle] = [run for run in own if run.key.job == "maintain"]
+    assert cycle.facts["steps"]["merge"] == "done"
+    assert set(cycle.facts["steps"]) == {step.value for step in StepName}
     assert jobs[-1] == "snapshot"

@@ -66,22 +66,17 @@ def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
         facts = freeze.cause.facts
         where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
         subject = f"{freeze.cause.value}{where}"
-        stopped = "the table" if freeze.stops_table else "the region"
-        yield Finding(
-            "table-frozen" if freeze.stops_table else "region-frozen",
-            Severity.CRITICAL,
-            f"no job works on {stopped}: {facts.summary}",
-            {
-                "subject": subject,
-                "cause": freeze.cause.value,
-                "by": freeze.by,
-                **freeze.evidence,
-            },
+        told = (
+            {"subject": subject, "cause": freeze.cause.value, "by": freeze.by, **freeze.evidence},
             facts.risk,
             f"run `memwal thaw {seen.table_uri}` and decide; the choices are {', '.join(facts.choices)}",
             freeze.region_id,
             facts.runbook,
         )
+        if freeze.stops_table:
+            yield Finding("table-frozen", Severity.CRITICAL, f"no job works on the table: {facts.summary}", *told)
+        else:
+            yield Finding("region-frozen", Severity.CRITICAL, f"no job works on the region: {facts.summary}", *told)
 
 
 def index_is_there(seen: Examination) -> Iterator[Finding]:

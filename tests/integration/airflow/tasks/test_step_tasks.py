@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, choose_cycle_tables, cycle_step
+from memwal_core.airflow.tasks.cycle import (
+    CycleResult,
+    CycleTable,
+    begin_cycle,
+    choose_cycle_tables,
+    cycle_step,
+    end_cycle,
+    prepare_merge,
+)
 from memwal_core.airflow.tasks.work import (
     WorkItem,
     WorkResult,
@@ -19,10 +28,21 @@ from memwal_core.airflow.tasks.work import (
     verify_work,
 )
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.freeze import Choice
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
-from memwal_core.errors import ConflictError, FencedError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import (
+    ConflictError,
+    FencedError,
+    FrozenError,
+    InternalError,
+    InvalidRequestError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
+from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.thaw.run import Decision
 from memwal_core.registry import REGISTRY_VARIABLE
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -189,7 +209,8 @@ def test_cycle_chooses_registered_tables_that_are_due(
     monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
     [table] = choose_cycle_tables([], by_schedule=True)
 
-    assert begin_cycle(table, "run 1") is None  # everything is merged
+    begin_cycle(table, "run 1")
+    assert prepare_merge(table) is None  # everything is merged
     assert cycle_step("catch_up", table, "run 1")["outcome"] == "done"
     assert cycle_step("collect_garbage", table, "run 1")["outcome"] == "nothing_to_do"
     assert choose_cycle_tables([], by_schedule=True) == []
@@ -211,7 +232,8 @@ def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
     assert [each["label"] for each in chosen] == ["gone", "people"]
     with pytest.raises(ObjectNotFoundError):
         begin_cycle(chosen[0], "run 1")
-    assert begin_cycle(chosen[1], "run 1") is None
+    begin_cycle(chosen[1], "run 1")
+    assert prepare_merge(chosen[1]) is None
 
 
 def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
@@ -227,7 +249,7 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "lance"}')
     [chosen] = choose_cycle_tables([], by_schedule=False)
 
-    item = begin_cycle(chosen, "run 1")
+    item = prepare_merge(chosen)
 
     assert item == {
         "label": "people: merge",
@@ -277,7 +299,60 @@ def test_job_that_keeps_failing_pauses_in_a_cycle_of_tasks_too(merged: BaseTable
     with TableWriter.open(merged) as writer:
         writer.put(people(100))
         writer.flush()
-    assert begin_cycle(_cycle_table(merged), "run 1") is None
-    assert "merge left out" in insight.ledger.runs("maintain")[-1].verdict
-    assert begin_cycle(_cycle_table(merged, ignore_pauses=True), "run 1") is not None
+    assert prepare_merge(_cycle_table(merged)) is None
+    assert prepare_merge(_cycle_table(merged, ignore_pauses=True)) is not None
     assert cycle_step("snapshot", _cycle_table(merged, ignore_pauses=True), "run 1")["ran"]
+
+
+def _registered(table: BaseTable, folder: Path, monkeypatch: pytest.MonkeyPatch) -> CycleTable:
+    path = folder / "tables.toml"
+    path.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\n")
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    return choose_cycle_tables([], by_schedule=False)[0]
+
+
+def test_cycle_of_tasks_leaves_the_same_run_as_a_cycle_of_the_library(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, only its beginning was recorded, as a run that was done at once."""
+    copy = str(tmp_path / "copy" / "people.lance")
+    shutil.copytree(merged.uri, copy)
+    library = Table.open(copy)
+    with pytest.raises(FrozenError):
+        library.run(MergeRequest())
+    library.thaw(Decision(Choice.ACCEPT_COPY, "test"))
+    library.run(MaintainRequest())
+    [expected] = library.opened.ledger.runs("maintain")
+    table = _registered(merged, tmp_path, monkeypatch)
+    results: dict[str, CycleResult] = {}
+
+    begin_cycle(table, "run 1")
+    for step in ("flush", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"):
+        if step == "catch_up":
+            assert prepare_merge(table) is None
+        results[step] = cycle_step(step, table, "run 1", results.get("compact"))
+    end_cycle(table, "run 1")
+    end_cycle(table, "run 1")
+
+    [found] = Table.open(merged.uri).opened.ledger.runs("maintain")
+    assert found.facts["steps"] == expected.facts["steps"]
+    assert (found.outcome, found.error, found.has_ended) == (expected.outcome, "", True)
+    assert found.verdict
+
+
+def test_cycle_that_failed_is_recorded_and_stays_begun(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _registered(merged, tmp_path, monkeypatch)
+    begin_cycle(table, "run 1")
+    began = Table.open(merged.uri).opened.ledger.runs("maintain")[-1].started
+    opened = Table.open(merged.uri).opened
+    with pytest.raises(UnavailableError), opened.ledger.run(opened.new_run(JobKey("merge"), "run 1")):
+        raise UnavailableError("storage does not answer", remedy="try again")
+
+    assert choose_cycle_tables([], by_schedule=True) == []
+    assert end_cycle(table, "run 1") == "conflict"
+    [run] = opened.ledger.runs("maintain")
+    assert (run.started, run.outcome, run.facts["steps"]["merge"]) == (began, RunOutcome.CONFLICT, "conflict")
+    assert "storage does not answer" in run.verdict
+    assert choose_cycle_tables([], by_schedule=True) == []

@@ -42,10 +42,10 @@ class TableLayout:
         """Derive the layout from a version of the base table.
 
         Raises:
-            InvalidRequestError: The table has no usable primary key, or a flushed MemTable cannot reproduce its
-                field ids.
+            InvalidRequestError: MemWAL cannot use the table's primary key, or a flushed MemTable cannot reproduce
+                its field ids.
         """
-        key = state.require_primary_key().columns
+        key = state.merge_key()
         schema = memtable_schema(state.schema, key)
         version = entry_file_version(schema, state.data_storage_version)
         _require_storable_types(schema, version)

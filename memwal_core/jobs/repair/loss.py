@@ -52,6 +52,8 @@ def loss_of(store: ObjectStore, damaged: DamagedGeneration, sources: RowSources,
     rows = damaged.rows - damaged.rows_left if damaged.rows is not None else None
     if damaged.path is None:
         return Loss(None, "no directory is recorded, so there is no key index", rows)
+    if not layout.key:
+        return Loss(None, "the table has no primary key", rows)
     if len(layout.key) > 1:
         return Loss(None, "the key index of a key with several columns cannot be read back", rows)
     keys = _indexed_keys(store, damaged, layout)

@@ -57,7 +57,7 @@ class Rebuilder:
             UnavailableError: Storage failed; what was written is left to garbage collection.
         """
         found = rows if rows is not None else layout.memtable_schema.empty_table()
-        newest = found.take(pa.array(last_row_per_key(found.select(list(layout.key)), layout.key))).combine_chunks()
+        newest = _newest(found, layout.key).combine_chunks()
         memtable = MemTable(generation, layout.memtable_schema, 0, self.table.clock.now())
         memtable.add(newest)
         plan = FlushPlan(
@@ -76,9 +76,15 @@ class Rebuilder:
         def complete(dataset: lance.LanceDataset) -> None:
             if newest.num_rows:
                 build_maintained_indexes(dataset, MaintainedIndexes(self.table).recipes(), self.failpoints)
-            write_sidecars(self.table.store, plan, layout.key, rate, self.failpoints)
+            if layout.key:
+                write_sidecars(self.table.store, plan, layout.key, rate, self.failpoints)
 
         # No file is shared with the WAL, so its suffix does not matter.
         return write_flushed_memtable(
             self.table.store, plan, layout.fields, LANCE_WAL_SUFFIX, memtable, complete, self.failpoints
         )
+
+
+def _newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key; without a key every row counts."""
+    return rows.take(pa.array(last_row_per_key(rows.select(list(key)), key))) if key else rows

@@ -186,7 +186,7 @@ class SourceFinder:
             return RowSources(None, None, None, is_complete=False, evidence="its own data files cannot be read")
         rows = pa.concat_tables(parts)
         key = self._layout.key
-        repeats = len(last_row_per_key(rows.select(list(key)), key)) != rows.num_rows
+        repeats = bool(key) and len(last_row_per_key(rows.select(list(key)), key)) != rows.num_rows
         if repeats and is_foreign(names, recorded.path):
             evidence = "its data file has keys twice, and nothing tells which row is newer"
             return RowSources(None, None, None, is_complete=False, evidence=evidence)

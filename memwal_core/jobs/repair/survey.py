@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.torn import TornVersions, find_torn_versions
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.flushed.read.contents import check_contents
@@ -60,9 +61,10 @@ class RepairSurveyor:
             return RepairState(uri, TornTable(problems, torn.newest_whole))
         manifests, unreadable = self._manifests()
         state = self.base.state()
-        self.base.require_writable(state)
+        self.base.require_mem_wal(state)
+        require_no_blobs(state.schema, "repair")
         found = self.damaged(manifests, state)
-        doubled = find_duplicates(self.base, state).summary() if duplicates else None
+        doubled = find_duplicates(self.base, state).summary() if duplicates and state.merge_key() else None
         return RepairState(uri, None, tuple(found), doubled, unreadable)
 
     @property

@@ -190,7 +190,5 @@ class Examiner:
 
 
 def _target(state: TableState | None) -> MergeTarget | None:
-    """Return what merged rows must look like; None if the table has no usable key, which is a finding of its own."""
-    if state is None or not state.primary_key.columns:
-        return None
-    return MergeTarget(state.schema, state.field_ids, state.primary_key.columns)
+    """Return what merged rows must look like; None if no version of the table can be read."""
+    return MergeTarget(state.schema, state.field_ids, state.primary_key.columns) if state is not None else None

@@ -257,7 +257,7 @@ def merge_obstacle(table: BaseTable, state: TableState, blobs: Sequence[str]) ->
         return f"columns {', '.join(blobs)} hold blobs, which MemTables cannot"
     try:
         table.require_mem_wal(state)
-        state.require_primary_key()
+        state.merge_key()
     except InvalidRequestError as error:
         return f"{error.what} ({error.remedy})"
     return ""

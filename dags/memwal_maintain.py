@@ -54,13 +54,13 @@ STEPS = (
 )
 
 
-def step_task(name: str, job: str, doc: str) -> Any:  # noqa: ANN401 - a decorated function
+def step_task(name: str, job: str, doc: str, rule: TriggerRule = TriggerRule.NONE_FAILED) -> Any:  # noqa: ANN401
     """Return the task of one step of the cycle."""
 
     @task(
         task_id=name,
         doc_md=doc,
-        trigger_rule=TriggerRule.NONE_FAILED,
+        trigger_rule=rule,
         map_index_template="{{ label }}",
         **pool_for(job),
     )
@@ -184,7 +184,8 @@ with DAG(
         name, job, _, doc = FLUSH
         prepared, begun = prepare(table), begin(table)
         begun.operator.as_setup()
-        begun >> step_task(name, job, doc)(table) >> prepared
+        # Airflow wants it so after a setup, which is never skipped.
+        begun >> step_task(name, job, doc, TriggerRule.ALL_SUCCESS)(table) >> prepared
         merge = SparkWork(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",

@@ -27,6 +27,10 @@ def _relocate(uri: str, _finding: Finding) -> str:
     return f"memwal relocate {uri}"
 
 
+def _catchup(uri: str, _finding: Finding) -> str:
+    return f"memwal catchup {uri}"
+
+
 def _thaw(uri: str, _finding: Finding) -> str:
     return f"memwal thaw {uri}"
 
@@ -43,6 +47,7 @@ COMMANDS: Mapping[str, _Command] = MappingProxyType(
         "generation-damaged": _repair_region,
         "duplicate-keys": _repair_duplicates,
         "table-moved": _relocate,
+        "catchup-ahead": _catchup,
         "table-frozen": _thaw,
         "region-frozen": _thaw,
         "index-gone": _thaw,

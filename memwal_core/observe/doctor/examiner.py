@@ -6,8 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from memwal_core.base_table import RetainedVersion, TableState, retained_versions
 from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
@@ -169,8 +167,7 @@ class Examiner:
             key = state.require_primary_key()
         except InvalidRequestError:
             return None
-        schema = pa.schema([state.schema.field(name) for name in key.columns])
-        return KeySampler(schema, state.field_ids, self._table.storage_options, bounds)
+        return KeySampler(state.schema, key.columns, state.field_ids, self._table.storage_options, bounds)
 
     def _specs(self, state: TableState | None) -> dict[int, RegionSpec]:
         if state is None or state.details is None:

@@ -48,7 +48,8 @@ class KeySampler:
     """Draws keys from the generations of one table.
 
     Args:
-        key: The key columns with their types in the base table.
+        schema: Of the base table; columns of other types are cast to its types.
+        key: The key columns.
         field_ids: Top-level column of the base table -> field id.
         storage_options: For pylance.
         bounds: The size of a sample.
@@ -56,13 +57,14 @@ class KeySampler:
 
     def __init__(
         self,
-        key: pa.Schema,
+        schema: pa.Schema,
+        key: Sequence[str],
         field_ids: Mapping[str, int],
         storage_options: Mapping[str, str],
         bounds: SampleBounds,
     ) -> None:
-        self._key = list(key.names)
-        self._key_schema = key.remove_metadata()
+        self._key = list(key)
+        self._types = {field.name: field.type for field in schema}
         self._field_ids = field_ids
         self._storage_options = storage_options
         self._bounds = bounds
@@ -109,11 +111,9 @@ class KeySampler:
                     limit=limit,
                     batch_size=_BATCH_ROWS,
                 )
-            key = found.select(self._key).cast(pa.schema([f.remove_metadata() for f in self._key_schema]))
+            return found.select(columns).cast(pa.schema([(name, self._types[name]) for name in columns]))
         except (MemwalError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None  # The check of generations reports it, or the merge parks it.
-        others = [name for name in columns if name not in self._key]
-        return pa.table({**dict(zip(key.column_names, key.columns, strict=True)), **{n: found[n] for n in others}})
 
     def _smallest(self, rows: pa.Table) -> pa.Table:
         hashes = pd.util.hash_pandas_object(rows.select(self._key).to_pandas(), index=False).to_numpy()

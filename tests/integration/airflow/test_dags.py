@@ -177,7 +177,7 @@ def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, An
     for before, after in itertools.pairwise(steps):
         assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
     # A step with nothing to do is skipped, which must not skip the next.
-    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps if step != "merge"} == {"none_failed"}
+    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[1:] if step != "merge"} == {"none_failed"}
 
 
 @pytest.mark.req("BLD-01")

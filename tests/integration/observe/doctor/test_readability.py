@@ -18,16 +18,20 @@ from memwal_core.cli.app import app
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.paths import manifest_path
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.observe.doctor.checks import CHECKS
 from memwal_core.observe.doctor.commands import COMMANDS
+from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.signals import SIGNALS
 from memwal_core.region import drain
+from memwal_core.region.spec import identity_spec
 from memwal_core.table import Table
 from testkit.faults.file_damage import damage_file
+from testkit.tables.garbage import write_generations
 from testkit.tables.generations import WRITERS, GenerationTable, make_generation_table
 from testkit.tables.native_regions import native_region_id
-from testkit.tables.people import PRIMARY_KEY_METADATA, people
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
 
 SIGNAL_NAMES = {facts.name for facts in SIGNALS.values()}
 
@@ -189,6 +193,45 @@ def test_generation_that_no_merge_can_take_is_named_before_the_merge(tmp_path: P
     lance.dataset(uri).add_columns(pa.schema([pa.field("score", pa.int32())]))
     assert damage_found(uri) == {}  # A dropped column is no obstacle: the ids differ.
     assert made.merged()
+
+
+def test_generation_without_a_column_that_must_have_values_is_unmergeable(tmp_path: Path) -> None:
+    made = make_generation_table(str(tmp_path / "t"), WRITERS[-1])
+    uri = made.table.uri
+    lance.dataset(uri).drop_index("__lance_mem_wal")  # Lance refuses such columns while it is there.
+    lance.dataset(uri).add_columns({"rank": "1"})
+    lance.dataset(uri).alter_columns({"path": "rank", "nullable": False})
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+    found = damage_found(uri)["generation-unmergeable"]
+    assert "NOT NULL column 'rank'" in found["evidence"]["problem"]
+    assert found["region_id"] == str(made.region_id)
+    assert Table.open(uri).run(MergeRequest()).outcome is JobOutcome.BLOCKED
+
+
+def test_moved_table_whose_generations_name_its_old_address_is_told(tmp_path: Path) -> None:
+    made, moved = str(tmp_path / "made"), str(tmp_path / "moved")
+    write_generations(make_people_table(made, buckets=1), [1, 2], name="x")
+    shutil.move(made, moved)
+    found = damage_found(moved)
+    assert list(found) == ["table-moved"]
+    (address,) = found["table-moved"]["evidence"]["addresses"]
+    assert address.startswith(made)
+    assert found["table-moved"]["command"] == f"memwal relocate {moved}"
+
+
+def test_keys_are_sampled_over_a_change_of_type(tmp_path: Path) -> None:
+    """The samples of generations with other types could not be put together, which ended the doctor."""
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("place", pa.int64())])
+    for name, kind in (("old", pa.int32()), ("new", pa.int64())):
+        rows = pa.table({"id": pa.array([1, 2]), "place": pa.array([3, 4], kind)})
+        lance.write_dataset(rows, str(tmp_path / name))
+    field_ids = {"id": 0, "place": 1}
+    spec = identity_spec(1, schema.field("place"), field_ids)
+    sampler = KeySampler(schema, ["id"], field_ids, {}, SampleBounds(10, 100))
+    sample = sampler.draw([str(tmp_path / "old"), str(tmp_path / "new")], spec)
+    assert sample is not None
+    assert sample.keys.to_pydict() == {"id": [2, 1]} or sample.keys.to_pydict() == {"id": [1, 2]}
+    assert sorted(sample.region_values or ()) == ["(3,)", "(4,)"]
 
 
 def test_table_whose_rows_no_merge_can_take_is_named(tmp_path: Path) -> None:

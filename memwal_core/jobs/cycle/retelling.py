@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd
@@ -54,7 +55,7 @@ def retold_cycle(opened: OpenTable, plan: CyclePlan, holder: str, began: datetim
     return MaintainReport(opened.uri, outcome, dry_run=False, steps=tuple(steps), seconds=seconds)
 
 
-def _next_start(plan: CyclePlan, number: int, own: Mapping[object, Sequence[RunRecord]]) -> datetime | None:
+def _next_start(plan: CyclePlan, number: int, own: Mapping[JobKey, Sequence[RunRecord]]) -> datetime | None:
     """Return when the job between this step and the next one of the same job began; None if nothing separates them."""
     key = plan.steps[number].request.key
     later = [each.request.key for each in plan.steps[number + 1 :]]

@@ -21,7 +21,16 @@ from memwal_core.errors import CommitUnknownError, FencedError, InternalError, O
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal.entry import ATTEMPT_KEY, FENCE_KEY, GENERATION_KEY, WRITER_EPOCH_KEY, WalCodec, WalEntry
+from memwal_core.wal.entry import (
+    ATTEMPT_KEY,
+    FENCE_KEY,
+    GENERATION_KEY,
+    PLACE_KEY,
+    WRITER_EPOCH_KEY,
+    WalCodec,
+    WalEntry,
+    place_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,8 @@ class WalAppender:
     def _put(self, wal_id: int, rows: pa.Table, attempt: str, extra: Mapping[str, str]) -> int | None:
         """Put the entry; return its size, or None when other bytes have taken the position."""
         path = wal_entry_path(self._region_id, wal_id, self._codec.suffix)
-        metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, **extra}
+        place = place_of(self._region_id, wal_id)
+        metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, PLACE_KEY: place, **extra}
         name = f"{attempt}{self._codec.suffix}"
         try:
             content = self._codec.encode(

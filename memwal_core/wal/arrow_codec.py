@@ -22,6 +22,7 @@ from memwal_core.wal.entry import (
     ATTEMPT_KEY,
     FENCE_KEY,
     FIELD_ID_KEY,
+    PLACE_KEY,
     EntryShape,
     NewFile,
     WalEntry,
@@ -59,8 +60,9 @@ class ArrowCodec:
             with pa.ipc.new_stream(sink, schema):
                 pass
         else:
-            own = {ATTEMPT_KEY: metadata[ATTEMPT_KEY], CHECKSUM_KEY: EMPTY_SLOT}
-            shared = {key: value for key, value in metadata.items() if key != ATTEMPT_KEY}
+            own = {key: metadata[key] for key in (ATTEMPT_KEY, PLACE_KEY) if key in metadata}
+            shared = {key: value for key, value in metadata.items() if key not in own}
+            own[CHECKSUM_KEY] = EMPTY_SLOT
             schema = pa.schema([self._with_id(field) for field in rows.schema], metadata=shared)
             with pa.ipc.new_stream(sink, schema) as writer:
                 named = pa.Table.from_arrays(rows.columns, schema=schema)

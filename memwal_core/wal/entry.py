@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol, TypeAlias
 import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundError
-from memwal_core.format.paths import wal_entry_path
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
 
@@ -19,6 +19,8 @@ GENERATION_KEY = "generation"
 """Schema metadata: the MemTable that took the rows. Informational; positions decide."""
 ATTEMPT_KEY = "memwal:attempt"
 """Schema metadata that tells this attempt's bytes from any other's (hex text)."""
+PLACE_KEY = "memwal:place"
+"""Schema metadata: the region and position that the entry was written for, so that no other entry passes for it."""
 FENCE_KEY = "fence_sentinel"
 """Schema metadata of an entry without rows that only takes a position from an older writer."""
 
@@ -120,8 +122,8 @@ class WalCodec(Protocol):
     ) -> Sequence[memoryview] | Path:
         """Return an entry's content, its checksum included: pieces that may share memory with ``rows``, or a new file.
 
-        ``metadata`` has ``WRITER_EPOCH_KEY`` and ``ATTEMPT_KEY``; ``new_file`` is called where the bytes cannot be
-        made in memory.
+        ``metadata`` has ``WRITER_EPOCH_KEY``, ``ATTEMPT_KEY`` and ``PLACE_KEY``; ``new_file`` is called where the
+        bytes cannot be made in memory.
         """
         ...
 
@@ -167,6 +169,11 @@ def refuse_unreadable(
     ) from error
 
 
+def place_of(region_id: RegionId, wal_id: int) -> str:
+    """Return what ``PLACE_KEY`` says of an entry."""
+    return f"{region_id}:{wal_id}"
+
+
 def described_entry(
     region_id: RegionId,
     wal_id: int,
@@ -175,7 +182,14 @@ def described_entry(
     size_bytes: int,
     file_version: tuple[int, int] | None = None,
 ) -> WalEntry:
-    """Make an entry from its rows and their schema metadata; ``CorruptionError`` if it has no writer epoch."""
+    """Make an entry from its rows and their schema metadata.
+
+    ``CorruptionError``: it has no writer epoch. ``DamagedError``: it was written for another place.
+    """
+    place = metadata.get(PLACE_KEY.encode(), b"").decode(errors="replace")
+    if place and place != place_of(region_id, wal_id):
+        suffix = LANCE_WAL_SUFFIX if file_version is not None else ARROW_WAL_SUFFIX
+        refuse_unreadable(region_id, wal_id, suffix, f"it is the entry of another place: {place}")
     epoch = metadata.get(WRITER_EPOCH_KEY.encode(), b"").decode(errors="replace")
     if not (epoch.isascii() and epoch.isdecimal()):
         raise CorruptionError(

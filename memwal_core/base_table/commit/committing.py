@@ -49,6 +49,8 @@ def committing(
         # pylance tells every failure of the catalog as a doubt about the commit.
         if catalog.error is not None and catalog.outcome is not Outcome.PUBLISHED:
             raise catalog.error from error
+        if catalog.unanswered is not None and catalog.outcome is Outcome.NOT_ASKED:
+            raise catalog.unanswered from error
         raise
     finally:
         catalog.remove_staged()

@@ -78,7 +78,8 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
             if catalog.outcome is not Outcome.UNKNOWN:
                 catalog.remove_staged()
                 _remove_transaction(store, attempt)
-            raise _described(catalog, attempt) or _without_read_version(store, attempt, catalog) or error from error
+            found = _described(catalog, attempt) or catalog.unanswered
+            raise found or _without_read_version(store, attempt, catalog) or error from error
     if catalog.outcome is Outcome.UNKNOWN and catalog.error is not None:
         # pylance read back and believes that the version is ours; the caller makes sure by its transaction.
         raise _described(catalog, attempt) or catalog.error

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from memwal_core.base_table.commit.durable import DurableFiles
@@ -49,6 +50,7 @@ class VersionCatalog:
     Attributes:
         outcome: What became of the version that was asked for last.
         error: Why that version was not published; None if it was.
+        unanswered: Why the last question about existing versions got no answer; None if it got one.
         staged_paths: Staged manifests that are not needed any longer.
     """
 
@@ -64,6 +66,7 @@ class VersionCatalog:
         self._manifests = ManifestFiles(store)
         self.outcome = Outcome.NOT_ASKED
         self.error: MemwalError | None = None
+        self.unanswered: UnavailableError | None = None
         self.staged_paths: list[str] = []
 
     @property
@@ -77,6 +80,10 @@ class VersionCatalog:
 
     def list_table_versions(self, request: Any) -> Any:  # noqa: ANN401 - pylance's signature
         """Return the versions that exist, the newest first."""
+        with self._answering():
+            return self._listed(request)
+
+    def _listed(self, request: Any) -> dict[str, Any]:  # noqa: ANN401
         if self._only is not None:
             return {"versions": [self._described(self._only)]}
         names = (info.path.rpartition("/")[2] for info in self._store.list_objects(TABLE_VERSIONS_DIRECTORY))
@@ -85,7 +92,8 @@ class VersionCatalog:
 
     def describe_table_version(self, request: Any) -> Any:  # noqa: ANN401
         """Return where a version is; ``ObjectNotFoundError`` if it is nowhere."""
-        return {"version": self._described(request["version"])}
+        with self._answering():
+            return {"version": self._described(request["version"])}
 
     def create_table_version(self, request: Any) -> Any:  # noqa: ANN401
         """Publish the staged manifest as a version, after everything that it names is durable.
@@ -173,6 +181,16 @@ class VersionCatalog:
                 remedy="read the table before trying again; delete nothing",
                 path=final_path,
             ) from error
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Remember a store that did not answer: pylance wraps the error, and calls it a refusal."""
+        self.unanswered = None
+        try:
+            yield
+        except UnavailableError as error:
+            self.unanswered = error
+            raise
 
     def _described(self, version: int) -> dict[str, Any]:
         info = self._manifests.locate(version)

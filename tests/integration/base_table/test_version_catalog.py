@@ -23,7 +23,7 @@ from memwal_core.base_table import (
     publish_snapshot,
     remove_versions,
 )
-from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, MemwalError, UnavailableError
 from memwal_core.format.memwal_index.snapshot import snapshot_schema
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, table_manifest_path
 from memwal_core.format.table_manifest import read_named_files
@@ -32,7 +32,7 @@ from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.native_regions import Put, write_native_generations
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, reopened
 from tests.integration.base_table.test_state import A, mark_natively
 
 OPTIONS = CompactionOptions(1 << 20, 1 << 30, 0.1, 1024, 1)
@@ -337,6 +337,29 @@ def test_nothing_is_removed_if_the_newest_version_lacks_a_file(tmp_path: Path) -
 def _commit(table: BaseTable, dataset: lance.LanceDataset, transaction: Any) -> None:
     read = table.state(dataset.version)
     table.strict_commit(transaction.operation, read=read, change=lambda details: details, message="late")
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["of Lance", "strict"])
+def test_store_that_does_not_say_where_a_version_is_is_no_refusal(tmp_path: Path, strict: bool) -> None:
+    """It was told as a request that Lance refused, which nobody tries again."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+    store = FaultyStore(table.store)
+    faulty = reopened(table, store)
+    state = faulty.state()
+    store.fail("head", "list_objects", path=lambda path: path.startswith(TABLE_VERSIONS_DIRECTORY), times=None)
+
+    def delete() -> None:
+        with faulty.committing(state.version) as dataset:
+            dataset.delete("id = 1")
+
+    def append_nothing() -> None:
+        operation = lance.LanceOperation.Append([])
+        faulty.strict_commit(operation, read=state, change=lambda details: details, message="late")
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        append_nothing() if strict else delete()
+
+    assert table.state().version == state.version
 
 
 def test_commit_imports_no_rest_client(tmp_path: Path) -> None:

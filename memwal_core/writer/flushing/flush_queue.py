@@ -17,6 +17,7 @@ from memwal_core.errors import (
     FencedError,
     InternalError,
     MemwalError,
+    ObjectNotFoundError,
     UnavailableError,
 )
 from memwal_core.flushed.write import FlushPlan
@@ -190,7 +191,7 @@ class FlushQueue:
             plan.last_wal_id,
             plan.physical_rows,
         )
-        written = self._write(plan, memtable)
+        written = self._written(plan, memtable)
         _log.info("flushed table is complete [flush_id=%s, path=%s]", flush_id, written.path)
         record = self._record(waiting, written, plan.last_wal_id)
         self._state.meters.discarded_rows(Discarded(plan.first_wal_id, plan.last_wal_id, plan.superseded))
@@ -202,6 +203,18 @@ class FlushQueue:
             self._state.manifest.version,
         )
         return record
+
+    def _written(self, plan: FlushPlan, memtable: MemTable) -> FlushedGeneration:
+        """Write a flushed MemTable; see ``write_flushed_memtable`` for errors.
+
+        Raises:
+            FencedError: The WAL entries are gone, because a newer writer has flushed them.
+        """
+        try:
+            return self._write(plan, memtable)
+        except ObjectNotFoundError:
+            self._state.ownership.check(self._manifests.load(self._state.ownership.region_id))
+            raise
 
     def _record(self, waiting: Waiting, written: FlushedGeneration, last_wal_id: int) -> FlushedGeneration:
         """Record a flush, unless an earlier attempt of the same MemTable turns out to be recorded.

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import UnavailableError
+from memwal_core.errors import FencedError, ObjectNotFoundError, UnavailableError
 from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP
 from memwal_core.flushed.write.files import FLUSH_HIDE, FLUSH_ROWS
 from memwal_core.flushed.write.indexes import FLUSH_INDEX
 from memwal_core.flushed.write.sidecars import FLUSH_KEYS
-from memwal_core.format.paths import region_directory
+from memwal_core.format.paths import region_directory, wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.settings import Settings
@@ -102,3 +102,32 @@ def test_a_writer_that_dies_in_a_flush_leaves_all_rows_to_its_successor(
         record = successor.flush()
     assert record is not None
     assert flushed_rows(table, region, record) == {1: "first", 2: "second", 3: "second"}
+
+
+@pytest.mark.req("WRT-76", "GC-08")
+def test_flush_of_wal_entries_that_a_newer_writer_flushed_and_that_were_collected_is_fenced(table) -> None:
+    """It failed with an object that does not exist, and the writer, which had lost the region, went on."""
+    region = create_region(table)
+    zombie = RegionWriter.open(table, region, settings=SHARING)
+    zombie.put(people(1, 2, name="first"))
+    with RegionWriter.open(table, region, settings=SHARING) as successor:
+        record = successor.flush()
+    Path(table.store.uri_of(wal_entry_path(region, 1, ".lance"))).unlink()
+
+    with pytest.raises(FencedError):
+        zombie.flush()
+
+    assert record is not None
+    assert flushed_rows(table, region, record) == {1: "first", 2: "first"}
+    with pytest.raises(FencedError):
+        zombie.put(people(3))
+
+
+def test_flush_of_a_wal_entry_that_vanished_says_so(table) -> None:
+    region = create_region(table)
+    writer = RegionWriter.open(table, region, settings=SHARING)
+    writer.put(people(1))
+    Path(table.store.uri_of(wal_entry_path(region, 1, ".lance"))).unlink()
+
+    with pytest.raises(ObjectNotFoundError, match="does not exist"):
+        writer.flush()

@@ -24,6 +24,7 @@ class Sighting:
         progress: Region -> merge progress of that version.
         interrupted_at: A version without the MemWAL index, made since the one that is remembered.
         unproven: Whether versions in between are gone, so that an interruption cannot be ruled out.
+        published: Whether the MemWAL index holds a region snapshot, which only a job publishes, after it compared.
         rewritten: Whether the version that is remembered was replaced by another one.
         listed: Regions that have a directory.
         regions: Region -> its newest manifest.
@@ -35,6 +36,7 @@ class Sighting:
     progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
     interrupted_at: int | None = None
     unproven: bool = False
+    published: bool = False
     rewritten: bool = False
     listed: Collection[RegionId] | None = None
     regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
@@ -95,12 +97,20 @@ def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradic
     evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed}
     if now.index_id is None:
         yield Contradiction(FreezeCause.INDEX_GONE, evidence)
-    elif seen.interrupted_at is not None or (seen.unproven and not (before and present)):
-        # Where versions in between are gone, only progress that went on shows that the index is the same one.
+    elif seen.interrupted_at is not None or (seen.unproven and not _goes_on(before, present, seen)):
         evidence |= {"version_without_index": seen.interrupted_at, "merged": present}
         yield Contradiction(FreezeCause.INDEX_MADE_ANEW, evidence)
     else:
         yield from _progress(now, memory, seen)
+
+
+def _goes_on(before: Mapping[str, int], present: Mapping[str, int], seen: Sighting) -> bool:
+    """Return whether the index is the same one although versions in between are gone.
+
+    Progress that went on shows it. Where nothing was merged before, a region snapshot does: besides marked merges of
+    Lance, only publishing one gives the index a new id, and a job would have found an index that was made anew first.
+    """
+    return bool(before and present) or (not before and seen.published)
 
 
 def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:

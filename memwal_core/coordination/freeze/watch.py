@@ -91,7 +91,7 @@ class HistoryWatch:
                 return
             self._table, self._progress = table, progress
             regions = dict(self._regions)
-        sighting = Sighting(table=table, progress=progress, regions=regions)
+        sighting = Sighting(table=table, progress=progress, regions=regions, published=_is_published(state))
         self._noticed(with_index_history(self._base, self._memory, sighting))
 
     def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
@@ -196,6 +196,7 @@ def look(
         address=address_of(base),
         table=_seen_table(state),
         progress=_progress(state),
+        published=_is_published(state),
         listed=listed,
         regions=found,
         replaced=tuple(each for each, other in zip(known, replaced, strict=True) if other),
@@ -282,6 +283,10 @@ def _seen_table(state: TableState) -> SeenTable:
 
 def _progress(state: TableState) -> Mapping[RegionId, int]:
     return state.details.merged_generations if state.details is not None else {}
+
+
+def _is_published(state: TableState) -> bool:
+    return state.details is not None and state.details.snapshot_ts_millis > 0
 
 
 def _seen_region(manifest: RegionManifest, data: bytes) -> SeenRegion:

@@ -89,6 +89,15 @@ def test_progress_that_went_on_proves_the_index_where_versions_are_gone() -> Non
     assert causes(replace(LATER, unproven=True), replace(MEMORY, progress={})) == [FreezeCause.INDEX_MADE_ANEW]
 
 
+def test_a_snapshot_proves_the_index_where_versions_are_gone_and_nothing_was_merged_before() -> None:
+    """A run that died after it had published a snapshot, and versions removed later, froze the table."""
+    published = replace(LATER, progress={}, unproven=True, published=True)
+    assert causes(published, replace(MEMORY, progress={})) == []
+    assert causes(replace(published, published=False), replace(MEMORY, progress={})) == [FreezeCause.INDEX_MADE_ANEW]
+    assert causes(replace(published, interrupted_at=8), replace(MEMORY, progress={})) == [FreezeCause.INDEX_MADE_ANEW]
+    assert causes(published) == [FreezeCause.INDEX_MADE_ANEW]
+
+
 def test_a_region_that_was_never_seen_can_still_be_behind_its_progress() -> None:
     seen = Sighting(progress={REGION: 3}, regions={REGION: SeenRegion(1, "one", 2)})
     assert causes(seen, Memory()) == [FreezeCause.PROGRESS_AHEAD]

@@ -11,6 +11,7 @@ from memwal_core.base_table import remove_versions
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
@@ -19,6 +20,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, Silent, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region import ManifestStore
 from memwal_core.table import Table
@@ -36,6 +38,8 @@ class SimulatedJob(StrEnum):
     CATCH_UP = "catch-up"
     COMPACT = "compact"
     GC = "gc"
+    FLUSH = "flush"
+    REPAIR = "repair"
 
 
 class JobActor:
@@ -86,6 +90,16 @@ def _compact(admin: Table, world: World) -> str:
     return str(admin.run(request).outcome)
 
 
+def _flush(admin: Table, world: World) -> str:
+    report = admin.run(FlushRequest(fence=world.rng.random() < 0.5))
+    world.seen["region flushed by a job"] += len(report.flushed)
+    return str(report.outcome)
+
+
+def _repair(admin: Table, world: World) -> str:
+    return str(admin.run(RepairRequest(duplicates=world.rng.random() < 0.5)).outcome)
+
+
 def _collect(admin: Table, world: World) -> str:
     report = admin.run(GcRequest(dry_run=False))
     world.seen.update({f"collected {kind}": tally.items for kind, tally in report.done.items()})
@@ -98,6 +112,8 @@ _RUNS: dict[SimulatedJob, Callable[[Table, World], str]] = {
     SimulatedJob.CATCH_UP: _catch_up,
     SimulatedJob.COMPACT: _compact,
     SimulatedJob.GC: _collect,
+    SimulatedJob.FLUSH: _flush,
+    SimulatedJob.REPAIR: _repair,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import (
     CompactSettings,
+    FlushSettings,
     GcSettings,
     IndexSettings,
     MergeSettings,
@@ -42,6 +43,7 @@ def small_settings(seed: int = 0) -> Settings:
         merge=MergeSettings(max_generations=3, max_attempts=3).model_copy(update=joined),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
         compact=CompactSettings(min_fragments=2),
+        flush=FlushSettings(min_age_s=30, quiet_s=7200, concurrency=1),
         gc=GcSettings(
             grace_s=60,
             orphan_age_s=RETENTION_S,

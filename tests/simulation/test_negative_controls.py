@@ -152,7 +152,5 @@ def test_without_the_references_of_flushed_memtables_their_rows_are_lost(
 @pytest.mark.req("GC-10", "GC-11")
 def test_without_the_replay_pointer_unflushed_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = wal_entries._gate
-    monkeypatch.setattr(
-        wal_entries, "_gate", lambda entry, pointer, newest, policy: gate(entry, newest, newest + 1, policy)
-    )
+    monkeypatch.setattr(wal_entries, "_gate", lambda entry, pointer, newest: gate(entry, newest, newest + 1))
     assert _found(tmp_path, 0, _patient, CALM)

@@ -22,9 +22,10 @@ REGION = native_region_id(1)
 def uri(tmp_path: Path) -> str:
     address = str(tmp_path / "t")
     table = make_articles_table(address, rows=100, kinds=("BTREE", "INVERTED"))
-    write_native_generations(address, REGION, [[Put(articles(100, 5))]])
-    for generation in range(1, 4):
-        merge_natively(table, articles(100 * generation, 20), {REGION: generation})
+    generations = [articles(100 * generation, 20) for generation in range(1, 4)]
+    write_native_generations(address, REGION, [[Put(rows)] for rows in generations])
+    for generation, rows in enumerate(generations, start=1):
+        merge_natively(table, rows, {REGION: generation})
     return address
 
 

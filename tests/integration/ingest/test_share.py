@@ -69,8 +69,13 @@ def _pieces(rows: pa.Table) -> Iterable[pa.Table]:
     return (rows.slice(start, 3) for start in range(0, rows.num_rows, 3))
 
 
-def _finish(table: BaseTable, batch: BatchId) -> None:
-    BatchRecords(table.store, table.clock).finish(batch)
+def _whole_batch(table: BaseTable, batch: BatchId, *ids: int, name: str) -> None:
+    """Write a batch of one share, from its beginning to its end."""
+    records = BatchRecords(table.store, table.clock)
+    value, rows = _context(table, *ids, name=name)
+    records.begin(batch, {value: RegionRows(rows.num_rows, name)})
+    _write(table, batch, *ids, name=name)
+    records.finish(batch)
 
 
 def _names(table: BaseTable) -> dict[int, str]:
@@ -115,8 +120,7 @@ def test_a_share_is_written_and_flushed_once(table: BaseTable) -> None:
 
 def test_a_batch_written_again_after_its_successor_brings_nothing_back(table: BaseTable) -> None:
     for batch, name in ((FIRST, "old"), (SECOND, "new")):
-        _write(table, batch, *range(20), name=name)
-        _finish(table, batch)
+        _whole_batch(table, batch, *range(20), name=name)
 
     outcome = _write(table, FIRST, *range(20), name="old")
 
@@ -132,8 +136,7 @@ def test_an_attempt_that_sleeps_before_its_claim_wakes_up_to_nothing(table: Base
             sleeper = pool.submit(_write, slow, FIRST, *range(20), name="old")
             assert blocked.reached.wait(60)
             for batch, name in ((FIRST, "old"), (SECOND, "new")):
-                _write(table, batch, *range(20), name=name)
-                _finish(table, batch)
+                _whole_batch(table, batch, *range(20), name=name)
         outcome = sleeper.result(60)
 
     assert outcome.written_before

@@ -26,6 +26,7 @@ from testkit.clock import ManualClock
 from testkit.faults.failpoints import CallingFailpoints
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.foreign_merges import merge_natively
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, reopened
 
 SETTINGS = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0, concurrency=8))
@@ -155,8 +156,10 @@ def test_newer_snapshot_of_another_builder_is_not_replaced_by_an_older_one(table
 
 @pytest.mark.req("BLD-15", "IDX-28")
 def test_processes_that_build_and_merge_at_once_lose_no_progress(table: BaseTable) -> None:
-    made = new_region(table)
-    rounds, first_version = 25, table.state().version
+    made, rounds = native_region_id(1), 25
+    # Builders compare what they read: progress without generations would freeze the table.
+    write_native_generations(table.uri, made, [[Put(people(1000 + number))] for number in range(1, rounds + 1)])
+    first_version = table.state().version
     commands = [
         [sys.executable, str(WORKERS / "merger_worker.py"), table.uri, str(made), str(rounds)],
         [sys.executable, str(WORKERS / "builder_worker.py"), table.uri, str(rounds)],

@@ -9,16 +9,18 @@ import pytest
 
 from memwal_core.base_table import list_versions
 from memwal_core.clock import SystemClock
-from memwal_core.errors import CorruptionError
+from memwal_core.coordination.freeze import Choice
+from memwal_core.errors import CorruptionError, FrozenError
 from memwal_core.jobs.compact.cleanup import Kept
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.items import FreeingRule, Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.run import Decision
 from memwal_core.settings import CompactSettings, GcSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people
 
@@ -48,24 +50,22 @@ def versions(admin: Table) -> list[int]:
 
 @pytest.mark.req("GC-19")
 def test_version_that_alone_tells_that_progress_went_back_is_not_removed(uri: str) -> None:
-    """Removed, the region would thaw, and garbage collection would trust a progress that somebody took back."""
+    """Removed, garbage collection and merges would trust a progress that somebody took back."""
     admin = long_after(uri)
     before = admin.base.state().version
-    admin.run(MergeRequest())
-    evidence = admin.base.state().version
+    merge_natively(admin.base, people(1, 2, 3), {REGION: 2})
     admin.base.dataset(before).restore()
-    restored = admin.base.state().version
-    assert admin.run(GcRequest()).plan.freezes.regions
+    there = versions(admin)
 
-    report = admin.run(CompactRequest(remove_versions=True))
+    for _ in ("found", "remembered"):
+        for request in (CompactRequest(remove_versions=True), GcRequest(dry_run=False)):
+            with pytest.raises(FrozenError) as caught:
+                long_after(uri).run(request)
+            assert caught.value.facts["causes"] == ["progress-went-back"]
+    assert versions(admin) == there
 
-    assert report.cleanup is not None
-    assert report.cleanup.plan.keep == {evidence: Kept.NEEDED, restored: Kept.NEWEST}
-    assert versions(admin) == [evidence, restored]
-    frozen = admin.run(GcRequest(dry_run=False))
-    assert frozen.outcome is JobOutcome.BLOCKED
-    assert f"in version {evidence} to" in frozen.plan.freezes.regions[REGION]
-
+    admin = long_after(uri)
+    admin.thaw(Decision(Choice.MERGE_AGAIN, "someone", reason="the rows went back with it"))
     admin.run(MergeRequest())  # Progress is again what it was, so nothing needs the old version any more.
     admin.run(CompactRequest(remove_versions=True))
     assert versions(admin) == [admin.base.state().version]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from memwal_core.base_table.translate import StaleMergeError
+from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import FencedError, InternalError, InvalidRequestError, MemwalError
 from memwal_core.spark.ingest.routed import INTERNAL
 from memwal_core.spark.ingest.shares import _described, _rebuilt
 
 
-@pytest.mark.parametrize("kind", [InvalidRequestError, FencedError, StaleMergeError])
+@pytest.mark.parametrize("kind", [InvalidRequestError, FencedError, LeaseHeldError])
 def test_an_error_is_rebuilt_as_its_own_class(kind: type[MemwalError]) -> None:
     """Classes declared outside of ``errors`` became an ``InternalError``, which is never retried."""
     rebuilt = _rebuilt(_described(kind("it failed", remedy="try", number=7)))

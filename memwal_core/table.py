@@ -303,8 +303,8 @@ class Table(MergedReader):
         """
         opened = self.opened
         surveyor = MergeSurveyor(opened.base, opened.base.store, opened.manifests, self._concurrency)
-        parts = WhyContext(opened.base, opened.manifests, surveyor, opened.ledger, opened.leases, opened.settings)
-        return why(parts, region_id)
+        registers = opened.ledger, opened.leases, opened.freezes
+        return why(WhyContext(opened.base, opened.manifests, surveyor, *registers, opened.settings), region_id)
 
     def history(self, job: str | None = None) -> pa.Table:
         """Return the remembered runs of one job or of all (``RUNS_SCHEMA``), the newest last.

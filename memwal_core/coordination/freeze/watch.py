@@ -204,6 +204,20 @@ def look(
     return with_index_history(base, memory, seen)
 
 
+def contradictions(
+    base: BaseTable, manifests: ManifestStore, memory: Memory | None, regions: Collection[RegionId] | None = None
+) -> tuple[Contradiction, ...]:
+    """Return what a run that began now would freeze the table for; nothing is written.
+
+    Args:
+        base: The base table.
+        manifests: Its region manifests.
+        memory: What is remembered of the table; None if it has no record.
+        regions: Only these manifests are read; all by default, and always without a record.
+    """
+    return first_look(base, manifests) if memory is None else compare(memory, look(base, manifests, memory, regions))
+
+
 def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sighting:
     """Return a sighting with what the versions since the remembered one tell, if the index has another id than then.
 

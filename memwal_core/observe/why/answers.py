@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from memwal_core.base_table import IndexFacts, TableState
 from memwal_core.clock import unix_millis
+from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.coordination.job_key import TABLE_SCOPE, JobKey
 from memwal_core.coordination.lease import StoredLease
 from memwal_core.coordination.ledger import RunVerdict
@@ -40,6 +41,18 @@ class JobVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenFor:
+    """One reason why no job acts on the table before a person decides, and the values that prove it."""
+
+    cause: FreezeCause
+    evidence: Mapping[str, object]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {"cause": self.cause.value, "evidence": dict(self.evidence), "runbook": self.cause.facts.runbook}
+
+
+@dataclass(frozen=True, slots=True)
 class RegionCase:
     """Everything the answers are drawn from.
 
@@ -49,6 +62,7 @@ class RegionCase:
         waiting: What waits for the merge.
         pauses: Job -> whether its past allows it to run.
         garbage: What a collection of the region's garbage would do, or why it refuses to plan.
+        freezes: What froze the table, or what the next run will freeze it for.
     """
 
     now: datetime
@@ -60,6 +74,7 @@ class RegionCase:
     pauses: Mapping[JobKey, RunVerdict]
     leases: Sequence[StoredLease]
     garbage: GcPlan | str
+    freezes: Sequence[FrozenFor] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,9 @@ class RegionAnswer:
 def explain_region(case: RegionCase, triggers: MergeTriggerSettings) -> RegionAnswer:
     """Tell for each job whether it would act on a region now, and why."""
     verdicts = (_flush(case), _merge(case, triggers), *_catchup(case), _gc(case), _snapshot(case))
-    return RegionAnswer(case.standing.region_id, tuple(_held_back(case, verdict) for verdict in verdicts))
+    return RegionAnswer(
+        case.standing.region_id, tuple(_frozen(case, _held_back(case, verdict)) for verdict in verdicts)
+    )
 
 
 def _flush(case: RegionCase) -> JobVerdict:
@@ -139,6 +156,15 @@ def _snapshot(case: RegionCase) -> JobVerdict:
     if age_s is None:
         return JobVerdict(SNAPSHOT, True, "no snapshot was ever published; readers list the regions", facts)
     return JobVerdict(SNAPSHOT, True, f"the snapshot is {age_s:.0f} s old; each build makes a new one", facts)
+
+
+def _frozen(case: RegionCase, verdict: JobVerdict) -> JobVerdict:
+    """Replace what a job would do while it may do nothing."""
+    if not case.freezes:
+        return verdict
+    reason = "; ".join(dict.fromkeys(each.cause.facts.summary for each in case.freezes))
+    facts = {**verdict.facts, "frozen": [each.to_dict() for each in case.freezes]}
+    return JobVerdict(verdict.job, acts=False, reason=f"frozen: {reason}", facts=facts)
 
 
 def _held_back(case: RegionCase, verdict: JobVerdict) -> JobVerdict:

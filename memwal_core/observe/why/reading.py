@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.freeze import FreezeStore
+from memwal_core.coordination.freeze.watch import contradictions
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.coordination.ledger import Ledger
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
@@ -17,7 +19,7 @@ from memwal_core.jobs.merge.decide.due import waiting_generations
 from memwal_core.jobs.merge.plan import plan_merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.observe.status import derive_status, find_wal_tail
-from memwal_core.observe.why.answers import RegionAnswer, RegionCase, explain_region
+from memwal_core.observe.why.answers import FrozenFor, RegionAnswer, RegionCase, explain_region
 from memwal_core.region import ManifestStore
 from memwal_core.settings import Settings
 
@@ -31,6 +33,7 @@ class WhyContext:
     surveyor: MergeSurveyor
     ledger: Ledger
     leases: LeaseStore
+    freezes: FreezeStore
     settings: Settings
 
 
@@ -56,9 +59,20 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
         indexes=context.table.indexes(state.version),
         pauses={key: context.ledger.may_run(key) for key in context.ledger.known_keys()},
         garbage=_garbage(context, region_id, now),
+        freezes=_freezes(context, region_id),
         leases=[lease for key in context.leases.known_keys() if (lease := context.leases.read(key)) is not None],
     )
     return explain_region(case, context.settings.merge_triggers)
+
+
+def _freezes(context: WhyContext, region_id: RegionId) -> list[FrozenFor]:
+    """Return what froze the table, or what the next run of a job will freeze it for."""
+    record = context.freezes.load()
+    if record is not None and record.active:
+        return [FrozenFor(each.cause, each.evidence) for each in record.active]
+    memory = record.memory if record is not None else None
+    found = contradictions(context.table, context.manifests, memory, {region_id})
+    return [FrozenFor(each.cause, each.evidence) for each in found]
 
 
 def _garbage(context: WhyContext, region_id: RegionId, now: datetime) -> GcPlan | str:

@@ -9,7 +9,7 @@ import pytest
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
-from memwal_core.errors import ObjectNotFoundError
+from memwal_core.errors import FrozenError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -63,7 +63,7 @@ def test_count_alone_makes_due(uri):
 def test_after_the_merge_nothing_waits_and_garbage_is_free(uri):
     Table.open(uri).run(MergeRequest())
     drop_old_versions(uri)
-    _, answers = ask(uri, later_s=700)
+    _, answers = ask(uri, later_s=700, gc=GcSettings(open_writer_s=0))
     assert answers["merge"].reason == "nothing waits for a merge"
     assert answers["gc"].acts
     assert answers["gc"].reason.startswith("collects 2 flushed MemTables")
@@ -91,19 +91,34 @@ def test_retained_version_that_needs_the_garbage_is_the_reason_why_it_stays(uri)
     assert not [item for item in admin.run(GcRequest()).plan.free if item.region_id == REGION]
     admin.base.dataset().tags.delete("audit")
     drop_old_versions(uri)
-    _, answers = ask(uri, later_s=700)
+    admin, answers = ask(uri, later_s=700, gc=GcSettings(open_writer_s=0))
     assert answers["gc"].acts
     assert [item.number for item in admin.run(GcRequest()).plan.free if item.region_id == REGION] == [1, 2]
 
 
-def test_frozen_region_is_no_garbage_and_says_why(uri):
+def test_merged_garbage_stays_for_open_writers_of_other_programs(uri):
+    Table.open(uri).run(MergeRequest())
+    drop_old_versions(uri)
+    _, answers = ask(uri, later_s=700)
+    assert not answers["gc"].acts
+    assert "an open writer of another program may still read it" in answers["gc"].reason
+
+
+def test_frozen_table_gets_no_work_from_any_job_and_says_why(uri):
     admin = Table.open(uri)
     before = admin.base.state().version
     admin.run(MergeRequest())
     admin.base.dataset(before).restore()
     _, answers = ask(uri, later_s=700)
-    assert not answers["gc"].acts
-    assert answers["gc"].reason.startswith("frozen: merge progress went back from 2")
+    assert {verdict.acts for verdict in answers.values()} == {False}
+    assert {verdict.reason.partition(" back")[0] for verdict in answers.values()} == {"frozen: merge progress went"}
+    (frozen,) = answers["gc"].facts["frozen"]
+    assert (frozen["evidence"]["merged_before"], frozen["evidence"]["merged"]) == (2, 0)
+
+    with pytest.raises(FrozenError):
+        admin.run(GcRequest(dry_run=False))
+    _, later = ask(uri, later_s=700)
+    assert [each["cause"] for each in later["merge"].facts["frozen"]] == [frozen["cause"]]
 
 
 def test_unsafe_retention_is_the_reason_why_nothing_is_collected(uri):

@@ -71,7 +71,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         report = self.run(context, request.planned_only())
         batches = batch_regions(report.plan, request.max_bytes or context.settings.merge.max_bytes)
         pieces = tuple(_piece(number, len(batches), request, batch) for number, batch in enumerate(batches, start=1))
-        blocked = explain_stuck(report.table_uri, report.plan) if report.plan.contradicts_itself else None
+        stuck = report.plan.contradicts_itself or report.plan.lost_all
+        blocked = explain_stuck(report.table_uri, report.plan) if stuck else None
         return Division(report, pieces, blocked)
 
     def verify(

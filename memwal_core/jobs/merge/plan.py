@@ -211,6 +211,11 @@ class MergePlan:
         return {each.region_id: each.evidence for each in self.regions if each.verdict.is_damage}
 
     @property
+    def lost_all(self) -> bool:
+        """Whether every region has lost or damaged files at the place where its merge would go on."""
+        return bool(self.regions) and len(self.parked) == len(self.regions) and not self.marks
+
+    @property
     def contradicts_itself(self) -> bool:
         """Whether a region is stuck for another reason than damage."""
         return any(not region.verdict.is_damage for region in self.stuck)

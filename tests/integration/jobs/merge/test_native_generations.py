@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.format.paths import LEASES_DIRECTORY, LEDGER_DIRECTORY
+from memwal_core.format.paths import LEASES_DIRECTORY, LEDGER_DIRECTORY, RECORD_DIRECTORY
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -103,7 +103,8 @@ def test_merge_deletes_no_object_of_the_regions(tmp_path):
 
     found = {info.path for info in admin.base.store.list_objects("_mem_wal")}
     assert objects <= found
-    assert {path for path in found - objects if not path.startswith((LEASES_DIRECTORY, LEDGER_DIRECTORY))} == set()
+    own = (LEASES_DIRECTORY, LEDGER_DIRECTORY, RECORD_DIRECTORY)
+    assert {path for path in found - objects if not path.startswith(own)} == set()
 
 
 def test_dry_run_shows_the_plan_and_changes_nothing(tmp_path):

@@ -16,6 +16,7 @@ from memwal_core.key_filter import KEY_FILTER_NAME
 from memwal_core.quality.checks.view import ABSENT, Sight, ViewSights
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.faults.key_filters import forge_key_filter
 from testkit.tables.people import PEOPLE, make_people_table, people, quality_of
 
 
@@ -64,9 +65,16 @@ def test_sound_table_shows_what_it_must_before_and_after_the_merge(table: BaseTa
     assert len(asked) == 31  # the count, every key, and those that are gone
 
 
-def test_filter_of_another_generation_hides_rows_and_is_found(table: BaseTable) -> None:
+def test_filter_of_another_generation_is_recognised_and_hides_nothing(table: BaseTable) -> None:
     for first, second in generation_directories(table):
         shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)
+
+    assert wrong(look(table)) == []
+
+
+def test_filter_with_the_keys_of_another_generation_hides_rows_and_is_found(table: BaseTable) -> None:
+    for first, second in generation_directories(table):
+        forge_key_filter(table.uri, first, second)
 
     found = wrong(look(table))
 

@@ -22,13 +22,13 @@ from memwal_core.format.paths import generation_path
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.key_filter import KEY_FILTER_NAME
 from memwal_core.quality.model import Check, QualityReport, Result, Stage
 from memwal_core.quality.run import check_quality
 from memwal_core.region.spec import RegionField, RegionSpec
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.faults.key_filters import forge_key_filter
 from testkit.s3_server import s3_server
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import merge_natively
@@ -352,7 +352,7 @@ def test_rows_that_readers_do_not_see_fail_the_view(tmp_path, run):
             Path(uri) / generation_path(region_id, each.path)
             for each in admin.opened.manifests.load(region_id).flushed_generations
         )
-        shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)
+        forge_key_filter(uri, first, second)
 
     report = run(uri, Stage.AFTER)
 

@@ -17,6 +17,7 @@ from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.key_filter import KEY_FILTER_NAME
 from memwal_core.settings import Settings
 from memwal_core.storage import open_store
 from memwal_core.table import Table
@@ -59,7 +60,9 @@ def write_generations(table: BaseTable, batches: Sequence[pa.Table]) -> None:
 
 
 def bytes_in(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    """Return what files take on the disk: one with several names, as flushes make them, counts once."""
+    files = {found.st_ino: found.st_size for path in directory.rglob("*") if path.is_file() for found in [path.stat()]}
+    return sum(files.values())
 
 
 def test_durable_put_is_one_object_and_at_most_one_read(tmp_path):
@@ -166,7 +169,7 @@ def test_gc_plan_asks_linearly_and_about_directories_not_objects(tmp_path):
 
 
 @pytest.mark.s3
-def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_and_its_file(tmp_path):
+def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_its_file_and_its_proof(tmp_path):
     with s3_server() as server, faulty_proxy(server.endpoint) as proxy:
         direct = dict(server.storage_options)
         counted = {name: proxy.endpoint if value == server.endpoint else value for name, value in direct.items()}
@@ -188,9 +191,13 @@ def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_and_its_file(tmp_pa
         opened = [path for _, path, _ in requests if "_gen_" in path and "_versions" in path]
         assert len(opened) <= 2 * report.generations
         wal = [path for _, path, _ in requests if "/wal/" in path]
-        assert len(wal) <= 3 * report.generations
+        # Three reads by Lance, and a HEAD: the size is compared with that at the flush before any row is believed.
+        # One listing of the WAL would cost more: it holds entries of days, and lists cost a dozen times a HEAD.
+        assert len(wal) <= 4 * report.generations
+        # The keys are compared with the filter that was written along with them.
+        assert len([path for _, path, _ in requests if path.endswith(KEY_FILTER_NAME)]) <= report.generations
         new_files = [path for method, path, _ in requests if method == "PUT" and "/data/" in path]
         assert len(new_files) == 1
     fewer, more = seen[1], seen[4]
     added = more[1].generations - fewer[1].generations
-    assert len(more[0]) - len(fewer[0]) <= 5 * added
+    assert len(more[0]) - len(fewer[0]) <= 7 * added

@@ -34,14 +34,16 @@ def test_requests_of_a_build_are_a_few_per_region(tmp_path: Path) -> None:
     case = SNAPSHOT_REQUESTS.cases(False)[1]
     gets, build = SNAPSHOT_REQUESTS.arms
     samples = []
-    for arm in (gets, build):
-        (tmp_path / arm.name).mkdir()
-        with arm.prepare(case, tmp_path / arm.name) as work:
-            samples.append(work())
+    for number, arm in enumerate((gets, build, build)):
+        (tmp_path / str(number)).mkdir()
+        with arm.prepare(case, tmp_path / str(number)) as work:
+            samples.append(work() or 0)
 
-    assert samples[0] == case.operations
-    assert samples[1] is not None
-    assert case.operations < samples[1] < 8 * case.operations
+    only_gets, first, later = samples
+    assert only_gets == case.operations
+    assert case.operations < later < 6 * case.operations
+    # The first job that ever runs on a table has no record to compare it with, and reads every region once more.
+    assert later < first < 9 * case.operations
 
 
 @pytest.mark.slow

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.backup.request import BackupRequest
 from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.flush_idle.request import FlushRequest
@@ -13,6 +15,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.quality.request import QualityRequest
+from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -28,6 +31,9 @@ REQUESTS: tuple[type[JobRequest], ...] = (
     QualityRequest,
     MaintainRequest,
     RepairRequest,
+    RelocateRequest,
+    BackupRequest,
+    CloneRequest,
 )
 
 

@@ -4,6 +4,6 @@ The one compare-and-swap primitive; it knows nothing of regions. Region manifest
 ledgers each keep a register in a directory of their own.
 """
 
-from memwal_core.register.versioned import FIRST_VERSION, Entry, VersionedRegister
+from memwal_core.register.versioned import FIRST_VERSION, Entry, VersionedRegister, hint_bytes
 
-__all__ = ["FIRST_VERSION", "Entry", "VersionedRegister"]
+__all__ = ["FIRST_VERSION", "Entry", "VersionedRegister", "hint_bytes"]

@@ -142,7 +142,7 @@ class VersionedRegister:
             )
         may_go_on = before_each if before_each is not None else _always
         may_go_on()
-        self._store.put(version_hint_path(self._directory), _hint_bytes(newest.version))
+        self._store.put(version_hint_path(self._directory), hint_bytes(newest.version))
         obsolete = [number for number in existing if number < version]
         for number in obsolete:
             may_go_on()
@@ -199,7 +199,7 @@ class VersionedRegister:
 
     def _write_hint(self, version: int) -> None:
         try:
-            self._store.put(version_hint_path(self._directory), _hint_bytes(version))
+            self._store.put(version_hint_path(self._directory), hint_bytes(version))
         except MemwalError as error:
             # The version is committed; the next reader probes one step further.
             _log.warning("version hint not written [directory=%s, version=%d]: %s", self._directory, version, error)
@@ -209,5 +209,6 @@ def _always() -> None:
     """Let ``delete_before`` go on."""
 
 
-def _hint_bytes(version: int) -> bytes:
+def hint_bytes(version: int) -> bytes:
+    """Return the content of a hint that names a version."""
     return json.dumps({"version": version}).encode()

@@ -30,8 +30,13 @@ def admit(request: _R, table: RegisteredTable, registry: Registry) -> _R:
         registry: What may be named.
 
     Raises:
-        InvalidRequestError: It names something that is not registered, or not for this table.
+        InvalidRequestError: It names something that is not registered, or not for this table; or only people start
+            the job.
     """
+    if request.info.by_hand:
+        raise InvalidRequestError(
+            "only people start this job", remedy="run its command", job=request.info.name, table=table.name
+        )
     return request.model_copy(update={**_reading(request, table, registry), **_writing(request, registry)})
 
 

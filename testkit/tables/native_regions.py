@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import lance
@@ -69,7 +69,13 @@ def native_snapshots(manifests: Sequence[RegionManifest]) -> list[ShardSnapshot]
     return snapshots
 
 
-def native_scan(uri: str, manifests: Sequence[RegionManifest], columns: Sequence[str], key: str) -> pa.Table:
+def native_scan(
+    uri: str,
+    manifests: Sequence[RegionManifest],
+    columns: Sequence[str],
+    key: str,
+    options: Mapping[str, str] | None = None,
+) -> pa.Table:
     """Return what pylance's LSM reader shows of the base table and all recorded generations.
 
     Args:
@@ -77,6 +83,8 @@ def native_scan(uri: str, manifests: Sequence[RegionManifest], columns: Sequence
         manifests: Its regions.
         columns: Columns to return.
         key: Column to sort by.
+        options: Storage options.
     """
-    scanner = LsmScanner.from_snapshots(lance.dataset(uri), native_snapshots(manifests))
+    dataset = lance.dataset(uri, storage_options=dict(options) if options else None)
+    scanner = LsmScanner.from_snapshots(dataset, native_snapshots(manifests))
     return scanner.project(list(columns)).to_table().select(list(columns)).sort_by(key)

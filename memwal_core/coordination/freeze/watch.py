@@ -85,7 +85,7 @@ class HistoryWatch:
 
     def read_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""
-        table, progress = _seen_table(state), _progress(state)
+        table, progress = seen_table(state), _progress(state)
         with self._lock:
             if self._table is not None and self._table.version > table.version:
                 return
@@ -96,7 +96,7 @@ class HistoryWatch:
 
     def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
         """Compare the newest manifest of a region, which was just read."""
-        seen, region_id = _seen_region(manifest, data), manifest.region_id
+        seen, region_id = seen_region(manifest, data), manifest.region_id
         with self._lock:
             known = self._memory.regions.get(region_id)
             progress = {region_id: self._progress.get(region_id, 0)}
@@ -194,7 +194,7 @@ def look(
     )
     seen = Sighting(
         address=address_of(base),
-        table=_seen_table(state),
+        table=seen_table(state),
         progress=_progress(state),
         published=_is_published(state),
         listed=listed,
@@ -291,7 +291,8 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _seen_table(state: TableState) -> SeenTable:
+def seen_table(state: TableState) -> SeenTable:
+    """Return what is remembered of a version."""
     return SeenTable(state.version, state.timestamp, state.entry.index_id if state.entry is not None else None)
 
 
@@ -303,7 +304,8 @@ def _is_published(state: TableState) -> bool:
     return state.details is not None and state.details.snapshot_ts_millis > 0
 
 
-def _seen_region(manifest: RegionManifest, data: bytes) -> SeenRegion:
+def seen_region(manifest: RegionManifest, data: bytes) -> SeenRegion:
+    """Return what is remembered of a region's manifest."""
     recorded = {each.generation: each.path for each in manifest.flushed_generations}
     return SeenRegion(manifest.version, digest_of(data), manifest.current_generation, recorded)
 
@@ -313,7 +315,7 @@ def _read_region(manifests: ManifestStore, region_id: RegionId) -> SeenRegion | 
         found = manifests.load_with_bytes(region_id)
     except (CorruptionError, ObjectNotFoundError):
         return None
-    return _seen_region(*found)
+    return seen_region(*found)
 
 
 def _version(base: BaseTable, version: int) -> SeenTable | None:

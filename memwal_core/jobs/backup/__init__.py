@@ -1,0 +1,1 @@
+"""Consistent, self-contained copies of a table, while it is written to."""

@@ -1,0 +1,94 @@
+"""Bringing files from one store to another, many at once, without holding a large one in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from memwal_core.errors import ConflictError, ObjectNotFoundError
+from memwal_core.ids import IdSource
+from memwal_core.jobs.backup.plan import CopiedFile
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.protocol import ObjectStore
+
+_SMALL_BYTES = 8 << 20
+_PART_BYTES = 8 << 20
+_LARGE_AT_ONCE = 2
+
+
+class GoneError(Exception):
+    """A file of the original is gone, so that the moment cannot be completed."""
+
+
+class Copier:
+    """Copies files of one table to another store.
+
+    Args:
+        source: The original.
+        target: The copy.
+        ids: Names temporary files.
+        concurrency: Files at once; of large ones, two.
+        before: Called before each group of files; may raise to stop.
+    """
+
+    def __init__(
+        self, source: ObjectStore, target: ObjectStore, ids: IdSource, concurrency: int, before: Callable[[int], None]
+    ) -> None:
+        """Keep the parts."""
+        self._source = source
+        self._target = target
+        self._ids = ids
+        self._concurrency = concurrency
+        self._before = before
+        self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
+
+    def copy(self, files: Sequence[CopiedFile]) -> None:
+        """Copy files, durably.
+
+        Raises:
+            GoneError: One of them is gone, or has another length than before.
+            ObjectExistsError: The target has other bytes under one of the names.
+            UnavailableError: Storage failed; what was copied stands.
+        """
+        group = self._concurrency * 4
+        for start in range(0, len(files), group):
+            self._before(start)
+            map_concurrently(self._copy, files[start : start + group], self._concurrency)
+
+    def _copy(self, file: CopiedFile) -> None:
+        try:
+            if file.size_bytes <= _SMALL_BYTES:
+                self._copy_small(file)
+            else:
+                with self._large:
+                    self._copy_large(file)
+        except ObjectNotFoundError as error:
+            raise GoneError(file.source) from error
+
+    def _copy_small(self, file: CopiedFile) -> None:
+        data = self._source.get(file.source)
+        _require_length(file, len(data))
+        self._target.put_if_absent(file.target, data)
+
+    def _copy_large(self, file: CopiedFile) -> None:
+        staged = self._target.staging_directory(file.target) / self._ids.commit_id().hex()
+        try:
+            with staged.open("wb") as written:
+                for start in range(0, file.size_bytes, _PART_BYTES):
+                    length = min(_PART_BYTES, file.size_bytes - start)
+                    written.write(self._source.get_range(file.source, start, length))
+                _require_length(file, written.tell())
+            self._target.put_file_if_absent(file.target, staged)
+        finally:
+            staged.unlink(missing_ok=True)
+
+
+def _require_length(file: CopiedFile, found: int) -> None:
+    if found != file.size_bytes:
+        raise ConflictError(
+            "a file changed while it was copied",
+            remedy="run again; find out which program changes files of the table",
+            path=file.source,
+            size_bytes=found,
+            listed_bytes=file.size_bytes,
+        )

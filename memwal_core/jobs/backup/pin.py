@@ -1,0 +1,249 @@
+"""Finding one moment of a table that is written to.
+
+The order of reads makes it consistent: the maintenance record, then region manifests, then the newest version of the
+base table, then WAL listings. Rows that moved on between two reads are found at both places, never at neither. If the
+version has merged what a manifest does not know yet, everything is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from memwal_core.base_table import TableState
+from memwal_core.base_table.blobs import require_no_blobs
+from memwal_core.coordination.freeze import MaintenanceRecord
+from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.flushed.read import open_generation
+from memwal_core.flushed.read.opening import shared_files
+from memwal_core.format.paths import (
+    BATCHES_DIRECTORY,
+    BIRTH_SUFFIX,
+    DATA_DIRECTORY,
+    DELETIONS_DIRECTORY,
+    QUALITY_DIRECTORY,
+    RESERVATIONS_DIRECTORY,
+    TRANSACTIONS_DIRECTORY,
+    WAL_SUFFIXES,
+    WRITERS_DIRECTORY,
+    generation_path,
+    parse_numbered_name,
+    parse_region_birth,
+    wal_directory,
+)
+from memwal_core.format.table_manifest import read_named_files
+from memwal_core.ids import RegionId
+from memwal_core.jobs.backup.plan import CopiedFile, out_of_step, unflushed_entries
+from memwal_core.jobs.context import OpenTable
+from memwal_core.region import FlushedGeneration, RegionManifest
+from memwal_core.region.census import CensusTaker
+from memwal_core.storage.concurrent import map_concurrently
+
+_ATTEMPTS = 20
+_FIRST_WAIT_S = 0.05
+_DOCUMENTS = (f"{QUALITY_DIRECTORY}/quarantined", f"{QUALITY_DIRECTORY}/released", RESERVATIONS_DIRECTORY)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRegion:
+    """A region at one moment.
+
+    Attributes:
+        manifest: Its newest manifest.
+        content: The bytes of it.
+        files: Files of its flushed MemTables and its WAL.
+        wal_entries: How many WAL entries are not flushed.
+    """
+
+    manifest: RegionManifest
+    content: bytes
+    files: tuple[CopiedFile, ...]
+    wal_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A table at one moment, as it was found.
+
+    Attributes:
+        record: The maintenance record, as it was before everything else was read.
+        state: The version of the base table.
+        manifest: Path and content of its manifest.
+        files: What the version consists of, and batch records.
+        documents: Reservations, birth marks and decisions about quality, by path.
+        releases: Which writers gave their region back, by path.
+        regions: All regions.
+    """
+
+    record: MaintenanceRecord
+    state: TableState
+    manifest: tuple[str, bytes]
+    files: tuple[CopiedFile, ...]
+    documents: Mapping[str, bytes]
+    releases: Mapping[str, bytes]
+    regions: tuple[PinnedRegion, ...]
+
+
+class _MovedOnError(Exception):
+    """The table changed between two reads, so that they do not belong together."""
+
+
+class Pinner:
+    """Finds moments of one table.
+
+    Args:
+        opened: The table.
+    """
+
+    def __init__(self, opened: OpenTable) -> None:
+        """Keep the parts; nothing is read."""
+        self._opened = opened
+        self._store = opened.base.store
+        self._concurrency = opened.settings.storage.concurrency
+
+    def pin(self) -> PinnedTable:
+        """Return a moment that is not before this call.
+
+        Raises:
+            DamagedError: A region cannot be read.
+            InvalidRequestError: The table has files elsewhere, or no MemWAL index.
+            ConflictError: The table changed during every attempt, or misses files. Try again, or run the doctor.
+        """
+        why = ""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._look()
+            except (_MovedOnError, ObjectNotFoundError) as error:
+                why = str(error)
+                _log.info("the table moved on, looking again [table=%s, attempt=%d]: %s", self._store.uri, attempt, why)
+                self._opened.clock.sleep(min(1.0, _FIRST_WAIT_S * 2.0**attempt))
+        raise ConflictError(
+            "no consistent moment of the table was found",
+            remedy="try again; if it persists, `memwal doctor` tells which file is missing",
+            table=self._store.uri,
+            attempts=_ATTEMPTS,
+            last=why,
+        )
+
+    def _look(self) -> PinnedTable:
+        record = self._opened.freezes.load() or MaintenanceRecord()
+        releases = self._contents([WRITERS_DIRECTORY])
+        documents = self._contents(_DOCUMENTS)
+        census = CensusTaker(self._store, self._opened.manifests, self._concurrency).take()
+        manifests = census.require_all()
+        contents = map_concurrently(
+            lambda each: self._opened.manifests.read(each.region_id, each.version), manifests, self._concurrency
+        )
+        state = self._opened.base.state()
+        merged = self._opened.base.require_mem_wal(state).merged_generations
+        for problem in out_of_step(manifests, merged):
+            raise _MovedOnError(problem)
+        path = self._opened.base.manifests.locate(state.version).path
+        content = self._store.get(path)
+        # Records of batches before the WAL: a record says that its rows were written already.
+        batches = [each for each in self._listed(BATCHES_DIRECTORY) if "/shares/" in each.source]
+        regions = [
+            self._region(manifest, data, merged.get(manifest.region_id, 0))
+            for manifest, data in zip(manifests, contents, strict=True)
+        ]
+        return PinnedTable(
+            record=record,
+            state=state,
+            manifest=(path, content),
+            files=(*self._base_files(state, content), *batches),
+            documents=_of_regions(documents, {each.region_id for each in manifests}),
+            releases=releases,
+            regions=tuple(regions),
+        )
+
+    def _base_files(self, state: TableState, content: bytes) -> list[CopiedFile]:
+        require_no_blobs(state.schema, "back up")
+        if self._opened.base.dataset(state.version).base_paths():
+            raise InvalidRequestError(
+                "the table has files at other addresses, as a shallow clone does",
+                remedy="make a deep clone of it with Lance first",
+                table=self._store.uri,
+                version=state.version,
+            )
+        named = read_named_files(content)
+        listed: dict[str, CopiedFile] = {}
+        for directory in (DATA_DIRECTORY, DELETIONS_DIRECTORY, TRANSACTIONS_DIRECTORY):
+            listed |= {each.source: each for each in self._listed(directory)}
+        missing = sorted(named.files - listed.keys())
+        found = map_concurrently(self._file, missing, self._concurrency)
+        indexes = map_concurrently(self._listed, sorted(named.directories), self._concurrency)
+        return [
+            *(listed[path] for path in sorted(named.files & listed.keys())),
+            *found,
+            *(each for files in indexes for each in files),
+        ]
+
+    def _region(self, manifest: RegionManifest, content: bytes, merged: int) -> PinnedRegion:
+        region_id = manifest.region_id
+        listed: dict[int, CopiedFile] = {}
+        for each in self._listed(wal_directory(region_id)):
+            listed |= dict.fromkeys(_numbers(each.source), each)
+        entries = unflushed_entries(manifest.replay_after_wal_id, listed)
+        if entries is None:
+            raise _MovedOnError(f"the WAL of region {region_id} has a hole behind {manifest.replay_after_wal_id}")
+        wanted = {listed[each].source: listed[each] for each in entries}
+        for recorded in manifest.flushed_generations:
+            wanted |= self._generation(region_id, recorded, is_merged=recorded.generation <= merged)
+        unflushed = sum(1 for each in entries if each > manifest.replay_after_wal_id)
+        return PinnedRegion(manifest, content, tuple(wanted.values()), unflushed)
+
+    def _generation(
+        self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool
+    ) -> dict[str, CopiedFile]:
+        path = generation_path(region_id, recorded.path)
+        try:
+            shared = shared_files(open_generation(self._store.uri_of(path), self._store.storage_options))
+        except ObjectNotFoundError:
+            if is_merged:
+                return {}  # Merged, and collected before its record was removed.
+            raise
+        entries = map_concurrently(lambda name: self._file(f"{wal_directory(region_id)}/{name}"), shared, 8)
+        return {each.source: each for each in (*self._listed(path), *entries)}
+
+    def _listed(self, directory: str) -> list[CopiedFile]:
+        return [CopiedFile(each.path, each.path, each.size_bytes) for each in self._store.list_objects(directory)]
+
+    def _file(self, path: str) -> CopiedFile:
+        info = self._store.head(path)
+        if info is None:
+            raise _MovedOnError(f"{path} is gone")
+        return CopiedFile(path, path, info.size_bytes)
+
+    def _contents(self, directories: Iterable[str]) -> dict[str, bytes]:
+        paths = [each.source for directory in directories for each in self._listed(directory)]
+        found = map_concurrently(self._content, paths, self._concurrency)
+        return {path: data for path, data in zip(paths, found, strict=True) if data is not None}
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return self._store.get(path)
+        except ObjectNotFoundError:
+            return None  # A quarantine that ended.
+
+
+def _numbers(path: str) -> list[int]:
+    """Return the position of a WAL entry; none for an object that is no entry."""
+    name = path.rpartition("/")[2]
+    for suffix in WAL_SUFFIXES:
+        try:
+            return [parse_numbered_name(name, suffix)]
+        except InvalidRequestError:
+            continue
+    return []
+
+
+def _of_regions(documents: Mapping[str, bytes], regions: set[RegionId]) -> dict[str, bytes]:
+    """Leave out birth marks of regions that came later."""
+    return {
+        path: data
+        for path, data in documents.items()
+        if not path.endswith(BIRTH_SUFFIX) or parse_region_birth(path)[0] in regions
+    }

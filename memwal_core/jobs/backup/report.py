@@ -1,0 +1,80 @@
+"""What became of a copy, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memwal_core.jobs.backup.plan import Moment
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import ReportView, show_words
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One backup or clone.
+
+    Attributes:
+        job: Which of them.
+        table_uri: The original.
+        target: The copy.
+        outcome: How it ended.
+        moment: What was copied, or would be.
+        proof: What was verified, and how many of it; nothing if nothing was copied.
+        seconds: The whole run.
+    """
+
+    job: str
+    table_uri: str
+    target: str
+    outcome: JobOutcome
+    moment: Moment
+    proof: Mapping[str, int]
+    seconds: float
+
+    def why(self) -> str:
+        """Say what was copied, one sentence."""
+        if self.outcome is JobOutcome.NOTHING_TO_DO:
+            return f"{self.target} holds a complete {self.job} of version {self.moment.version}; name another target"
+        would = "would copy" if self.outcome is JobOutcome.PLANNED else "copied and verified"
+        moment = self.moment
+        return (
+            f"{would} version {moment.version} ({moment.rows} rows), {moment.regions} regions with "
+            f"{moment.generations} flushed MemTables and {moment.wal_entries} WAL entries: {len(moment.files)} files, "
+            f"{moment.size_bytes} bytes"
+        )
+
+    def facts(self) -> dict[str, object]:
+        """Return what the ledger remembers."""
+        moment = self.moment
+        return {
+            "target": self.target,
+            "version": moment.version,
+            "rows": moment.rows,
+            "regions": moment.regions,
+            "generations": moment.generations,
+            "wal_entries": moment.wal_entries,
+            "files": len(moment.files),
+            "bytes": moment.size_bytes,
+            "proof": dict(self.proof),
+        }
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-able values."""
+        return {
+            "job": self.job,
+            "table_uri": self.table_uri,
+            "outcome": self.outcome.value,
+            "why": self.why(),
+            "seconds": round(self.seconds, 6),
+            **self.facts(),
+        }
+
+    def view(self) -> ReportView:
+        """Return the outcome and what to do with the copy."""
+        notes = [f"target: {self.target}"]
+        if self.proof:
+            notes.append("verified: " + ", ".join(f"{count} {show_words(name)}" for name, count in self.proof.items()))
+        if self.job == "backup" and self.outcome is not JobOutcome.PLANNED:
+            notes.append(f"to use it at this address: memwal relocate {self.target}")
+        return ReportView(f"{show_words(self.outcome.value)}: {self.why()}", notes=tuple(notes))

@@ -1,0 +1,234 @@
+"""Copy one moment of a table: find it, copy what is missing, publish it, prove it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from memwal_core.base_table import BaseTable, Sources
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.lease import Lease, LeaseHeldError, LeaseKeeper
+from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.flushed.write import rebase_flushed
+from memwal_core.jobs.backup.copying import Copier, GoneError
+from memwal_core.jobs.backup.identity import Identify
+from memwal_core.jobs.backup.pin import Pinner
+from memwal_core.jobs.backup.plan import Journal, Moment, files_to_copy
+from memwal_core.jobs.backup.proof import prove
+from memwal_core.jobs.backup.report import CopyReport
+from memwal_core.jobs.backup.request import CopyRequest
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
+from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.storage import ObjectStore, open_store
+from memwal_core.storage.address import canonical_uri, parse_address
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.options import environment_storage_options
+
+COPY_PINNED = Failpoint("copy.pinned")
+COPY_FILES = Failpoint("copy.files")
+COPY_DOCUMENTS = Failpoint("copy.documents")
+COPY_PUBLISHED = Failpoint("copy.published")
+COPY_PROVEN = Failpoint("copy.proven")
+
+JOURNAL_PATH = "_mem_wal_copy/journal.json"
+"""Beside ``_mem_wal/`` of a copy: what it is a copy of, and how far it got."""
+
+_DELETING_JOBS = (JobKey("gc"), JobKey("compact"))
+_MOMENTS = 5
+_LEASE_WAIT_S = 0.5
+_LEASE_WAITS = 60
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyContext:
+    """What a copy works with.
+
+    Attributes:
+        opened: The original.
+        guard: Called before each group of writes.
+        holder: Who runs it, unique per run.
+        progress: Is told how far it is.
+        failpoints: Hit when the moment is written down, before each group of files, before documents, after the
+            copy became a table, and after the proof.
+    """
+
+    opened: OpenTable
+    guard: CheckLease = no_lease
+    holder: str = ""
+    progress: Progress = unwatched
+    failpoints: Failpoints = NO_FAILPOINTS
+
+
+def copy_table(context: CopyContext, request: CopyRequest, identify: Identify) -> CopyReport:
+    """Copy one moment of a table to ``request.target``; a second call finishes what the first one began.
+
+    Raises:
+        InvalidRequestError: The target is not empty and no half-done copy of this table, or lies inside the table.
+        LeaseHeldError: Garbage collection or compaction is under way. Try again.
+        ConflictError: The table changed too often. Try again.
+        CorruptionError: The table is damaged, or the copy is not what was copied.
+        UnavailableError: Storage failed; run again, what was copied stands.
+    """
+    return _Copying(context, request, identify).run()
+
+
+class _Copying:
+    def __init__(self, context: CopyContext, request: CopyRequest, identify: Identify) -> None:
+        self._context = context
+        self._request = request
+        self._identify = identify
+        self._opened = opened = context.opened
+        self._began = opened.clock.monotonic()
+        _require_apart(opened.uri, request.target)
+        self._target = _open_target(opened, request)
+        sources = Sources(opened.clock, opened.base.rng)
+        self._copy = OpenTable.of(BaseTable(self._target, settings=opened.settings, sources=sources))
+        self._leases: tuple[Lease, ...] = ()
+
+    def run(self) -> CopyReport:
+        journal = self._journal()
+        if journal is not None and journal.is_complete:
+            return self._report(JobOutcome.NOTHING_TO_DO, journal.moment, {})
+        if self._request.dry_run:
+            return self._report(JobOutcome.PLANNED, journal.moment if journal is not None else self._pin(), {})
+        with self._nothing_is_deleted():
+            journal = self._copied(journal)
+            self._publish(journal)
+            proof = prove(self._copy, journal.moment)
+            self._context.failpoints.hit(COPY_PROVEN)
+            self._write(JOURNAL_PATH, replace(journal, is_complete=True).encode())
+        return self._report(JobOutcome.DONE, journal.moment, proof)
+
+    def _copied(self, journal: Journal | None) -> Journal:
+        """Copy the files of one moment; of another one if files of the first are gone."""
+        for _ in range(_MOMENTS):
+            if journal is None:
+                journal = Journal(self._opened.uri, self._request.info.name, self._pin())
+                self._write(JOURNAL_PATH, journal.encode())
+            self._context.failpoints.hit(COPY_PINNED)
+            try:
+                self._copy_files(journal.moment)
+            except GoneError as error:
+                _log.info("a file is gone, taking another moment [table=%s, path=%s]", self._opened.uri, error)
+                journal = journal.followed_by(self._pin())
+                self._write(JOURNAL_PATH, journal.encode())
+                continue
+            return journal
+        raise ConflictError(
+            "files of the table were deleted while it was copied, each time",
+            remedy="stop the program that deletes files of the table, and run again",
+            table=self._opened.uri,
+            moments=_MOMENTS,
+        )
+
+    def _copy_files(self, moment: Moment) -> None:
+        present = {each.path: each.size_bytes for each in self._target.list_objects("")}
+        files = files_to_copy(moment, present)
+
+        def before(number: int) -> None:
+            self._guard()
+            self._context.progress("files copied", number, len(files))
+            self._context.failpoints.hit(COPY_FILES)
+
+        concurrency = self._opened.settings.storage.concurrency
+        Copier(self._opened.base.store, self._target, self._opened.base.ids, concurrency, before).copy(files)
+
+    def _publish(self, journal: Journal) -> None:
+        """Write what is small, and last of all the manifest that makes the copy a table."""
+        self._guard()
+        self._context.failpoints.hit(COPY_DOCUMENTS)
+        for path in journal.superseded:
+            self._target.delete(path)
+        documents, concurrency = journal.moment.documents, self._opened.settings.storage.concurrency
+        map_concurrently(lambda path: self._write(path, documents[path]), documents, concurrency)
+        for manifest in self._copy.manifests.load_many(self._copy.manifests.region_ids()):
+            for recorded in manifest.flushed_generations:
+                try:
+                    rebase_flushed(self._target, manifest.region_id, recorded)
+                except ObjectNotFoundError:
+                    continue  # Merged, and collected at the original.
+        self._target.put_if_absent(*journal.moment.manifest)
+        self._context.failpoints.hit(COPY_PUBLISHED)
+
+    def _journal(self) -> Journal | None:
+        try:
+            journal = Journal.decode(self._target.get(JOURNAL_PATH), self._target.uri_of(JOURNAL_PATH))
+        except ObjectNotFoundError:
+            found = next(iter(self._target.list_objects("")), None)
+            if found is not None:
+                raise self._not_empty(holds=found.path) from None
+            return None
+        if (journal.source, journal.kind) != (self._opened.uri, self._request.info.name):
+            raise self._not_empty(holds=f"a {journal.kind} of {journal.source}")
+        return journal
+
+    def _not_empty(self, **facts: object) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"the target of a {self._request.info.name} must be empty, or a half-done one of the same table",
+            remedy="name another target, or empty this one",
+            target=self._target.uri,
+            **facts,
+        )
+
+    def _pin(self) -> Moment:
+        self._context.progress("looking", 0, None)
+        return self._identify(Pinner(self._opened).pin(), self._opened.base, self._copy.base)
+
+    def _write(self, path: str, data: bytes) -> None:
+        self._target.put(path, data)
+        self._target.sync_objects([path])
+
+    def _guard(self) -> None:
+        self._context.guard()
+        for lease in self._leases:
+            lease.check()
+
+    @contextmanager
+    def _nothing_is_deleted(self) -> Iterator[None]:
+        """Hold the leases of the jobs that delete; other programs that delete are noticed by what is gone."""
+        holder = self._context.holder or self._opened.new_holder()
+        every_s = self._opened.settings.lease.renew_after_s / 2
+        with ExitStack() as held:
+            leases = []
+            for key in _DELETING_JOBS:
+                leases.append(held.enter_context(self._acquired(key, holder)))
+                held.enter_context(LeaseKeeper(leases[-1], every_s))
+            self._leases = tuple(leases)
+            yield
+
+    def _acquired(self, key: JobKey, holder: str) -> Lease:
+        for _ in range(_LEASE_WAITS):
+            try:
+                return self._opened.leases.acquire(key, holder)
+            except LeaseHeldError:
+                self._opened.clock.sleep(_LEASE_WAIT_S)
+        return self._opened.leases.acquire(key, holder)
+
+    def _report(self, outcome: JobOutcome, moment: Moment, proof: dict[str, int]) -> CopyReport:
+        seconds = self._opened.clock.monotonic() - self._began
+        name = self._request.info.name
+        return CopyReport(name, self._opened.uri, self._target.uri, outcome, moment, proof, seconds)
+
+
+def _open_target(opened: OpenTable, request: CopyRequest) -> ObjectStore:
+    """Open the target with its own options, else with those of the table if it lies beside it, else the environment's."""
+    is_beside = parse_address(request.target).kind is opened.base.store.kind
+    shared = opened.base.storage_options if is_beside else environment_storage_options()
+    options = request.target_options or dict(shared)
+    return open_store(request.target, storage_options=options or None, settings=opened.settings.storage)
+
+
+def _require_apart(source: str, target: str) -> None:
+    first, second = f"{canonical_uri(source)}/", f"{canonical_uri(target)}/"
+    if first.startswith(second) or second.startswith(first):
+        raise InvalidRequestError(
+            "the target of a copy and the table must not lie inside of each other",
+            remedy="name another target",
+            table=source,
+            target=target,
+        )

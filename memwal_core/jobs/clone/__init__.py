@@ -1,0 +1,1 @@
+"""Copies of a table with an identity of their own."""

@@ -1,0 +1,1 @@
+"""Making a copied or moved table whole at its present address."""

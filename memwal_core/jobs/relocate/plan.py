@@ -1,0 +1,115 @@
+"""Decide what makes a table whole at its present address: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from memwal_core.coordination.freeze import Contradiction, Freeze, FreezeCause, MaintenanceRecord
+from memwal_core.ids import RegionId
+from memwal_core.region import FlushedGeneration
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedGeneration:
+    """A flushed MemTable, as it was found at the present address.
+
+    Attributes:
+        region_id: Its region.
+        recorded: As the region manifest has it.
+        addresses: Where it says that its WAL entries are; none if it owns its files.
+        entries: WAL entries that were read.
+        is_proven: Whether they are those that were flushed; False if only their sizes and checksums could tell.
+        is_due: Whether an address is not the present one.
+        problem: Why it cannot be relocated; empty if it can.
+    """
+
+    region_id: RegionId
+    recorded: FlushedGeneration
+    addresses: tuple[str, ...] = ()
+    entries: int = 0
+    is_proven: bool = True
+    is_due: bool = False
+    problem: str = ""
+
+    @property
+    def subject(self) -> str:
+        """How people are told which one it is."""
+        return f"region {self.region_id} generation {self.recorded.generation}"
+
+    @property
+    def evidence(self) -> str:
+        """What was found, for people."""
+        if not self.addresses:
+            return "owns its files"
+        proof = "those that were flushed" if self.is_proven else "whole; it has no digest to compare them with"
+        return f"names {', '.join(self.addresses)}; its {self.entries} entries here are {proof}"
+
+
+@dataclass(frozen=True, slots=True)
+class RelocationPlan:
+    """What a relocation does.
+
+    Attributes:
+        address: Where the table is.
+        known: Where it was before, as recorded.
+        examined: Every recorded flushed MemTable.
+        ends: The freezes that end.
+        records_address: Whether the maintenance record gets the address.
+        obstacles: Why nothing is done.
+    """
+
+    address: str
+    known: tuple[str, ...]
+    examined: tuple[ExaminedGeneration, ...]
+    ends: tuple[Freeze, ...]
+    records_address: bool
+    obstacles: tuple[str, ...]
+
+    @property
+    def rebases(self) -> tuple[ExaminedGeneration, ...]:
+        """Flushed MemTables that get the present address."""
+        return tuple(each for each in self.examined if each.is_due)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.rebases or self.ends or self.records_address)
+
+
+def plan_relocation(
+    address: str,
+    record: MaintenanceRecord,
+    examined: Iterable[ExaminedGeneration],
+    contradictions: Iterable[Contradiction],
+) -> RelocationPlan:
+    """Return what makes a table whole.
+
+    Args:
+        address: Where the table is now.
+        record: What is remembered of it.
+        examined: Its flushed MemTables.
+        contradictions: Between the record and the table as it is now.
+    """
+    found, known = tuple(examined), record.memory.addresses
+    ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
+    return RelocationPlan(
+        address=address,
+        known=known,
+        examined=found,
+        ends=ends,
+        records_address=address not in known,
+        obstacles=tuple(_obstacles(record, found, contradictions)),
+    )
+
+
+def _obstacles(
+    record: MaintenanceRecord, examined: Iterable[ExaminedGeneration], contradictions: Iterable[Contradiction]
+) -> Iterator[str]:
+    active = {each.cause for each in record.active}
+    more = active | {each.cause for each in contradictions}
+    for cause in sorted(more - {FreezeCause.ADDRESS_CHANGED}):
+        yield f"{cause.value}: {cause.facts.summary}; decide with `memwal thaw` first, see {cause.facts.runbook}"
+    for each in examined:
+        if each.problem:
+            yield f"{each.subject}: {each.problem}"

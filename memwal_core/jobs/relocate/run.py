@@ -1,0 +1,162 @@
+"""Relocation: prove that the files here are the table's own, then write down where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import lance
+
+from memwal_core.base_table import translated
+from memwal_core.coordination.freeze import Choice, FreezeCause, FreezeEnd, MaintenanceRecord, compare
+from memwal_core.coordination.freeze.watch import address_of, look
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.flushed.read import check_contents, open_generation
+from memwal_core.flushed.read.opening import shared_files, wal_of
+from memwal_core.flushed.write import rebase_flushed
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import OpenTable, Progress, unwatched
+from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, plan_relocation
+from memwal_core.jobs.relocate.report import RelocateReport
+from memwal_core.jobs.relocate.request import RelocateRequest
+from memwal_core.region import FlushedGeneration
+from memwal_core.region.census import CensusTaker
+from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.wal import LanceCodec
+
+RELOCATE_PROVEN = Failpoint("relocate.proven")
+RELOCATE_REBASED = Failpoint("relocate.rebased")
+RELOCATE_RECORDED = Failpoint("relocate.recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class RelocateContext:
+    """What a relocation works with.
+
+    Attributes:
+        opened: The table, at its present address.
+        guard: Called before each change.
+        by: Who runs it.
+        progress: Is told how far it is.
+        failpoints: Hit after the proof, after each rewritten address, and after the record.
+    """
+
+    opened: OpenTable
+    guard: CheckLease = no_lease
+    by: str = ""
+    progress: Progress = unwatched
+    failpoints: Failpoints = NO_FAILPOINTS
+
+
+def relocate(context: RelocateContext, request: RelocateRequest) -> RelocateReport:
+    """Relocate a table; errors as for ``Job.run``."""
+    return _Relocation(context, request).run()
+
+
+class _Relocation:
+    def __init__(self, context: RelocateContext, request: RelocateRequest) -> None:
+        self._context = context
+        self._request = request
+        self._opened = context.opened
+        self._began = context.opened.clock.monotonic()
+
+    def run(self) -> RelocateReport:
+        plan = self._plan()
+        if plan.obstacles:
+            return self._report(plan, JobOutcome.BLOCKED)
+        if not plan.is_due:
+            return self._report(plan, JobOutcome.NOTHING_TO_DO)
+        if self._request.dry_run:
+            return self._report(plan, JobOutcome.PLANNED)
+        self._context.failpoints.hit(RELOCATE_PROVEN)
+        for number, each in enumerate(plan.rebases):
+            self._context.progress("addresses", number, len(plan.rebases))
+            self._context.guard()
+            rebase_flushed(self._opened.base.store, each.region_id, each.recorded)
+            self._context.failpoints.hit(RELOCATE_REBASED)
+        if plan.ends or plan.records_address:
+            self._context.guard()
+            self._opened.freezes.update(self._settled(plan))
+            self._context.failpoints.hit(RELOCATE_RECORDED)
+        return self._report(plan, JobOutcome.DONE)
+
+    def _settled(self, plan: RelocationPlan) -> Callable[[MaintenanceRecord], MaintenanceRecord]:
+        end = FreezeEnd(Choice.ACCEPT_COPY, self._context.by, self._opened.clock.now(), self._request.reason)
+
+        def change(record: MaintenanceRecord) -> MaintenanceRecord:
+            ends = {each.subject: end for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED}
+            known = record.memory.addresses
+            addresses = (plan.address,) if ends or plan.address not in known else known
+            return replace(record.thawed(ends), memory=replace(record.memory, addresses=addresses))
+
+        return change
+
+    def _plan(self) -> RelocationPlan:
+        opened = self._opened
+        record = opened.freezes.load() or MaintenanceRecord()
+        concurrency = opened.settings.storage.concurrency
+        census = CensusTaker(opened.base.store, opened.manifests, concurrency).take()
+        state = opened.base.state()
+        details = opened.base.require_mem_wal(state)
+        census = census.with_known(
+            CensusTaker(opened.base.store, opened.manifests, concurrency),
+            (region_id for region_id, merged in details.merged_generations.items() if merged),
+        )
+        manifests = census.require_all()
+        wanted = [(manifest.region_id, each) for manifest in manifests for each in manifest.flushed_generations]
+        merged = details.merged_generations
+        done = 0
+
+        def examine(each: tuple[RegionId, FlushedGeneration]) -> ExaminedGeneration | None:
+            nonlocal done
+            found = self._examine(*each, is_merged=each[1].generation <= merged.get(each[0], 0))
+            done += 1
+            self._context.progress("generations read", done, len(wanted))
+            return found
+
+        examined = [each for each in map_concurrently(examine, wanted, concurrency) if each is not None]
+        seen = look(opened.base, opened.manifests, record.memory)
+        return plan_relocation(address_of(opened.base), record, examined, compare(record.memory, seen))
+
+    def _examine(
+        self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool
+    ) -> ExaminedGeneration | None:
+        store = self._opened.base.store
+        uri = store.uri_of(generation_path(region_id, recorded.path))
+        try:
+            dataset = open_generation(uri, store.storage_options)
+            names = shared_files(dataset)
+            stored = _recorded_addresses(uri, store.storage_options) if names else ()
+            if names and recorded.wal_digest is None:
+                entries, is_proven = self._read_entries(region_id, names), False
+            else:
+                entries, is_proven = check_contents(store, region_id, recorded), True
+        except ObjectNotFoundError as error:
+            if is_merged:
+                return None  # It was merged, and collected meanwhile.
+            return ExaminedGeneration(region_id, recorded, problem=f"{error.what}; run `memwal repair`")
+        except CorruptionError as error:
+            cause = error.facts.get("cause", "")
+            return ExaminedGeneration(region_id, recorded, problem=f"{error.what} ({cause}); {error.remedy}")
+        is_due = any(each != wal_of(uri) for each in stored)
+        return ExaminedGeneration(region_id, recorded, stored, entries, is_proven, is_due)
+
+    def _read_entries(self, region_id: RegionId, names: dict[str, int | None]) -> int:
+        """Verify the checksums of the entries of a flushed MemTable without a digest; return how many there are."""
+        codec = LanceCodec({})
+        for name in names:
+            codec.read(self._opened.base.store, region_id, parse_numbered_name(name, LANCE_WAL_SUFFIX))
+        return len(names)
+
+    def _report(self, plan: RelocationPlan, outcome: JobOutcome) -> RelocateReport:
+        seconds = self._opened.clock.monotonic() - self._began
+        return RelocateReport(self._opened.uri, outcome, plan, seconds)
+
+
+def _recorded_addresses(uri: str, storage_options: Mapping[str, str]) -> tuple[str, ...]:
+    with translated("open a flushed MemTable", uri):
+        bases = lance.dataset(uri, storage_options=dict(storage_options) or None).base_paths()
+    return tuple(base.path for base in bases.values())

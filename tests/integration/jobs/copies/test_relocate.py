@@ -1,0 +1,162 @@
+"""Relocation: a copied or moved table is at home, after its files were proven to be its own (S1)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memwal_core.errors import FrozenError
+from memwal_core.failpoints import Failpoint
+from memwal_core.format.paths import manifest_path, wal_entry_path
+from memwal_core.format.region_manifest.codec import encode_manifest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.relocate import run as places
+from memwal_core.jobs.relocate.request import RelocateRequest
+from memwal_core.jobs.relocate.run import RelocateContext, relocate
+from memwal_core.table import Table
+from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.s3_server import S3Server, s3_server
+from testkit.tables.people import people
+from tests.integration.jobs.copies.places import FLUSHED, RIGHT, Place, in_base, make_place, make_table, seen
+from tests.integration.jobs.copies.places import seen_by_pylance as by_pylance
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["links", "no links", pytest.param("s3", marks=pytest.mark.s3)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    s3 = request.getfixturevalue("s3") if request.param == "s3" else None
+    return make_place(request.param, tmp_path, s3)
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Place:
+    """A place in which flushed MemTables name the WAL."""
+    return make_place("no links", tmp_path, None)
+
+
+def test_copied_table_is_at_home_once_and_for_every_reader(place: Place) -> None:
+    make_table(place)
+    place.copy("people.lance", "copy.lance")
+    place.remove("people.lance")
+    copy = place.open("copy.lance")
+    names_addresses = not place.has_links or bool(place.options)
+    if names_addresses:
+        with pytest.raises(Exception, match=r"[Nn]ot found|NoSuchKey"):
+            by_pylance(copy)
+    with pytest.raises(FrozenError):
+        copy.run(MergeRequest())
+
+    planned = copy.run(RelocateRequest(dry_run=True))
+    report = copy.run(RelocateRequest(reason="moved to the new disk"))
+
+    assert planned.outcome is JobOutcome.PLANNED
+    assert report.outcome is JobOutcome.DONE
+    assert len(report.plan.rebases) == (3 if names_addresses else 0)
+    assert (sum(each.entries for each in report.plan.examined) > 0) == names_addresses
+    record = copy.opened.freezes.load()
+    assert record is not None
+    [freeze] = record.freezes
+    assert freeze.ended is not None
+    assert (freeze.ended.choice.value, freeze.ended.reason) == ("accept-copy", "moved to the new disk")
+    assert copy.run(RelocateRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert by_pylance(copy) == FLUSHED
+    assert seen(copy) == RIGHT
+    assert place.open("copy.lance").run(MergeRequest()).outcome is JobOutcome.DONE
+    assert in_base(copy) == FLUSHED
+
+
+def test_original_goes_on_after_its_copy_was_relocated(place: Place) -> None:
+    table = make_table(place)
+    place.copy("people.lance", "copy.lance")
+    assert place.open("copy.lance").run(RelocateRequest()).outcome is JobOutcome.DONE
+    assert table.run(RelocateRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    with table.writer(takeover="fence") as writer:
+        writer.put(people(50, name="of the original"))
+        writer.flush()
+    assert place.open("people.lance").run(MergeRequest()).outcome is JobOutcome.DONE
+    assert seen(place.open("copy.lance")) == RIGHT
+
+
+def test_table_whose_wal_is_another_history_is_refused_and_left_as_it_is(named: Place) -> None:
+    make_table(named)
+    named.copy("people.lance", "copy.lance")
+    copy = named.open("copy.lance")
+    manifest = copy.opened.manifests.load_many(copy.opened.manifests.region_ids())[0]
+    store = copy.base.store
+    position = manifest.replay_after_wal_id
+    path = wal_entry_path(manifest.region_id, position, ".lance")
+    data = bytearray(store.get(path))
+    data[len(data) // 2] ^= 1
+    store.put(path, bytes(data))
+    before = {each.path for each in store.list_objects("") if "_leases" not in each.path and "_ledger" not in each.path}
+
+    report = copy.run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert f"region {manifest.region_id} generation" in report.why()
+    after = {each.path for each in store.list_objects("") if "_leases" not in each.path and "_ledger" not in each.path}
+    assert after == before
+
+
+def test_flushed_memtables_without_a_digest_are_relocated_by_sizes_and_checksums(named: Place) -> None:
+    """As those that were written before digests existed."""
+    table = make_table(named)
+    for manifest in table.opened.manifests.load_many(table.opened.manifests.region_ids()):
+        bare = tuple(replace(each, wal_digest=None) for each in manifest.flushed_generations)
+        content = encode_manifest(replace(manifest, flushed_generations=bare))
+        table.base.store.put(manifest_path(manifest.region_id, manifest.version), content)
+    shutil.rmtree(Path(table.uri, "_mem_wal", "_record"))
+    named.copy("people.lance", "copy.lance")
+    named.remove("people.lance")
+    copy = named.open("copy.lance")
+
+    report = copy.run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.DONE
+    assert {each.is_proven for each in report.plan.examined} == {False}
+    assert "no digest" in report.view().grids[0].rows[0][1]
+    assert by_pylance(copy) == FLUSHED
+
+
+def test_table_frozen_for_another_cause_is_left_to_thaw(named: Place) -> None:
+    make_table(named).freeze("look first", by="ann")
+    named.copy("people.lance", "copy.lance")
+    copy = named.open("copy.lance")
+    report = copy.run(RelocateRequest())
+    assert report.outcome is JobOutcome.BLOCKED
+    assert "by-hand" in report.why()
+    assert [each.cause.value for each in copy.opened.freezes.active()] == ["by-hand"]
+
+
+PLACES = [value for name, value in vars(places).items() if name.startswith("RELOCATE_")]
+
+
+@pytest.mark.parametrize("failpoint", PLACES)
+def test_relocation_killed_at_a_place_is_finished_by_the_next(named: Place, failpoint: Failpoint) -> None:
+    make_table(named)
+    named.copy("people.lance", "copy.lance")
+    named.remove("people.lance")
+    copy = named.open("copy.lance")
+    with pytest.raises(FrozenError):
+        copy.run(MergeRequest())
+    failpoints = ArmedFailpoints().arm(failpoint)
+    with pytest.raises(SimulatedCrash):
+        relocate(RelocateContext(copy.opened, failpoints=failpoints), RelocateRequest())
+    assert failpoints.hits[failpoint] == 1
+    again = named.open("copy.lance").run(RelocateRequest())
+    assert (again.outcome is JobOutcome.NOTHING_TO_DO) == (failpoint == places.RELOCATE_RECORDED)
+    copy = named.open("copy.lance")
+    assert copy.run(RelocateRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    assert by_pylance(copy) == FLUSHED
+    assert copy.run(MergeRequest()).outcome is JobOutcome.DONE
+    assert seen(Table.open(copy.uri)) == RIGHT

@@ -98,7 +98,8 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
             "the table has another address than before: it was copied, moved or mounted elsewhere",
             "a copy could read or delete what belongs to the table that it was copied from",
             {
-                Choice.ACCEPT_COPY: "makes this address the only one: the table was moved, or is a copy of its own",
+                Choice.ACCEPT_COPY: "makes this address the only one: the table was moved, or is a copy of its own; "
+                "`memwal relocate` does so after proving its files",
                 Choice.ACCEPT_ADDRESS: "adds this address: it is the same table, mounted twice",
             },
             "docs/runbooks/address-changed.md",

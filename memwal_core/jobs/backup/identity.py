@@ -23,18 +23,18 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.format.table_manifest import MemWalEntry, replace_mem_wal_entry
-from memwal_core.jobs.backup.pin import PinnedRegion, PinnedTable
-from memwal_core.jobs.backup.plan import CopiedFile, Moment
+from memwal_core.jobs.backup.pin import FoundRegion, FoundTable
+from memwal_core.jobs.backup.plan import CopiedFile, CopyMoment
 from memwal_core.register import FIRST_VERSION, hint_bytes
 
 _EPOCHS_OF_A_TABLE = 1 << 32
 """Writers of one table and of its clones count epochs in ranges that do not meet."""
 
-Identify = Callable[[PinnedTable, BaseTable, BaseTable], Moment]
+Identify = Callable[[FoundTable, BaseTable, BaseTable], CopyMoment]
 """Makes what is copied of what was found; the second argument is the original, the third one the copy to be."""
 
 
-def with_same_identity(pinned: PinnedTable, original: BaseTable, copy: BaseTable) -> Moment:  # noqa: ARG001
+def with_same_identity(pinned: FoundTable, original: BaseTable, copy: BaseTable) -> CopyMoment:  # noqa: ARG001
     """Return the moment of a copy that is the same table: jobs go on with it at the original's address only."""
     record = pinned.record
     seen = _sighting(pinned, pinned.regions)
@@ -44,7 +44,7 @@ def with_same_identity(pinned: PinnedTable, original: BaseTable, copy: BaseTable
     return _moment(pinned, pinned.regions, record, original)
 
 
-def with_own_identity(pinned: PinnedTable, original: BaseTable, copy: BaseTable) -> Moment:
+def with_own_identity(pinned: FoundTable, original: BaseTable, copy: BaseTable) -> CopyMoment:
     """Return the moment of a copy that is another table: other index id, epochs and record."""
     ids = copy.ids
     index_id = uuid.UUID(bytes=ids.commit_id(), version=4)
@@ -72,7 +72,7 @@ def with_own_identity(pinned: PinnedTable, original: BaseTable, copy: BaseTable)
     return _moment(renamed, regions, MaintenanceRecord(memory), original)
 
 
-def _sighting(pinned: PinnedTable, regions: Iterable[PinnedRegion]) -> Sighting:
+def _sighting(pinned: FoundTable, regions: Iterable[FoundRegion]) -> Sighting:
     details = pinned.state.details
     seen = {each.manifest.region_id: seen_region(each.manifest, each.content) for each in regions}
     return Sighting(
@@ -83,7 +83,7 @@ def _sighting(pinned: PinnedTable, regions: Iterable[PinnedRegion]) -> Sighting:
     )
 
 
-def _renewed(region: PinnedRegion, above: int, commit_id: bytes) -> PinnedRegion:
+def _renewed(region: FoundRegion, above: int, commit_id: bytes) -> FoundRegion:
     known = region.manifest
     manifest = replace(known, version=known.version + 1, writer_epoch=known.writer_epoch + above, commit_id=commit_id)
     return replace(region, manifest=manifest, content=encode_manifest(manifest))
@@ -95,8 +95,8 @@ def _moved(file: CopiedFile, old: str, new: str) -> CopiedFile:
 
 
 def _moment(
-    pinned: PinnedTable, regions: tuple[PinnedRegion, ...], record: MaintenanceRecord, original: BaseTable
-) -> Moment:
+    pinned: FoundTable, regions: tuple[FoundRegion, ...], record: MaintenanceRecord, original: BaseTable
+) -> CopyMoment:
     documents = {**pinned.documents, **pinned.releases}
     for region in regions:
         manifest = region.manifest
@@ -104,7 +104,7 @@ def _moment(
         documents |= _versioned(directory, MANIFEST_SUFFIX, manifest.version, region.content)
     data = encode_record(record, original.ids.commit_id())
     documents |= _versioned(RECORD_DIRECTORY, RECORD_SUFFIX, FIRST_VERSION, data)
-    return Moment(
+    return CopyMoment(
         version=pinned.state.version,
         rows=pinned.state.num_rows,
         regions=len(regions),

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedRegion:
+class FoundRegion:
     """A region at one moment.
 
     Attributes:
@@ -65,7 +65,7 @@ class PinnedRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedTable:
+class FoundTable:
     """A table at one moment, as it was found.
 
     Attributes:
@@ -84,7 +84,7 @@ class PinnedTable:
     files: tuple[CopiedFile, ...]
     documents: Mapping[str, bytes]
     releases: Mapping[str, bytes]
-    regions: tuple[PinnedRegion, ...]
+    regions: tuple[FoundRegion, ...]
 
 
 class _MovedOnError(Exception):
@@ -104,7 +104,7 @@ class Pinner:
         self._store = opened.base.store
         self._concurrency = opened.settings.storage.concurrency
 
-    def pin(self) -> PinnedTable:
+    def pin(self) -> FoundTable:
         """Return a moment that is not before this call.
 
         Raises:
@@ -128,7 +128,7 @@ class Pinner:
             last=why,
         )
 
-    def _look(self) -> PinnedTable:
+    def _look(self) -> FoundTable:
         record = self._opened.freezes.load() or MaintenanceRecord()
         releases = self._contents([WRITERS_DIRECTORY])
         documents = self._contents(_DOCUMENTS)
@@ -149,7 +149,7 @@ class Pinner:
             self._region(manifest, data, merged.get(manifest.region_id, 0))
             for manifest, data in zip(manifests, contents, strict=True)
         ]
-        return PinnedTable(
+        return FoundTable(
             record=record,
             state=state,
             manifest=(path, content),
@@ -181,7 +181,7 @@ class Pinner:
             *(each for files in indexes for each in files),
         ]
 
-    def _region(self, manifest: RegionManifest, content: bytes, merged: int) -> PinnedRegion:
+    def _region(self, manifest: RegionManifest, content: bytes, merged: int) -> FoundRegion:
         region_id = manifest.region_id
         listed: dict[int, CopiedFile] = {}
         for each in self._listed(wal_directory(region_id)):
@@ -193,7 +193,7 @@ class Pinner:
         for recorded in manifest.flushed_generations:
             wanted |= self._generation(region_id, recorded, is_merged=recorded.generation <= merged)
         unflushed = sum(1 for each in entries if each > manifest.replay_after_wal_id)
-        return PinnedRegion(manifest, content, tuple(wanted.values()), unflushed)
+        return FoundRegion(manifest, content, tuple(wanted.values()), unflushed)
 
     def _generation(
         self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool

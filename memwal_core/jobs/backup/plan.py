@@ -29,7 +29,7 @@ class CopiedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class CopyMoment:
     """One moment of a table.
 
     Attributes:
@@ -77,11 +77,11 @@ class Journal:
 
     source: str
     kind: str
-    moment: Moment
+    moment: CopyMoment
     is_complete: bool = False
     superseded: tuple[str, ...] = ()
 
-    def followed_by(self, moment: Moment) -> Journal:
+    def followed_by(self, moment: CopyMoment) -> Journal:
         """Return the journal with another moment."""
         before = {*self.superseded, *self.moment.paths}
         return replace(self, moment=moment, superseded=tuple(sorted(before - moment.paths)))
@@ -114,7 +114,7 @@ class Journal:
         """
         try:
             found: dict[str, Any] = json.loads(data)
-            moment = Moment(
+            moment = CopyMoment(
                 version=int(found["version"]),
                 rows=int(found["rows"]),
                 regions=int(found["regions"]),
@@ -135,7 +135,7 @@ class Journal:
             ) from error
 
 
-def files_to_copy(moment: Moment, present: Mapping[str, int]) -> tuple[CopiedFile, ...]:
+def files_to_copy(moment: CopyMoment, present: Mapping[str, int]) -> tuple[CopiedFile, ...]:
     """Return the files that the target does not have in full.
 
     Args:

@@ -7,14 +7,14 @@ from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read import check_contents, open_generation
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, generation_path, parse_numbered_name
 from memwal_core.ids import RegionId
-from memwal_core.jobs.backup.plan import Moment, files_to_copy
+from memwal_core.jobs.backup.plan import CopyMoment, files_to_copy
 from memwal_core.jobs.context import OpenTable
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import codec_for_suffix
 
 
-def prove(copy: OpenTable, moment: Moment) -> dict[str, int]:
+def prove(copy: OpenTable, moment: CopyMoment) -> dict[str, int]:
     """Compare a copy with the moment that it is meant to be; return what was looked at.
 
     Sizes of all files, rows of the version and of every flushed MemTable, and the checksums of all WAL entries.

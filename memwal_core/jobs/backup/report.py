@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memwal_core.jobs.backup.plan import Moment
+from memwal_core.jobs.backup.plan import CopyMoment
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import ReportView, show_words
 
@@ -28,7 +28,7 @@ class CopyReport:
     table_uri: str
     target: str
     outcome: JobOutcome
-    moment: Moment
+    moment: CopyMoment
     proof: Mapping[str, int]
     seconds: float
 

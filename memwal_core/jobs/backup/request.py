@@ -59,7 +59,6 @@ class BackupRequest(CopyRequest):
         runbook="docs/copies.md",
         guide=_GUIDE,
         exit_codes="3 the copy is complete already, 4 conflict or storage failure (try again), 5 it needs a person",
-        dry_run_is_work=True,
         acts_on_frozen=True,
         by_hand=True,
     )

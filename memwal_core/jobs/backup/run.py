@@ -16,7 +16,7 @@ from memwal_core.flushed.write import rebase_flushed
 from memwal_core.jobs.backup.copying import Copier, GoneError
 from memwal_core.jobs.backup.identity import Identify
 from memwal_core.jobs.backup.pin import Pinner
-from memwal_core.jobs.backup.plan import Journal, Moment, files_to_copy
+from memwal_core.jobs.backup.plan import CopyMoment, Journal, files_to_copy
 from memwal_core.jobs.backup.proof import prove
 from memwal_core.jobs.backup.report import CopyReport
 from memwal_core.jobs.backup.request import CopyRequest
@@ -126,7 +126,7 @@ class _Copying:
             moments=_MOMENTS,
         )
 
-    def _copy_files(self, moment: Moment) -> None:
+    def _copy_files(self, moment: CopyMoment) -> None:
         present = {each.path: each.size_bytes for each in self._target.list_objects("")}
         files = files_to_copy(moment, present)
 
@@ -175,7 +175,7 @@ class _Copying:
             **facts,
         )
 
-    def _pin(self) -> Moment:
+    def _pin(self) -> CopyMoment:
         self._context.progress("looking", 0, None)
         return self._identify(Pinner(self._opened).pin(), self._opened.base, self._copy.base)
 
@@ -209,14 +209,14 @@ class _Copying:
                 self._opened.clock.sleep(_LEASE_WAIT_S)
         return self._opened.leases.acquire(key, holder)
 
-    def _report(self, outcome: JobOutcome, moment: Moment, proof: dict[str, int]) -> CopyReport:
+    def _report(self, outcome: JobOutcome, moment: CopyMoment, proof: dict[str, int]) -> CopyReport:
         seconds = self._opened.clock.monotonic() - self._began
         name = self._request.info.name
         return CopyReport(name, self._opened.uri, self._target.uri, outcome, moment, proof, seconds)
 
 
 def _open_target(opened: OpenTable, request: CopyRequest) -> ObjectStore:
-    """Open the target with its own options, else with those of the table if it lies beside it, else the environment's."""
+    """Open the target with its own options, else those of a table beside it, else those of the environment."""
     is_beside = parse_address(request.target).kind is opened.base.store.kind
     shared = opened.base.storage_options if is_beside else environment_storage_options()
     options = request.target_options or dict(shared)

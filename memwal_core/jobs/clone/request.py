@@ -32,6 +32,5 @@ class CloneRequest(CopyRequest):
         runbook="docs/copies.md",
         guide=_GUIDE,
         exit_codes="3 the clone is complete already, 4 conflict or storage failure (try again), 5 it needs a person",
-        dry_run_is_work=True,
         by_hand=True,
     )

@@ -13,9 +13,9 @@ _GUIDE = """
 
 Run it at the new address after `cp -r`, `mv`, `aws s3 sync`, or a bucket replica has taken over
 ([copies](copies.md)). It reads every WAL entry that a flushed MemTable names by its address, and proves that the
-entries here are those that were flushed. Only if all are, it gives flushed MemTables the present address, so that readers of
-pylance and LanceDB find their own files, makes this address the only one in the maintenance record, and ends the
-freeze `address-changed`, as `memwal thaw --choice accept-copy` would.
+entries here are those that were flushed. Only if all are, it gives flushed MemTables the present address, so that
+readers of pylance and LanceDB find their own files, makes this address the only one in the maintenance record, and ends
+the freeze `address-changed`, as `memwal thaw --choice accept-copy` would.
 
 Not for a table that is mounted twice: `memwal thaw --choice accept-address` keeps both addresses.
 
@@ -41,7 +41,6 @@ class RelocateRequest(JobRequest):
         runbook="docs/runbooks/address-changed.md",
         guide=_GUIDE,
         exit_codes="3 nothing to relocate, 4 conflict or storage failure (try again), 5 it needs a person",
-        dry_run_is_work=True,
         acts_on_frozen=True,
         by_hand=True,
     )

@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.backup.request import BackupRequest, CopyRequest
 from memwal_core.jobs.catalog import REQUESTS, parse_request, request_type
 from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.flush_idle.request import FlushRequest
@@ -19,6 +21,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.quality.request import QualityRequest, Stages
+from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
@@ -50,12 +53,17 @@ FULL: tuple[JobRequest, ...] = (
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
     MaintainRequest(dry_run=True, delete=True, remove_versions=True, ignore_pauses=True),
     RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),
+    RelocateRequest(dry_run=True, reason="moved"),
+    BackupRequest(dry_run=True, target="/b", target_options={"aws_region": "x"}),
+    CloneRequest(dry_run=True, target="/c", target_options={"aws_region": "x"}),
 )
 """One request of every job, with a value in every field that is not its default."""
 
 
 def least(kind: type[JobRequest]) -> dict[str, Any]:
     """Return the values that a request cannot do without."""
+    if issubclass(kind, CopyRequest):
+        return {"target": "/copy"}
     return {"sources": ["a.csv"]} if kind is IngestRequest else {}
 
 

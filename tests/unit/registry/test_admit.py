@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.backup.request import BackupRequest
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.quality.request import QualityRequest
@@ -141,6 +142,13 @@ def test_every_text_of_a_request_is_granted_or_opens_nothing() -> None:
         texts = {name for name, field in schema["properties"].items() if _is_free_text(field, schema)}
         assert texts - set(granted_fields(kind).values()) <= PLAIN_TEXTS, kind.info.name
     assert set(granted_fields(IngestRequest)) == set(Grant) - {Grant.DOCS}
+
+
+def test_jobs_that_only_people_start_are_refused(registry: Registry) -> None:
+    """They may name any address, so that no run of somebody else may ask for them."""
+    assert {"relocate", "backup", "clone", "repair"} == {kind.info.name for kind in REQUESTS if kind.info.by_hand}
+    with pytest.raises(InvalidRequestError, match="only people start"):
+        admit(BackupRequest(target="/tmp/stolen"), registry.find("people"), registry)
 
 
 def _is_free_text(field: dict[str, Any], schema: dict[str, Any]) -> bool:

@@ -1,17 +1,14 @@
-"""Copies that are killed, that lose the race with deletions, and that run beside writers and jobs (S1)."""
+"""Copies that are killed, and copies that meet jobs and programs that delete (S1)."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import lance
-import pyarrow as pa
 import pytest
 
 from memwal_core.errors import ConflictError
@@ -26,12 +23,9 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
-from memwal_core.settings import CompactSettings, GcSettings, Settings, WalCollection
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.tables.people import make_people_table, people
-from testkit.tables.regions import writer_settings
 from tests.integration.jobs.copies.places import RIGHT, flushed_and_merged, make_place, make_table, seen
 
 PLACES = [value for name, value in vars(places).items() if name.startswith("COPY_")]
@@ -76,7 +70,8 @@ from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints
 table = Table.open(sys.argv[1], settings=Settings(storage=StorageSettings(concurrency=2)))
 die = ArmedFailpoints().arm(COPY_FILES, lambda: os.kill(os.getpid(), signal.SIGKILL), nth=3)
-copy_table(CopyContext(table.opened, holder="cron", failpoints=die), BackupRequest(target=sys.argv[2]), with_same_identity)
+context = CopyContext(table.opened, holder="cron", failpoints=die)
+copy_table(context, BackupRequest(target=sys.argv[2]), with_same_identity)
 """
 
 
@@ -153,86 +148,3 @@ def test_collection_and_compaction_wait_while_a_copy_is_made(tmp_path: Path) -> 
     assert refused == ["another process holds the lease of this job"] * 2
     assert seen(place.open("copy.lance")) == RIGHT
     assert place.open("people.lance").run(GcRequest(dry_run=False)).outcome in tuple(JobOutcome)
-
-
-KEYS = 12
-EAGER = Settings(
-    storage=writer_settings().storage,
-    writer=writer_settings(pack_below_bytes=0).writer,
-    gc=GcSettings(
-        grace_s=0, collect_wal=WalCollection.ALL, wal_min_age_s=0.001, orphan_age_s=3600, manifest_retention=2,
-        manifest_min_age_s=0, allow_unsafe_retention=True,
-    ),
-    compact=CompactSettings(min_fragments=2, retention_s=0, keep_versions=1),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("copies", [4, pytest.param(40, marks=pytest.mark.slow)])
-def test_copies_beside_a_writer_and_all_jobs_have_every_row_that_was_acknowledged(tmp_path: Path, copies: int) -> None:
-    """Each put writes one number to all keys; every key of a copy has at least the number acknowledged before it."""
-    uri = str(tmp_path / "people.lance")
-    make_people_table(uri, buckets=3, settings=EAGER)
-    ended, failed = threading.Event(), list[BaseException]()
-    acknowledged, sent = [0], [0]
-
-    def forever(act: Callable[[], object]) -> threading.Thread:
-        def loop() -> None:
-            try:
-                while not ended.is_set():
-                    try:
-                        act()
-                    except ConflictError:
-                        continue
-            except BaseException as error:  # noqa: BLE001 - shown by the test
-                failed.append(error)
-                ended.set()
-
-        thread = threading.Thread(target=loop)
-        thread.start()
-        return thread
-
-    def maintain() -> None:
-        table = Table.open(uri, settings=EAGER)
-        for request in (MergeRequest(), GcRequest(dry_run=False), CompactRequest(force=True, remove_versions=True)):
-            if not ended.is_set():
-                table.run(request)
-
-    def write() -> None:
-        with Table.open(uri, settings=EAGER).writer(takeover="fence") as writer:
-            for _ in range(7):
-                if ended.is_set():
-                    return
-                sent[0] += 1
-                writer.put(pa.table({**_ROWS, "score": [float(sent[0])] * KEYS}, schema=people().schema))
-                acknowledged[0] = sent[0]
-            writer.flush()
-
-    threads = [forever(write), forever(maintain)]
-    try:
-        for number in range(copies):
-            before = acknowledged[0]
-            target = str(tmp_path / f"copy{number}.lance")
-            request = (BackupRequest if number % 2 else CloneRequest)(target=target)
-            assert Table.open(uri, settings=EAGER).run(request).outcome is JobOutcome.DONE
-            after = sent[0]
-            assert failed == []
-            copy = Table.open(target, settings=EAGER, consistency="durable")
-            rows = copy.scan().to_arrow()
-            if before:
-                assert sorted(rows["id"].to_pylist()) == list(range(KEYS))
-                assert all(before <= score <= after for score in rows["score"].to_pylist()), (before, after)
-            copy.run(RelocateRequest())
-            with copy.writer(takeover="fence") as writer:
-                writer.put(pa.table({**_ROWS, "score": [-1.0] * KEYS}, schema=people().schema))
-                writer.flush()
-            Table.open(target, settings=EAGER).run(MergeRequest())
-            assert set(lance.dataset(target).to_table()["score"].to_pylist()) == {-1.0}
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-    assert failed == []
-    assert acknowledged[0] > 7
-
-
-_ROWS = {"id": list(range(KEYS)), "name": ["x"] * KEYS}

@@ -12,6 +12,8 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from tests.integration.jobs.catchup import test_catchup
 from tests.integration.jobs.compact import test_compact
+from tests.integration.jobs.copies import test_kills as test_killed_copies
+from tests.integration.jobs.copies import test_relocate
 from tests.integration.jobs.flush_idle import test_killed_processes
 from tests.integration.jobs.merge import test_strategy_contract
 from tests.integration.jobs.repair import test_kills
@@ -84,6 +86,8 @@ def test_every_failpoint_is_killed_at_by_a_test() -> None:
         *test_strategy_contract.PLACES,
         *test_build.PLACES,
         *test_kills.OWN,
+        *test_killed_copies.PLACES,
+        *test_relocate.PLACES,
         *(place for place, _ in test_killed_processes.PLACES),
         *(each.values[-1] for each in test_flush_failures.EVERYWHERE),
     }

@@ -1,0 +1,14 @@
+"""Relocate a damaged table: ``spark-submit jobs/relocate.py '{"uri": "s3://bucket/table"}'``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Lance reads its log filter when it is loaded.
+os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
+
+from memwal_core.spark.application import main
+
+if __name__ == "__main__":
+    sys.exit(main("relocate"))

@@ -1,4 +1,4 @@
-"""Backup a damaged table: ``spark-submit jobs/backup.py '{"uri": "s3://bucket/table"}'``."""
+"""Back up a table: ``spark-submit jobs/backup.py '{"uri": "s3://bucket/table", "request": {"target": "s3://bucket/copy"}}'``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clone a damaged table: ``spark-submit jobs/clone.py '{"uri": "s3://bucket/table"}'``."""
+"""Clone a table: ``spark-submit jobs/clone.py '{"uri": "s3://bucket/table", "request": {"target": "s3://bucket/copy"}}'``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relocate a damaged table: ``spark-submit jobs/relocate.py '{"uri": "s3://bucket/table"}'``."""
+"""Relocate a copied or moved table: ``spark-submit jobs/relocate.py '{"uri": "s3://bucket/table"}'``."""
 
 from __future__ import annotations
 

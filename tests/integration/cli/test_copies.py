@@ -36,4 +36,4 @@ def test_backup_relocate_and_clone_from_the_command_line(tmp_path: Path) -> None
     assert runner.invoke(app, ["merge", copy]).exit_code == 0
     history = json.loads(runner.invoke(app, ["history", uri, "--json"]).stdout)
     assert "backup" in json.dumps(history)
-    assert place.open("copy.lance").lookup(people(30).select(["id"])).num_rows == 1
+    assert place.open("copy.lance").lookup(people(7).select(["id"])).num_rows == 1

@@ -58,6 +58,7 @@ class HistoryWatch:
         self._by = by
         self._lock = RLock()
         self._memory = Memory()
+        self._confirmed: SeenTable | None = None
         self._table: SeenTable | None = None
         self._progress: Mapping[RegionId, int] = {}
         self._regions: dict[RegionId, SeenRegion] = {}
@@ -92,7 +93,9 @@ class HistoryWatch:
             self._table, self._progress = table, progress
             regions = dict(self._regions)
         sighting = Sighting(table=table, progress=progress, regions=regions, published=_is_published(state))
-        self._noticed(with_index_history(self._base, self._memory, sighting))
+        self._noticed(with_index_history(self._base, self._known(), sighting))
+        with self._lock:
+            self._confirmed = table
 
     def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
         """Compare the newest manifest of a region, which was just read."""
@@ -139,7 +142,7 @@ class HistoryWatch:
 
     def _noticed(self, seen: Sighting) -> None:
         """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""
-        suspects = self._unknown(compare(self._memory, seen))
+        suspects = self._unknown(compare(self._known(), seen))
         if not suspects:
             return
         with self._lock:
@@ -147,7 +150,7 @@ class HistoryWatch:
             record = self._freezes.load()
             refuse_frozen(self._base.uri, record.active if record is not None else ())
             self._memory = record.memory if record is not None else Memory()
-            self._freeze(self._unknown(compare(self._memory, self._second_look(suspects))))
+            self._freeze(self._unknown(compare(self._known(), self._second_look(suspects))))
 
     def _unknown(self, found: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
         return tuple(each for each in found if (each.cause, each.region_id) not in self._parked)
@@ -167,7 +170,14 @@ class HistoryWatch:
         """Read anew what the suspects are about: the table first, so that no region looks behind its progress."""
         regions = {each.region_id for each in suspects}
         named = None if None in regions else {each for each in regions if each is not None}
-        return look(self._base, self._manifests, self._memory, named)
+        return look(self._base, self._manifests, self._known(), named)
+
+    def _known(self) -> Memory:
+        """Return the memory with the version that this run has compared: it may itself remove older ones."""
+        confirmed, known = self._confirmed, self._memory.table
+        if confirmed is None or known is None or confirmed.version <= known.version:
+            return self._memory
+        return replace(self._memory, table=confirmed)
 
 
 def address_of(base: BaseTable) -> str:

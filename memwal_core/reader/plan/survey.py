@@ -16,7 +16,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader, TableState, named_regions, read_snapshot
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory, wal_entry_path
+from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_directory, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.reader.freshness import Consistency, at_millis
 from memwal_core.reader.plan.sources import (
@@ -110,7 +110,7 @@ class Surveyor:
             return self._survey_version(consistency, version)
         if consistency is Consistency.SNAPSHOT:
             return self._survey_snapshot()
-        for _ in range(_ATTEMPTS):
+        for attempt in range(1, _ATTEMPTS + 1):
             taken = self._table.clock.now()
             regions, damaged, achieved = self._observe(consistency)
             state = self._table.state()
@@ -120,8 +120,12 @@ class Surveyor:
             known = census.with_known(self._taker, *self._named(state))
             if len(known.manifests) > len(regions):
                 continue  # Regions were created after the listing.
+            ahead = _ahead(regions, state)
+            if ahead and attempt < _ATTEMPTS:
+                continue  # They may have been flushed and merged since they were read.
+            regions = tuple(region for region in regions if region.manifest.region_id not in ahead)
             if not any(_is_overtaken(region, state) for region in regions):
-                hurt = tuple(known.damaged.values())
+                hurt = (*known.damaged.values(), *ahead.values())
                 return Survey(state, regions, consistency, achieved, taken, damaged=hurt)
         raise UnavailableError(
             "regions were flushed and merged faster than they could be read",
@@ -259,6 +263,28 @@ def wal_suffix(store: ObjectStore, manifest: RegionManifest) -> str:
         return ARROW_WAL_SUFFIX
     first = wal_entry_path(manifest.region_id, manifest.replay_after_wal_id + 1, ARROW_WAL_SUFFIX)
     return LANCE_WAL_SUFFIX if store.head(first) is None else ARROW_WAL_SUFFIX
+
+
+def _ahead(regions: Iterable[ObservedRegion], state: TableState) -> dict[RegionId, DamagedRegion]:
+    """Return the regions whose next generation is recorded as merged: they began again, and hide behind that."""
+    if state.details is None:
+        return {}
+    found = {}
+    for manifest in (region.manifest for region in regions):
+        merged, region_id = state.details.merged_generation(manifest.region_id), manifest.region_id
+        if merged >= manifest.current_generation:
+            cause = (
+                f"generation {merged} is recorded as merged, and the region's next one is {manifest.current_generation}"
+            )
+            error = DamagedError(
+                "a region has fewer generations than are recorded as merged",
+                remedy="run `memwal merge`, which freezes the table, and then `memwal thaw` to decide what it is",
+                region_id=str(region_id),
+                path=manifest_path(region_id, manifest.version),
+                cause=cause,
+            )
+            found[region_id] = DamagedRegion(region_id, error, manifest)
+    return found
 
 
 def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:

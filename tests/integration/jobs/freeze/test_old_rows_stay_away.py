@@ -11,11 +11,13 @@ from pathlib import Path
 import lance
 import pytest
 
+from memwal_core.clock import SystemClock
 from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import DamagedError, FrozenError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.findings import Level
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -23,7 +25,9 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision
+from memwal_core.settings import CompactSettings, Settings
 from memwal_core.table import Table
+from testkit.clock import ManualClock
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import people
 from tests.integration.jobs.freeze.histories import (
@@ -214,6 +218,26 @@ def test_s3_native_writer_on_a_clone_loses_no_generation(uri: str, tmp_path: Pat
     assert merge(uri) is JobOutcome.NOTHING_TO_DO
 
 
+def test_s3_reader_of_a_clone_refuses_while_new_rows_hide_behind_the_progress_of_old_ones(
+    uri: str, tmp_path: Path
+) -> None:
+    """They were left out without an error."""
+    PYLANCE.make(uri)
+    for number in range(3):
+        PYLANCE.write(uri, [number], "original")
+    merge(uri)
+    clone = str(tmp_path / "clone.lance")
+    lance.dataset(uri).shallow_clone(clone, lance.dataset(uri).version)
+    PYLANCE.write(clone, [10], "clone")
+    for consistency in ("latest", "durable"):
+        with pytest.raises(DamagedError, match="fewer generations than are recorded as merged"):
+            Table.open(clone).to_arrow(consistency=consistency)
+
+    frozen_by(clone)
+    thaw(clone, Choice.MERGE_AGAIN)
+    assert set(Table.open(clone).to_arrow()["id"].to_pylist()) == {0, 1, 2, 10}
+
+
 def test_s3_clone_that_passed_its_progress_unseen_is_told_by_its_dates(uri: str, tmp_path: Path) -> None:
     PYLANCE.make(uri)
     PYLANCE.write(uri, [1], "original")
@@ -263,6 +287,42 @@ def test_s7_deleted_newest_manifest_of_a_region_freezes(uri: str, client: Client
     (region / "manifest" / "version_hint.json").unlink()
 
     assert frozen_by(uri)[0] in {"region-went-back", "region-began-again", "progress-ahead"}
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=str)
+def test_s7_newest_manifest_of_a_region_deleted_while_its_hint_is_there_is_damage(uri: str, client: Client) -> None:
+    """The hint proves that a manifest is missing: no rows are left out, and nothing is merged."""
+    merged(uri, client)
+    client.write(uri, [4], "waits")
+    newest = max((region_path(uri) / "manifest").glob("*.binpb"), key=lambda each: int(each.stem[::-1], 2))
+    data = newest.read_bytes()
+    newest.unlink()
+
+    with pytest.raises(DamagedError, match=r"missing or damaged"):
+        Table.open(uri).to_arrow(consistency="durable")
+    assert merge(uri) is JobOutcome.PARTIAL
+    assert Table.open(uri).doctor().level is Level.PAGE
+    assert rows_of(uri) == {1: "old", 2: "old", 3: "old"}
+
+    newest.write_bytes(data)
+    assert merge(uri) is JobOutcome.DONE
+    assert rows_of(uri) == {1: "old", 2: "old", 3: "old", 4: "waits"}
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=str)
+def test_branch_keeps_its_rows_and_progress_beside_every_job(uri: str, client: Client) -> None:
+    merged(uri, client)
+    branch = lance.dataset(uri).create_branch("experiment")
+    branch.insert(people(100, name="of the branch"))
+    client.write(uri, [3, 4], "two")
+    settings = Settings(compact=CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1))
+    table = Table.open(uri, settings=settings, clock=ManualClock(SystemClock().now() + timedelta(days=30)))
+    for request in (MergeRequest(), *EVERY_JOB):
+        table.run(request)
+
+    assert rows_of(uri) == {1: "old", 2: "old", 3: "two", 4: "two"}
+    rows = lance.dataset(uri).checkout_version(("experiment", None)).to_table().to_pylist()
+    assert {row["id"]: row["name"] for row in rows} == {1: "old", 2: "old", 3: "old", 100: "of the branch"}
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
@@ -413,6 +473,20 @@ def test_restore_during_a_run_stops_it_before_its_next_write(uri: str) -> None:
     assert frozen_by(uri) == ["progress-went-back"]
     assert 4 not in rows_of(uri)
     assert 5 not in rows_of(uri)
+
+
+def test_run_that_removes_the_remembered_version_itself_does_not_freeze(uri: str) -> None:
+    """It had compared that version with the newest one before."""
+    PYLANCE.make(uri)
+    enabled = lance.dataset(uri).version
+    Table.open(uri).run(SnapshotRequest(force=True))
+    lance.dataset(uri, version=enabled).restore()
+    settings = Settings(compact=CompactSettings(retention_s=3600, keep_versions=1))
+    later = ManualClock(SystemClock().now() + timedelta(days=1))
+    table = Table.open(uri, settings=settings, clock=later)
+    table.run(CompactRequest(force=True, remove_versions=True))
+    assert len(lance.dataset(uri).versions()) == 1
+    assert table.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
 
 
 def _files(uri: str) -> list[Path]:

@@ -11,8 +11,8 @@ import json
 import logging
 from collections.abc import Iterable
 
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
-from memwal_core.format.paths import region_birth_path, region_reservation_path
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectExistsError
+from memwal_core.format.paths import region_birth_path, region_directory, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
@@ -88,12 +88,23 @@ class RegionDirectory:
 
     def _create(self, value: RegionValue) -> RegionId:
         encoded = encode_region_value(self._spec, value)
-        region_id = self._reserve(encoded)
+        path = region_reservation_path(self._spec.spec_id, encoded)
+        region_id, is_new = self._reserve(path)
+        birth = region_birth_path(path, region_id)
+        if not is_new and self._store.head(birth) is not None:
+            self._require_present(region_id, birth)
+            return region_id
         self._make(region_id, value, encoded)
         # From here on a region without a directory is a loss, and not a creation that was interrupted.
-        birth = region_birth_path(region_reservation_path(self._spec.spec_id, encoded), region_id)
         self._store.put_if_absent(birth, b"{}")
         return region_id
+
+    def _require_present(self, region_id: RegionId, birth: str) -> None:
+        """Refuse to make a region anew that was lost: its rows would be missing without an error from then on."""
+        if self._manifests.find(region_id) is None:
+            raise DamagedError.of(
+                region_id, region_directory(region_id), f"the region's directory is gone; {birth} says that it existed"
+            )
 
     def _make(self, region_id: RegionId, value: RegionValue, encoded: dict[str, bytes]) -> None:
         try:
@@ -108,14 +119,14 @@ class RegionDirectory:
         else:
             _log.info("region created [region_id=%s, spec_id=%d, value=%s]", region_id, self._spec.spec_id, value)
 
-    def _reserve(self, encoded: dict[str, bytes]) -> RegionId:
-        path = region_reservation_path(self._spec.spec_id, encoded)
+    def _reserve(self, path: str) -> tuple[RegionId, bool]:
+        """Return the region that has a reservation, and whether it was made now."""
         region_id = self._ids.region_id()
         try:
             self._store.put_if_absent(path, json.dumps({"region_id": str(region_id)}).encode())
         except ObjectExistsError:
-            return self._reserved(path)
-        return region_id
+            return self._reserved(path), False
+        return region_id, True
 
     def _reserved(self, path: str) -> RegionId:
         data = self._store.get(path)

@@ -20,4 +20,4 @@ def forget_keys(uri: str, generation: Path, key: str) -> int:
     kept = np.unique(np.linspace(0, keys.num_rows - 1, _SAMPLED).astype(np.int64))
     lying = KeyFilter.of(keys.take(pa.array(kept)), [key], 0.001)
     (generation / KEY_FILTER_NAME).write_bytes(lying.to_bytes(str(generation.relative_to(uri))))
-    return keys.num_rows - len(kept)
+    return int(keys.num_rows) - len(kept)

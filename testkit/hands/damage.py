@@ -41,7 +41,7 @@ def damage(world: HandledTables, place: TablePlace) -> str:
 def remove_region(world: HandledTables, place: TablePlace) -> str:
     """Remove the directory of a region."""
     model = place.model
-    named = [each for each in model.regions if model.merged(each) and not world.client.is_ours]
+    named = [each for each in model.regions if world.client.is_ours or model.merged(each)]
     if not model.is_sound or not named:
         return "not now"
     region_id = world.rng.choice(sorted(named))

@@ -133,3 +133,17 @@ def test_damaged_region_pages_once_and_ends_with_its_repair(table: Table) -> Non
     Table.open(table.uri).run(MaintainRequest())
     assert pages() == []
     assert Table.open(table.uri).count() == 70
+
+
+def test_writer_does_not_make_a_lost_region_anew(table: Table) -> None:
+    """A new region in its place would hide that rows are missing."""
+    lost, kept = sorted(table.opened.manifests.region_ids())
+    shutil.rmtree(Path(table.uri) / region_directory(lost))
+
+    with Table.open(table.uri).writer() as writer, pytest.raises(DamagedError) as refused:
+        writer.put(people(*range(200, 240)))
+
+    assert refused.value.facts["region_id"] == str(lost)
+    assert table.opened.manifests.region_ids() == [kept]
+    with pytest.raises(DamagedError):
+        Table.open(table.uri).count()

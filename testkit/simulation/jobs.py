@@ -42,6 +42,16 @@ class SimulatedJob(StrEnum):
     REPAIR = "repair"
 
 
+ROUTINE = (
+    SimulatedJob.MERGE,
+    SimulatedJob.SNAPSHOT,
+    SimulatedJob.CATCH_UP,
+    SimulatedJob.COMPACT,
+    SimulatedJob.GC,
+)
+"""What a table needs all the time."""
+
+
 class JobActor:
     """Runs one of the jobs at each turn, under the settings of the world.
 
@@ -51,7 +61,7 @@ class JobActor:
         jobs: Which jobs it runs.
     """
 
-    def __init__(self, world: World, name: str, jobs: tuple[SimulatedJob, ...] = tuple(SimulatedJob)) -> None:
+    def __init__(self, world: World, name: str, jobs: tuple[SimulatedJob, ...]) -> None:
         """Keep the parts."""
         self.name = name
         self._world = world

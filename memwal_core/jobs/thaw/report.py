@@ -45,7 +45,7 @@ class ThawReport:
         if self.outcome is JobOutcome.NOTHING_TO_DO:
             return "the table is not frozen"
         if self.choice is None:
-            return f"frozen: {', '.join(dict.fromkeys(each.cause.value for each in self.active))}"
+            return f"waits for a choice: {', '.join(dict.fromkeys(each.cause.value for each in self.active))}"
         causes = ", ".join(dict.fromkeys(each.cause.value for each in self.ended))
         lost = sum(len(each.skips) for each in self.regions)
         given_up = f"; {lost} generations are not merged" if lost else ""

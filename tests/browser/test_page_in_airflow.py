@@ -164,13 +164,11 @@ def test_form_is_that_of_the_dag_begins_dry_for_garbage_and_says_what_is_wrong(s
         page.get_by_role("link", name="Collect garbage…").click()
         expect(page.get_by_label("Table")).to_have_value("orders")
         expect(page.get_by_label("Dry run")).to_be_checked()
-        page.get_by_text("Storage", exact=True).click()
-        page.get_by_label("Storage options").fill("{")
+        page.get_by_text("Bounds", exact=True).click()
+        page.get_by_label("Regions").fill("region 1")
         page.get_by_role("button", name="Trigger").click()
         expect(page.get_by_role("status")).to_contain_text("Not triggered: ")
-        page.get_by_label("Storage options").fill('{"timeout": 5}')
-        page.get_by_role("button", name="Trigger").click()
-        expect(page.get_by_role("status")).to_contain_text("storage_options")  # refused by Airflow, with the reason
+        expect(page.get_by_role("status")).to_contain_text("regions")  # refused by Airflow, with the reason
         page.goto(f"{stack.address}/memwal/run?dag=memwal_quality&table=orders")
         expect(page.get_by_label("Stage")).to_have_value("after")
 

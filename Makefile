@@ -45,15 +45,17 @@ up: setup ## Start Airflow's servers on this machine with a table to maintain; p
 down: setup ## Stop what `make up` started
 	@$(RUN) python -m demo down || [ $$? = 3 ]
 
-.PHONY: check test-unit test test-slow
+.PHONY: check test-unit test test-slow test-long
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
-	@$(RUN) $(PYTEST) -m "not slow" tests/unit tests/property $(PYTEST_ARGS)
-test: setup ## Run all tests but the slow ones, in less than nine minutes on two cores
-	@$(RUN) $(PYTEST) -m "not slow" $(PYTEST_ARGS)
-test-slow: setup ## Run the slow tests: kills, servers, browser, long simulations, Airflow
+	@$(RUN) $(PYTEST) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
+test: setup ## Run all tests but the slow ones, in some ten minutes on two cores
+	@$(RUN) $(PYTEST) -m "not slow and not long" $(PYTEST_ARGS)
+test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
 	@$(RUN) $(PYTEST) -m slow $(PYTEST_ARGS)
+test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
+	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
 
 # How many seeds `make sim` runs.
 SEEDS ?= 100

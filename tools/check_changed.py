@@ -129,7 +129,7 @@ def commands(changed: Sequence[Path], tests: Sequence[Path]) -> dict[str, list[s
         found["imports"] = ["lint-imports", "--no-logo"]
         found["types"] = ["mypy"]
     if tests:
-        found["unit tests"] = ["pytest", "-q", "--no-header", "-m", "not slow", *map(str, tests)]
+        found["unit tests"] = ["pytest", "-q", "--no-header", "-m", "not slow and not long", *map(str, tests)]
     return found
 
 

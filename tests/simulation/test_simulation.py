@@ -81,7 +81,7 @@ def test_the_default_seeds_reach_everything_that_the_simulation_is_for(tmp_path:
     assert [name for name in MUST_HAPPEN if not seen[name]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "GC-29", "RD-06")
 def test_hundreds_of_further_seeds_lose_resurrect_and_double_no_row() -> None:

@@ -26,12 +26,13 @@ def _selection(call: list[str]) -> str:
     return call[call.index("-m") + 1]
 
 
-def test_a_test_runs_in_one_of_the_two_targets_and_never_in_both_or_neither() -> None:
-    quick, slow = _pytest_call("test"), _pytest_call("test-slow")
+def test_a_test_runs_in_one_of_the_targets_and_never_in_two_or_none() -> None:
+    quick, slow, long = (_pytest_call(target) for target in ("test", "test-slow", "test-long"))
 
-    assert (_selection(quick), _selection(slow)) == ("not slow", "slow")
+    assert [_selection(call) for call in (quick, slow, long)] == ["not slow and not long", "slow", "long"]
+    assert [word for word in slow if word != "slow"] == [word for word in long if word != "long"]
     # But for the marker the calls are equal: neither leaves out a folder, a file or a plugin.
-    assert [word for word in quick if word != "not slow"] == [word for word in slow if word != "slow"]
+    assert [word for word in quick if word != "not slow and not long"] == [word for word in slow if word != "slow"]
 
 
 def test_no_option_leaves_tests_out_before_the_marker_decides() -> None:
@@ -47,7 +48,7 @@ def test_no_option_leaves_tests_out_before_the_marker_decides() -> None:
 def test_unit_target_runs_only_tests_that_the_test_target_runs() -> None:
     unit = _pytest_call("test-unit")
 
-    assert _selection(unit) == "not slow"
+    assert _selection(unit) == "not slow and not long"
     assert unit[unit.index("-m") + 2 :] == ["tests/unit", "tests/property"]
 
 

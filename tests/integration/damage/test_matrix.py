@@ -44,7 +44,7 @@ def _cases() -> Iterator[object]:
                 if kind in DIRECTORIES and damage != "deleted":
                     continue
                 is_normal = maker == "lance" and (damage == _COMMON or kind in _IN_ALL_WAYS | DIRECTORIES)
-                marks = () if is_normal else (pytest.mark.slow,)
+                marks = () if is_normal else (pytest.mark.long,)
                 yield pytest.param(maker, kind, damage, marks=marks, id=f"{maker}-{kind}-{damage}".replace(" ", "_"))
 
 

@@ -38,7 +38,7 @@ def test_histories_show_nothing_wrong_and_refuse_nothing_for_no_reason() -> None
     assert not failed, "\n".join(failed[:SHOWN])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(HISTORIES, HISTORIES + MANY_HISTORIES, CHUNK))
 def test_many_histories_show_nothing_wrong_and_refuse_nothing_for_no_reason(first: int) -> None:
     failed = list(played(range(first, first + CHUNK)))

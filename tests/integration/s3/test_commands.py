@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 UNSAFE_GC = {
     "MEMWAL_GC__GRACE_S": "0",
-    "MEMWAL_GC__COLLECT_WAL": "true",
+    "MEMWAL_GC__COLLECT_WAL": "all",
     "MEMWAL_GC__WAL_MIN_AGE_S": "0",
     "MEMWAL_GC__WAL_EPOCH_CHECKS": "0",
     "MEMWAL_GC__ORPHAN_AGE_S": "0",

@@ -42,7 +42,7 @@ def _work_for_ever(uri: str, connection: Connection) -> None:
 @pytest.mark.req("CAT-13", "BLD-15", "BLD-21")
 def test_killed_jobs_lose_no_row_and_no_progress_and_never_record_too_much(tmp_path: Path) -> None:
     table = make_articles_table(str(tmp_path / "t"), rows=300, kinds=("BTREE", "INVERTED", "IVF_PQ"))
-    write_native_generations(table.uri, REGION, [[Put(articles(300, 1))]])
+    write_native_generations(table.uri, REGION, [[Put(articles(300, 1))]] * KILLS)
     rng = random.Random(7)
     for generation in range(1, KILLS + 1):
         worker, connection = start_process(_work_for_ever, table.uri)

@@ -92,7 +92,7 @@ class Census:
             return self
         late = taker.read(missing)
         gone = {
-            region_id: DamagedRegion(region_id, _vanished(region_id, named[region_id]), rows.get(region_id))
+            region_id: DamagedRegion(region_id, vanished(region_id, named[region_id]), rows.get(region_id))
             for region_id in missing
             if region_id not in late.region_ids
         }
@@ -132,7 +132,7 @@ class CensusTaker:
         witnesses = dict.fromkeys(remembered, "the maintenance record")
         witnesses |= {region_id: f"the mark of its creation beside {path}" for region_id, path in births.items()}
         gone = {
-            region_id: DamagedRegion(region_id, _vanished(region_id, witness), reservation=births.get(region_id))
+            region_id: DamagedRegion(region_id, vanished(region_id, witness), reservation=births.get(region_id))
             for region_id, witness in witnesses.items()
             if region_id not in census.region_ids
         }
@@ -193,7 +193,8 @@ class CensusTaker:
         return found
 
 
-def _vanished(region_id: RegionId, witness: str) -> DamagedError:
+def vanished(region_id: RegionId, witness: str) -> DamagedError:
+    """Return the error of a region whose directory is gone although something names it."""
     return DamagedError.of(
         region_id, region_directory(region_id), f"the region's directory is gone; {witness} names it"
     )

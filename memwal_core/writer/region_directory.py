@@ -11,10 +11,11 @@ import json
 import logging
 from collections.abc import Iterable
 
-from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectExistsError
-from memwal_core.format.paths import region_birth_path, region_directory, region_reservation_path
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
+from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.region.census import vanished
 from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
@@ -102,9 +103,7 @@ class RegionDirectory:
     def _require_present(self, region_id: RegionId, birth: str) -> None:
         """Refuse to make a region anew that was lost: its rows would be missing without an error from then on."""
         if self._manifests.find(region_id) is None:
-            raise DamagedError.of(
-                region_id, region_directory(region_id), f"the region's directory is gone; {birth} says that it existed"
-            )
+            raise vanished(region_id, birth)
 
     def _make(self, region_id: RegionId, value: RegionValue, encoded: dict[str, bytes]) -> None:
         try:

@@ -36,7 +36,7 @@ from memwal_core.format.table_manifest import read_named_files
 from memwal_core.ids import RegionId
 from memwal_core.jobs.backup.plan import CopiedFile, out_of_step, unflushed_entries
 from memwal_core.jobs.context import OpenTable
-from memwal_core.region import FlushedGeneration, RegionManifest
+from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region.census import CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
 
@@ -189,6 +189,8 @@ class Pinner:
         entries = unflushed_entries(manifest.replay_after_wal_id, listed)
         if entries is None:
             raise _MovedOnError(f"the WAL of region {region_id} has a hole behind {manifest.replay_after_wal_id}")
+        if was_claimed_since(self._opened.manifests, manifest):
+            raise _MovedOnError(f"another writer claimed region {region_id}, whose WAL may have entries of its epoch")
         wanted = {listed[each].source: listed[each] for each in entries}
         for recorded in manifest.flushed_generations:
             wanted |= self._generation(region_id, recorded, is_merged=recorded.generation <= merged)
@@ -247,3 +249,10 @@ def _of_regions(documents: Mapping[str, bytes], regions: set[RegionId]) -> dict[
         for path, data in documents.items()
         if not path.endswith(BIRTH_SUFFIX) or parse_region_birth(path)[0] in regions
     }
+
+
+def was_claimed_since(manifests: ManifestStore, manifest: RegionManifest) -> bool:
+    """Return whether another writer has claimed a region after this manifest; a claim precedes its WAL entries."""
+    if manifests.is_newest(manifest):
+        return False
+    return manifests.load(manifest.region_id).writer_epoch != manifest.writer_epoch

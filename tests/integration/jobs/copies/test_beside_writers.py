@@ -175,3 +175,35 @@ def require_usable(uri: str) -> None:
         writer.flush()
     assert Table.open(uri, settings=EAGER).run(MergeRequest()).outcome is JobOutcome.DONE
     assert set(lance.dataset(uri).to_table()["score"].to_pylist()) == {-1.0}
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_moment_never_has_wal_of_a_writer_that_its_manifest_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_checked: bool
+) -> None:
+    """Otherwise the first writer of the copy meets entries of an epoch above its own, and is fenced."""
+    running = Activity(str(tmp_path / "people.lance"))
+    make_people_table(running.uri, buckets=3, settings=EAGER)
+    running.write()
+    original, successors = CensusTaker.take, []
+
+    def take(taker: CensusTaker) -> Census:
+        census = original(taker)
+        while len(successors) < 2:
+            writer = Table.open(running.uri, settings=EAGER).writer(takeover="fence")
+            successors.append(writer)
+            writer.put(rows_of(1))
+        return census
+
+    monkeypatch.setattr(CensusTaker, "take", take)
+    if not is_checked:
+        monkeypatch.setattr(pin, "was_claimed_since", lambda *_: False)
+    moment = Pinner(Table.open(running.uri, settings=EAGER).opened).pin()
+    monkeypatch.undo()
+    manifests = Table.open(running.uri, settings=EAGER).opened.manifests
+    behind = [
+        each
+        for each in moment.regions
+        if each.wal_entries and each.manifest.writer_epoch < manifests.load(each.manifest.region_id).writer_epoch
+    ]
+    assert bool(behind) != is_checked

@@ -8,13 +8,14 @@ version has merged what a manifest does not know yet, everything is read again.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memwal_core.base_table import TableState
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.coordination.freeze import MaintenanceRecord
-from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import ConflictError, DamagedError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import open_generation
 from memwal_core.flushed.read.opening import shared_files
 from memwal_core.format.paths import (
@@ -39,6 +40,7 @@ from memwal_core.jobs.context import OpenTable
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region.census import CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.wal import codec_for_suffix
 
 _ATTEMPTS = 20
 _FIRST_WAIT_S = 0.05
@@ -186,16 +188,33 @@ class Pinner:
         listed: dict[int, CopiedFile] = {}
         for each in self._listed(wal_directory(region_id)):
             listed |= dict.fromkeys(_numbers(each.source), each)
+        if was_claimed_since(self._opened.manifests, manifest):
+            listed = self._before_claim(manifest, listed)
         entries = unflushed_entries(manifest.replay_after_wal_id, listed)
         if entries is None:
             raise _MovedOnError(f"the WAL of region {region_id} has a hole behind {manifest.replay_after_wal_id}")
-        if was_claimed_since(self._opened.manifests, manifest):
-            raise _MovedOnError(f"another writer claimed region {region_id}, whose WAL may have entries of its epoch")
         wanted = {listed[each].source: listed[each] for each in entries}
         for recorded in manifest.flushed_generations:
             wanted |= self._generation(region_id, recorded, is_merged=recorded.generation <= merged)
         unflushed = sum(1 for each in entries if each > manifest.replay_after_wal_id)
         return FoundRegion(manifest, content, tuple(wanted.values()), unflushed)
+
+    def _before_claim(self, manifest: RegionManifest, listed: Mapping[int, CopiedFile]) -> dict[int, CopiedFile]:
+        """Leave out what later writers have written: a writer of the copy would be fenced by their epochs."""
+
+        def epoch(wal_id: int) -> int:
+            source = listed[wal_id].source
+            try:
+                codec = codec_for_suffix(f".{source.rpartition('.')[2]}", {})
+                return codec.read(self._store, manifest.region_id, wal_id).writer_epoch
+            except DamagedError as error:
+                if self._store.head(source) is None:
+                    raise _MovedOnError(f"{source} is gone") from error
+                raise
+
+        unflushed = sorted(each for each in listed if each > manifest.replay_after_wal_id)
+        left_out = set(unflushed[bisect_right(unflushed, manifest.writer_epoch, key=epoch) :])
+        return {wal_id: each for wal_id, each in listed.items() if wal_id not in left_out}
 
     def _generation(
         self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool

@@ -231,7 +231,9 @@ def contradictions(
 def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sighting:
     """Return a sighting with what the versions since the remembered one tell, if the index has another id than then.
 
-    Commits of Lance give the index a new id, too, so that only the versions in between tell whether it was gone.
+    Commits of Lance give the index a new id, too, so that only the versions in between tell whether it was gone. If the
+    remembered version itself was removed, the others suffice where something is merged now: one commit cannot remove
+    the index and record progress at once.
     """
     known, now = memory.table, seen.table
     if known is None or now is None or known.index_id is None or now.index_id in (None, known.index_id):
@@ -245,7 +247,7 @@ def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sight
         seen,
         rewritten=before is not None and before.timestamp != known.timestamp,
         interrupted_at=next((each.version for each in later if each is not None and each.index_id is None), None),
-        unproven=None in read,
+        unproven=None in later or (before is None and not any(seen.progress.values())),
     )
 
 

@@ -27,6 +27,7 @@ class TableState:
         data_storage_version: Version of Lance's file format, for example ``2.2``.
         num_rows: Live rows.
         timestamp: When the version was made, timezone UTC.
+        is_clone: Whether it is a shallow clone of another table.
     """
 
     version: int
@@ -38,6 +39,7 @@ class TableState:
     data_storage_version: str
     num_rows: int
     timestamp: datetime
+    is_clone: bool = False
 
     @property
     def is_legacy(self) -> bool:

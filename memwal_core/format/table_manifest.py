@@ -53,11 +53,15 @@ class ManifestFacts:
         version: Table version.
         timestamp: When the version was made, timezone UTC.
         mem_wal: The MemWAL index; None if the version has none.
+        has_origin: Whether files of it may lie in another table, of which it is a shallow clone.
+        begins_clone: Whether it is the first version of a clone, shallow or deep.
     """
 
     version: int
     timestamp: datetime
     mem_wal: MemWalEntry | None
+    has_origin: bool = False
+    begins_clone: bool = False
 
 
 def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
@@ -77,6 +81,9 @@ def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
             version=manifest.version,
             timestamp=manifest.timestamp.ToDatetime(tzinfo=UTC),
             mem_wal=_entry_of(_index_section(file, manifest)),
+            has_origin=any(base.is_dataset_root for base in manifest.base_paths),
+            # Other versions are made of an earlier one; a clone's first has the number of the one that it is made of.
+            begins_clone=manifest.transaction_file.partition("-")[0] == str(manifest.version),
         )
 
 

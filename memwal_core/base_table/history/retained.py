@@ -31,6 +31,7 @@ class RetainedVersion:
         legacy: Whether that index has the layout of early releases, whose progress is not read.
         merged: Region -> merged generation; a missing region has merged nothing.
         modified: When its manifest was written, in UTC; None if unknown.
+        begins_clone: Whether it is the first version of a clone, whose progress is that of the original's regions.
     """
 
     version: int
@@ -40,6 +41,7 @@ class RetainedVersion:
     legacy: bool = False
     merged: Mapping[RegionId, int] = field(default_factory=lambda: _NOTHING, repr=False)
     modified: datetime | None = None
+    begins_clone: bool = False
 
     @property
     def label(self) -> str:
@@ -110,6 +112,7 @@ def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVe
         legacy=legacy,
         merged=_NOTHING if facts.mem_wal is None or legacy else decoder.merged(facts.mem_wal),
         modified=info.modified,
+        begins_clone=facts.begins_clone,
     )
 
 

@@ -188,6 +188,7 @@ class TableReader:
                 data_storage_version=dataset.data_storage_version,
                 num_rows=dataset.count_rows(),
                 timestamp=facts.timestamp,
+                is_clone=facts.has_origin,
             )
 
     def require_no_regions(self, state: TableState) -> None:

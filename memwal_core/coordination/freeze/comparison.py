@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from memwal_core.coordination.freeze.cause import FreezeCause
-from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
+from memwal_core.coordination.freeze.memory import ANY_DIRECTORY, Memory, SeenRegion, SeenTable
 from memwal_core.ids import RegionId
 
 FLUSHED = "flushed"
@@ -135,7 +135,11 @@ def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
             FLUSHED: {str(region_id): now.current_generation - 1},
         }
         merged = seen.progress.get(region_id, 0)
-        cause = _changed(known, now, replaced=region_id in seen.replaced) if known is not None else None
+        cause = None
+        if known is not None:
+            cause = _changed(known, now, replaced=region_id in seen.replaced)
+        elif region_id in memory.absent:
+            cause = FreezeCause.REGION_BEGAN_AGAIN
         if cause is not None:
             yield Contradiction(cause, {**evidence, **_known_facts(memory, region_id)}, region_id)
         elif merged >= now.current_generation:
@@ -143,20 +147,31 @@ def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
 
 
 def _known_facts(memory: Memory, region_id: RegionId) -> dict[str, object]:
-    known = memory.regions[region_id]
+    known = memory.regions.get(region_id)
     return {
-        "seen_manifest_version": known.version,
-        "seen_current_generation": known.current_generation,
+        "seen_manifest_version": known.version if known is not None else None,
+        "seen_current_generation": known.current_generation if known is not None else None,
         "merged_before": memory.progress.get(region_id, 0),
     }
 
 
 def _changed(known: SeenRegion, now: SeenRegion, *, replaced: bool) -> FreezeCause | None:
     """Return what became of a region whose manifest does not follow the one that is remembered; None if it does."""
-    other = any(known.generations.get(number, path) != path for number, path in now.generations.items())
-    if other or replaced or (now.version == known.version and now.digest != known.digest):
+    other = any(_is_other(known, number, path) for number, path in now.generations.items())
+    if other or replaced or (now.version == known.version and _differ(now.digest, known.digest)):
         return FreezeCause.REGION_BEGAN_AGAIN
     if now.version < known.version or now.current_generation < known.current_generation:
         empty = now.current_generation == 1 and known.current_generation > 1
         return FreezeCause.REGION_BEGAN_AGAIN if empty else FreezeCause.REGION_WENT_BACK
     return None
+
+
+def _is_other(known: SeenRegion, generation: int, path: str) -> bool:
+    """Return whether a recorded generation is not the one that is remembered, or came back after it was drained."""
+    if generation >= known.current_generation:
+        return False
+    return known.generations.get(generation) not in (path, ANY_DIRECTORY)
+
+
+def _differ(now: str, known: str) -> bool:
+    return bool(now and known) and now != known

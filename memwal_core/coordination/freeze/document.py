@@ -119,6 +119,7 @@ def encode_record(record: MaintenanceRecord, commit_id: bytes) -> bytes:
         "table": _table_to_dict(memory.table),
         "progress": {str(region_id): merged for region_id, merged in sorted(memory.progress.items())},
         "regions": {str(region_id): _region_to_dict(seen) for region_id, seen in sorted(memory.regions.items())},
+        "absent": [str(region_id) for region_id in sorted(memory.absent)],
         "freezes": [each.to_dict() for each in record.freezes],
     }
     return json.dumps(document, separators=(",", ":"), default=str).encode()
@@ -137,6 +138,7 @@ def decode_record(data: bytes, path: str) -> MaintenanceRecord:
             table=_table_from_dict(found["table"]),
             progress={parse_region_id(name): int(merged) for name, merged in found["progress"].items()},
             regions={parse_region_id(name): _region_from_dict(each) for name, each in found["regions"].items()},
+            absent=frozenset(parse_region_id(name) for name in found["absent"]),
         )
         return MaintenanceRecord(memory, tuple(_freeze_from_dict(each) for each in found["freezes"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRequestError) as error:

@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 from memwal_core.ids import RegionId
 
+ANY_DIRECTORY = ""
+"""Stands for the directory of a generation that a repair writes anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
@@ -32,7 +35,7 @@ class SeenRegion:
 
     Attributes:
         version: Of the manifest.
-        digest: Of the manifest's bytes: tells the region from another one of the same id.
+        digest: Of the manifest's bytes: tells the region from another one of the same id. Empty if unknown.
         current_generation: As it says.
         generations: Recorded generation -> name of its directory, which no other flush has.
     """
@@ -52,12 +55,15 @@ class Memory:
         table: The newest version seen; None if none was.
         progress: Region -> highest merge progress seen.
         regions: Region -> its newest manifest seen.
+        absent: Regions with merge progress and without a directory, of which no manifest was ever seen. Whatever has
+            their id later began after that progress, as on a clone.
     """
 
     addresses: tuple[str, ...] = ()
     table: SeenTable | None = None
     progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
     regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
+    absent: frozenset[RegionId] = frozenset()
 
     def learned(self, address: str, table: SeenTable | None, progress: Mapping[RegionId, int]) -> Memory:
         """Return the memory with a version of the table that does not contradict it."""
@@ -76,15 +82,19 @@ class Memory:
             for region_id, seen in found.items()
             if region_id not in self.regions or seen.version > self.regions[region_id].version
         }
-        return replace(self, regions={**self.regions, **newer}) if newer else self
+        return replace(self, regions={**self.regions, **newer}, absent=self.absent - newer.keys()) if newer else self
+
+    def learned_absent(self, regions: Iterable[RegionId]) -> Memory:
+        """Return the memory with regions that had merge progress and then no directory."""
+        return replace(self, absent=self.absent | (frozenset(regions) - self.regions.keys()))
 
     def without_generation(self, region_id: RegionId, generation: int) -> Memory:
         """Return the memory without the directory of a generation, which a repair is about to write anew."""
         known = self.regions.get(region_id)
         if known is None or generation not in known.generations:
             return self
-        kept = {number: path for number, path in known.generations.items() if number != generation}
-        return replace(self, regions={**self.regions, region_id: replace(known, generations=kept)})
+        anew = {**known.generations, generation: ANY_DIRECTORY}
+        return replace(self, regions={**self.regions, region_id: replace(known, generations=anew)})
 
     def without_regions(self, regions: Iterable[RegionId]) -> Memory:
         """Return the memory without some regions and their progress."""
@@ -93,4 +103,5 @@ class Memory:
             self,
             progress={each: merged for each, merged in self.progress.items() if each not in gone},
             regions={each: seen for each, seen in self.regions.items() if each not in gone},
+            absent=self.absent - gone,
         )

@@ -62,6 +62,7 @@ class HistoryWatch:
         self._table: SeenTable | None = None
         self._progress: Mapping[RegionId, int] = {}
         self._regions: dict[RegionId, SeenRegion] = {}
+        self._absent: frozenset[RegionId] = frozenset()
         self._is_frozen = False
         self._parked: frozenset[tuple[FreezeCause, RegionId | None]] = frozenset()
 
@@ -80,7 +81,7 @@ class HistoryWatch:
             self._parked = frozenset(each.subject for each in record.active)
             self._noticed(Sighting(address=address_of(self._base)))
         else:
-            self._freeze(first_look(self._base, self._manifests))
+            self._freeze(first_look(self._base.observed(self.read_state), self._manifests.observed(self)))
         manifests = self._manifests.observed(self).remembering(lambda: self._memory.regions.keys())
         return ComparedTable(self._base.observed(self.read_state), manifests)
 
@@ -109,6 +110,10 @@ class HistoryWatch:
 
     def read_regions(self, listed: Collection[RegionId]) -> None:
         """Compare the regions that were just listed."""
+        with self._lock:
+            # Progress that was read before: what was merged by then had a directory.
+            merged = {region_id for region_id, generation in self._progress.items() if generation}
+            self._absent |= merged - set(listed) - self._memory.regions.keys()
         self._noticed(Sighting(listed=listed))
 
     def check(self) -> None:
@@ -138,7 +143,7 @@ class HistoryWatch:
 
     def _learned(self, memory: Memory) -> Memory:
         known = memory.learned(address_of(self._base), self._table, self._progress)
-        return known.learned_regions(self._regions)
+        return known.learned_absent(self._absent).learned_regions(self._regions)
 
     def _noticed(self, seen: Sighting) -> None:
         """Freeze the table if a sighting contradicts the memory, and a second look confirms it."""
@@ -175,9 +180,10 @@ class HistoryWatch:
     def _known(self) -> Memory:
         """Return the memory with the version that this run has compared: it may itself remove older ones."""
         confirmed, known = self._confirmed, self._memory.table
+        memory = self._memory.learned_absent(self._absent)
         if confirmed is None or known is None or confirmed.version <= known.version:
-            return self._memory
-        return replace(self._memory, table=confirmed)
+            return memory
+        return replace(memory, table=confirmed)
 
 
 def address_of(base: BaseTable) -> str:
@@ -277,20 +283,25 @@ def first_look(base: BaseTable, manifests: ManifestStore) -> tuple[Contradiction
         for region_id in version.merged.keys() & seen.regions.keys():
             progress[region_id] = max(version.merged[region_id], progress.get(region_id, 0))
     memory = Memory(table=replace(seen.table, index_id=seen.table.index_id or _SOME_INDEX), progress=progress)
-    return (*compare(memory, seen), *_late_regions(base, own, seen))
+    found = compare(memory, seen)
+    told = {each.region_id for each in found}
+    return (*found, *(each for each in _late_regions(base, own, seen) if each.region_id not in told))
 
 
 def _late_regions(base: BaseTable, own: Iterable[RetainedVersion], seen: Sighting) -> Iterator[Contradiction]:
     """Find regions that began after the table had merged generations of theirs, as on a clone."""
+    inherited = {each for version in own if version.begins_clone for each, merged in version.merged.items() if merged}
     for region_id, now in seen.regions.items():
         merged = [each for each in own if each.merged.get(region_id, 0) and each.modified is not None]
         first = base.store.head(manifest_path(region_id, FIRST_VERSION)) if merged else None
         earliest = min((each.modified for each in merged if each.modified is not None), default=None)
-        if first is None or earliest is None or first.modified <= earliest + _CLOCKS_DIFFER:
+        is_late = first is not None and earliest is not None and first.modified > earliest + _CLOCKS_DIFFER
+        if not is_late and region_id not in inherited:
             continue
         evidence = {
-            "region_made": first.modified.isoformat(),
-            "merged_since": earliest.isoformat(),
+            "region_made": first.modified.isoformat() if first is not None else None,
+            "merged_since": earliest.isoformat() if earliest is not None else None,
+            "is_clone": region_id in inherited,
             "merged": seen.progress.get(region_id, 0),
             "current_generation": now.current_generation,
             FLUSHED: {str(region_id): now.current_generation - 1},

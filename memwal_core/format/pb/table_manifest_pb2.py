@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from memwal_core.format.pb import mem_wal_pb2 as memwal__core_dot_format_dot_pb_dot_mem__wal__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*memwal_core/format/pb/table_manifest.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#memwal_core/format/pb/mem_wal.proto\"\xa3\x01\n\x08Manifest\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\nbase_paths\x18\x12 \x03(\x0b\x32\x15.lance.table.BasePathB\x10\n\x0e_index_section\"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name\"W\n\x0cVersionFiles\x12-\n\tfragments\x18\x02 \x03(\x0b\x32\x1a.lance.table.FragmentFiles\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\"\xd7\x02\n\rFragmentFiles\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.lance.table.DataFile\x12\x30\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x19.lance.table.DeletionFile\x12\x33\n\x10\x65xternal_row_ids\x18\x06 \x01(\x0b\x32\x19.lance.table.ExternalFile\x12\x44\n!external_last_updated_at_versions\x18\x08 \x01(\x0b\x32\x19.lance.table.ExternalFile\x12?\n\x1c\x65xternal_created_at_versions\x18\n \x01(\x0b\x32\x19.lance.table.ExternalFile\x12&\n\x08overlays\x18\x0b \x03(\x0b\x32\x14.lance.table.Overlay\":\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"e\n\x0c\x44\x65letionFile\x12\x11\n\tfile_type\x18\x01 \x01(\r\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"\x1c\n\x0c\x45xternalFile\x12\x0c\n\x04path\x18\x01 \x01(\t\"3\n\x07Overlay\x12(\n\tdata_file\x18\x01 \x01(\x0b\x32\x15.lance.table.DataFile\";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\"\xfd\x01\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x01\x88\x01\x01\x42\x10\n\x0e_index_versionB\n\n\x08_base_idb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*memwal_core/format/pb/table_manifest.proto\x12\x0blance.table\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#memwal_core/format/pb/mem_wal.proto\"\xd7\x01\n\x08Manifest\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x10transaction_file\x18\x0c \x01(\tH\x01\x88\x01\x01\x12)\n\nbase_paths\x18\x12 \x03(\x0b\x32\x15.lance.table.BasePathB\x10\n\x0e_index_sectionB\x13\n\x11_transaction_file\"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name\"W\n\x0cVersionFiles\x12-\n\tfragments\x18\x02 \x03(\x0b\x32\x1a.lance.table.FragmentFiles\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\"\xd7\x02\n\rFragmentFiles\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.lance.table.DataFile\x12\x30\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x19.lance.table.DeletionFile\x12\x33\n\x10\x65xternal_row_ids\x18\x06 \x01(\x0b\x32\x19.lance.table.ExternalFile\x12\x44\n!external_last_updated_at_versions\x18\x08 \x01(\x0b\x32\x19.lance.table.ExternalFile\x12?\n\x1c\x65xternal_created_at_versions\x18\n \x01(\x0b\x32\x19.lance.table.ExternalFile\x12&\n\x08overlays\x18\x0b \x03(\x0b\x32\x14.lance.table.Overlay\":\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"e\n\x0c\x44\x65letionFile\x12\x11\n\tfile_type\x18\x01 \x01(\r\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"\x1c\n\x0c\x45xternalFile\x12\x0c\n\x04path\x18\x01 \x01(\t\"3\n\x07Overlay\x12(\n\tdata_file\x18\x01 \x01(\x0b\x32\x15.lance.table.DataFile\";\n\x0cIndexSection\x12+\n\x07indices\x18\x01 \x03(\x0b\x32\x1a.lance.table.IndexMetadata\"\xfd\x01\n\rIndexMetadata\x12\x1f\n\x04uuid\x18\x01 \x01(\x0b\x32\x11.lance.table.UUID\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12+\n\rindex_details\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x01\x88\x01\x01\x42\x10\n\x0e_index_versionB\n\n\x08_base_idb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,23 +35,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memwal_core.format.pb.table
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MANIFEST']._serialized_start=157
-  _globals['_MANIFEST']._serialized_end=320
-  _globals['_BASEPATH']._serialized_start=322
-  _globals['_BASEPATH']._serialized_end=411
-  _globals['_VERSIONFILES']._serialized_start=413
-  _globals['_VERSIONFILES']._serialized_end=500
-  _globals['_FRAGMENTFILES']._serialized_start=503
-  _globals['_FRAGMENTFILES']._serialized_end=846
-  _globals['_DATAFILE']._serialized_start=848
-  _globals['_DATAFILE']._serialized_end=906
-  _globals['_DELETIONFILE']._serialized_start=908
-  _globals['_DELETIONFILE']._serialized_end=1009
-  _globals['_EXTERNALFILE']._serialized_start=1011
-  _globals['_EXTERNALFILE']._serialized_end=1039
-  _globals['_OVERLAY']._serialized_start=1041
-  _globals['_OVERLAY']._serialized_end=1092
-  _globals['_INDEXSECTION']._serialized_start=1094
-  _globals['_INDEXSECTION']._serialized_end=1153
-  _globals['_INDEXMETADATA']._serialized_start=1156
-  _globals['_INDEXMETADATA']._serialized_end=1409
+  _globals['_MANIFEST']._serialized_end=372
+  _globals['_BASEPATH']._serialized_start=374
+  _globals['_BASEPATH']._serialized_end=463
+  _globals['_VERSIONFILES']._serialized_start=465
+  _globals['_VERSIONFILES']._serialized_end=552
+  _globals['_FRAGMENTFILES']._serialized_start=555
+  _globals['_FRAGMENTFILES']._serialized_end=898
+  _globals['_DATAFILE']._serialized_start=900
+  _globals['_DATAFILE']._serialized_end=958
+  _globals['_DELETIONFILE']._serialized_start=960
+  _globals['_DELETIONFILE']._serialized_end=1061
+  _globals['_EXTERNALFILE']._serialized_start=1063
+  _globals['_EXTERNALFILE']._serialized_end=1091
+  _globals['_OVERLAY']._serialized_start=1093
+  _globals['_OVERLAY']._serialized_end=1144
+  _globals['_INDEXSECTION']._serialized_start=1146
+  _globals['_INDEXSECTION']._serialized_end=1205
+  _globals['_INDEXMETADATA']._serialized_start=1208
+  _globals['_INDEXMETADATA']._serialized_end=1461
 # @@protoc_insertion_point(module_scope)

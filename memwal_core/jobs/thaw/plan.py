@@ -133,7 +133,7 @@ def memory_after(memory: Memory, seen: Sighting, ends: Iterable[Freeze], choice:
         elif freeze.region_id is not None:
             _replace(progress, seen.progress, freeze.region_id)
             _replace(regions, seen.regions, freeze.region_id)
-    return Memory(addresses, table, progress, regions)
+    return Memory(addresses, table, progress, regions, memory.absent - regions.keys())
 
 
 def _replace(known: dict[RegionId, _Seen], present: Mapping[RegionId, _Seen], region_id: RegionId) -> None:

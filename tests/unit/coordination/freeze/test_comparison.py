@@ -76,6 +76,7 @@ def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
         (replace(SAME, regions={REGION: SeenRegion(9, "other", 6)}), FreezeCause.REGION_BEGAN_AGAIN),
         (replace(SAME, regions={REGION: SeenRegion(2, "two", 1)}), FreezeCause.REGION_BEGAN_AGAIN),
         (replace(SAME, regions={REGION: SeenRegion(20, "x", 9, {5: "other_gen_5"})}), FreezeCause.REGION_BEGAN_AGAIN),
+        (replace(SAME, regions={REGION: SeenRegion(20, "x", 9, {3: "again_gen_3"})}), FreezeCause.REGION_BEGAN_AGAIN),
         (replace(LATER, replaced=(REGION,)), FreezeCause.REGION_BEGAN_AGAIN),
         (replace(SAME, regions={REGION: SeenRegion(8, "eight", 5, {4: "a_gen_4"})}), FreezeCause.REGION_WENT_BACK),
     ],
@@ -101,6 +102,22 @@ def test_a_snapshot_proves_the_index_where_versions_are_gone_and_nothing_was_mer
 def test_a_region_that_was_never_seen_can_still_be_behind_its_progress() -> None:
     seen = Sighting(progress={REGION: 3}, regions={REGION: SeenRegion(1, "one", 2)})
     assert causes(seen, Memory()) == [FreezeCause.PROGRESS_AHEAD]
+
+
+def test_a_region_that_came_to_progress_it_had_no_directory_for_began_again() -> None:
+    """As on a clone: a job saw the progress, found no directory, and later took the new generations for merged."""
+    memory = Memory(progress={REGION: 3}).learned_absent([REGION])
+    seen = Sighting(progress={REGION: 3}, regions={REGION: SeenRegion(9, "nine", 6, {1: "a_gen_1"})})
+    assert causes(seen, memory) == [FreezeCause.REGION_BEGAN_AGAIN]
+    assert causes(seen, replace(memory, absent=frozenset())) == []
+    assert causes(seen, memory.learned_regions(seen.regions)) == []
+    assert MEMORY.learned_absent([REGION]) == MEMORY, "a region that was seen is known by its manifest"
+
+
+def test_a_generation_that_a_repair_writes_anew_is_the_same_region() -> None:
+    repaired = replace(SAME, regions={REGION: SeenRegion(10, "ten", 6, {4: "other_gen_4", 5: "b_gen_5"})})
+    assert causes(repaired) == [FreezeCause.REGION_BEGAN_AGAIN]
+    assert causes(repaired, MEMORY.without_generation(REGION, 4)) == []
 
 
 def test_memory_learns_only_what_is_newer() -> None:

@@ -1,0 +1,66 @@
+"""A clone inherits progress of regions that stayed behind: what begins under their ids is never taken for merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pytest
+
+from memwal_core.coordination.freeze import Choice
+from memwal_core.errors import FrozenError
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.thaw.run import Decision
+from memwal_core.table import Table
+from tests.integration.jobs.freeze.histories import PYLANCE, rows_of
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> str:
+    uri = str(tmp_path / "t.lance")
+    PYLANCE.make(uri)
+    PYLANCE.write(uri, [1], "original")
+    assert Table.open(uri).run(MergeRequest()).outcome is JobOutcome.DONE
+    return uri
+
+
+def merge(uri: str) -> JobOutcome:
+    outcome: JobOutcome = Table.open(uri).run(MergeRequest()).outcome
+    return outcome
+
+
+def require_merged_after_thaw(clone: str) -> None:
+    """Require that jobs freeze the clone, and merge all of the new region once a person decided."""
+    with pytest.raises(FrozenError) as caught:
+        merge(clone)
+    assert caught.value.facts["causes"] == ["region-began-again"]
+    Table.open(clone).thaw(Decision(Choice.MERGE_AGAIN, "someone"))
+    assert merge(clone) is JobOutcome.DONE
+    assert set(rows_of(clone)) == {1, 10, 11, 12}
+
+
+@pytest.mark.parametrize("job", [MergeRequest(), CompactRequest(force=True)], ids=lambda each: each.info.name)
+def test_s3_region_that_begins_on_a_clone_after_a_job_ran_there_is_told(
+    original: str, tmp_path: Path, job: JobRequest
+) -> None:
+    """The job remembered progress of a region that it had never seen, and the next one took that for the new region."""
+    clone = str(tmp_path / "clone.lance")
+    lance.dataset(original).shallow_clone(clone, lance.dataset(original).version)
+    Table.open(clone).run(job)
+    for number in range(10, 13):
+        PYLANCE.write(clone, [number], "clone")
+    require_merged_after_thaw(clone)
+
+
+@pytest.mark.parametrize("kind", ["shallow", "deep"])
+def test_s3_region_that_passed_its_progress_on_a_young_clone_is_told(original: str, tmp_path: Path, kind: str) -> None:
+    """Dates tell it only after a minute, since clocks differ."""
+    clone = str(tmp_path / "clone.lance")
+    make = lance.dataset(original).shallow_clone if kind == "shallow" else lance.dataset(original).deep_clone
+    make(clone, lance.dataset(original).version)
+    for number in range(10, 13):
+        PYLANCE.write(clone, [number], "clone")
+    require_merged_after_thaw(clone)

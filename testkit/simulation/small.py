@@ -22,6 +22,9 @@ RETENTION_S = LONG_SLEEP_S / 2
 
 _FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable_bytes": 250})
 """Either bound is reached after a few writes."""
+_SHARING = (0, 1, 2, 3)
+"""Seeds modulo seven: in the first half of them the store has no links."""
+_LINKLESS = (0, 1)
 _JOINED: tuple[dict[str, int], ...] = ({}, {"join_max_bytes": 0}, {"join_max_bytes": 2**40})
 """How merges are prepared in one process."""
 
@@ -30,7 +33,7 @@ def small_settings(seed: int = 0) -> Settings:
     """Return settings under which everything happens within a few turns.
 
     Args:
-        seed: Chooses how merges commit and what makes a MemTable full.
+        seed: Chooses how merges commit, what makes a MemTable full, and whether flushes pack small WAL entries.
     """
     chosen = seeded_rng(seed)
     joined = chosen.choice(_JOINED)
@@ -38,7 +41,7 @@ def small_settings(seed: int = 0) -> Settings:
     return Settings(
         storage=StorageSettings(fsync=False, retry_wait_s=0, max_attempts=2, concurrency=1),
         writer=WriterSettings(max_queued_memtables=2, background_flush=False, epoch_check_interval_s=10).model_copy(
-            update=full_at
+            update=full_at | ({"pack_below_bytes": 0} if seed % 7 in _SHARING else {})
         ),
         merge=MergeSettings(max_generations=3, max_attempts=3).model_copy(update=joined),
         index=IndexSettings(max_attempts=4, inline_snapshot_threshold=1),
@@ -55,3 +58,8 @@ def small_settings(seed: int = 0) -> Settings:
             allow_unsafe_retention=True,
         ),
     )
+
+
+def has_links(seed: int) -> bool:
+    """Return whether the store of a seed has links; without them flushed MemTables name their WAL entries."""
+    return seed % 7 not in _LINKLESS

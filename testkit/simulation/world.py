@@ -22,7 +22,7 @@ from testkit.faults.failpoints import CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
 from testkit.simulation.clocked_store import ClockedStore
 from testkit.simulation.model import Model, WrongRowError
-from testkit.simulation.small import small_settings
+from testkit.simulation.small import has_links, small_settings
 from testkit.tables.people import make_people_table
 
 EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
@@ -109,6 +109,7 @@ class World:
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
         self.store = ClockedStore(open_store(uri, settings=self.settings.storage), self.clock)
+        self.store.has_links = has_links(seed)
         self.table = BaseTable(self.store, settings=self.settings, sources=Sources(self.clock, self._derived_rng()))
         """The table as the actors see it."""
         self.failpoints = CallingFailpoints(lambda place: self._strike(place, after=False))

@@ -13,17 +13,15 @@ from memwal_core.jobs.gc import survey
 from memwal_core.jobs.gc.kinds import flushed, wal_entries
 from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
 from memwal_core.region import ManifestStore
-from memwal_core.settings import Settings
 from memwal_core.storage.local import LocalStore
 from memwal_core.storage.protocol import Part
 from memwal_core.wal import WalAppender
 from memwal_core.writer import TableWriter
 from memwal_core.writer.claim import ownership
 from memwal_core.writer.flushing import flush_queue
-from testkit.simulation import Chances, SimulationFailedError, World, simulate, world
+from testkit.simulation import Chances, SimulationFailedError, World, simulate
 from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.simulate import everybody
-from testkit.simulation.small import small_settings
 from testkit.tables.foreign_merges import merge_natively
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
@@ -52,7 +50,7 @@ def _writers_and_merger(world: World) -> list:
 def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "check_epoch", lambda local, stored: None)
     # What fails is not flushed: a zombie must get as far as recording its flush.
-    assert _found(tmp_path, 37, _writers_and_merger, replace(ROUGH, lance=0))
+    assert _found(tmp_path, 42, _writers_and_merger, replace(ROUGH, lance=0))
 
 
 @pytest.mark.req("WRT-41", "LEASE-14")
@@ -147,17 +145,9 @@ def test_without_the_retained_versions_time_travel_loses_rows(tmp_path: Path, mo
 def test_without_the_references_of_flushed_memtables_their_rows_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sharing(seed: int) -> Settings:
-        settings = small_settings(seed)
-        return settings.model_copy(
-            update={"writer": settings.writer.model_copy(update={"pack_below_bytes": 0})},
-        )
-
-    # Where there are no links, flushed MemTables consist of WAL entries; elsewhere they own their files.
-    monkeypatch.setattr(LocalStore, "link", lambda self, path, source: False)
-    monkeypatch.setattr(world, "small_settings", sharing)
+    # Seed 8 has no links: its flushed MemTables consist of WAL entries.
     monkeypatch.setattr(wal_entries, "_references", lambda region, directories: ({}, ""))
-    assert _found(tmp_path, 4, _patient, CALM)
+    assert _found(tmp_path, 8, _patient, CALM)
 
 
 @pytest.mark.req("GC-10", "GC-11")

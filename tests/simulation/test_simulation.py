@@ -28,6 +28,8 @@ MUST_HAPPEN = (
     "rotation by rows",
     "rotation by bytes",
     FLUSHES,
+    "WAL entry linked",
+    "WAL entry named",
     FLUSH_FAILURES,
     WAL_LATE_ENTRIES,
     "merge done (in_process)",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memwal_core.errors import CorruptionError, ObjectExistsError, ObjectNotFoundError
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 
@@ -17,7 +18,7 @@ def load(store: ObjectStore, path: str) -> dict[str, Any] | None:
         CorruptionError: It is not a JSON object.
     """
     try:
-        data = store.get(path)
+        data = store.get(path, MAX_NOTE_BYTES)
     except ObjectNotFoundError:
         return None
     try:

@@ -18,6 +18,7 @@ from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan
 from memwal_core.region import ManifestStore
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.settings import Settings
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 
 
 class QualityTable:
@@ -124,7 +125,7 @@ class QualityTable:
             UnavailableError: Storage failed. Try again.
         """
         try:
-            data = self.table.store.get(quality_result_path(stage.value))
+            data = self.table.store.get(quality_result_path(stage.value), MAX_NOTE_BYTES)
         except ObjectNotFoundError:
             return None
         try:

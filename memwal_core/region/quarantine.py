@@ -15,6 +15,7 @@ from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNot
 from memwal_core.format.paths import QUALITY_DIRECTORY, quarantine_path, released_path
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 _QUARANTINED = f"{QUALITY_DIRECTORY}/quarantined"
@@ -122,7 +123,7 @@ class QuarantineStore:
 
     def _read(self, region_id: RegionId, generation: int) -> Quarantined | None:
         try:
-            data = self._store.get(quarantine_path(region_id, generation))
+            data = self._store.get(quarantine_path(region_id, generation), MAX_NOTE_BYTES)
         except ObjectNotFoundError:
             return None
         return _decoded(region_id, generation, data)

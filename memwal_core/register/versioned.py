@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from memwal_core.errors import (
     CommitUnknownError,
+    CorruptionError,
     InvalidRequestError,
     MemwalError,
     ObjectNotFoundError,
@@ -21,6 +22,7 @@ from memwal_core.format.paths import (
     parse_numbered_name,
     version_hint_path,
 )
+from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 FIRST_VERSION = 1
@@ -83,7 +85,7 @@ class VersionedRegister:
 
     def read(self, version: int) -> bytes:
         """Return the content of one version; ``ObjectNotFoundError`` if it never existed or was deleted."""
-        return self._store.get(self.path(version))
+        return self._store.get(self.path(version), MAX_REGISTER_BYTES)
 
     def exists(self, version: int) -> bool:
         """Return whether a version exists."""
@@ -167,11 +169,11 @@ class VersionedRegister:
     def hinted_version(self) -> int:
         """Return the version that the hint names; 0 if there is no hint or it cannot be read."""
         try:
-            hint = json.loads(self._store.get(version_hint_path(self._directory)))
+            hint = json.loads(self._store.get(version_hint_path(self._directory), MAX_HINT_BYTES))
             version = hint["version"]
         except ObjectNotFoundError:
             return 0
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (CorruptionError, ValueError, KeyError, TypeError, RecursionError):
             _log.warning("version hint is unreadable and is ignored [directory=%s]", self._directory)
             return 0
         if type(version) is not int or not FIRST_VERSION <= version <= MAX_UINT64:

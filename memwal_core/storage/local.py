@@ -18,6 +18,7 @@ from memwal_core.errors import ObjectExistsError
 from memwal_core.rng import Rng
 from memwal_core.storage import local_files
 from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
+from memwal_core.storage.limits import MAX_OBJECT_BYTES, require_size
 from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
 from memwal_core.storage.translate import translated
 
@@ -63,32 +64,30 @@ class LocalStore:
         """Return the absolute path of an object or directory."""
         return self._locate(path)
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Read a whole object."""
-        target = self._locate(path)
-        with self._translated("get", path):
-            return local_files.read_file(target)
+        check_path(path)
+        with self._translated("get", path), local_files.opened(self._root, path) as (descriptor, status):
+            require_size(path, self._root, status.st_size, max_bytes)
+            return local_files.read_opened(descriptor, 0, status.st_size)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read a part; less than ``length`` where the object ends before."""
-        target = self._locate(path)
+        check_path(path)
         check_range(path, start, length)
-        with self._translated("get_range", path), open(target, "rb") as file:
-            file.seek(start)
-            return file.read(length)
+        with self._translated("get_range", path), local_files.opened(self._root, path) as (descriptor, status):
+            return local_files.read_opened(descriptor, start, min(length, status.st_size - start))
 
     def head(self, path: str) -> ObjectInfo | None:
         """Describe an object, or return None if it does not exist."""
-        target = self._locate(path)
+        check_path(path)
         with self._translated("head", path):
-            try:
-                return local_files.file_info(path, os.stat(target))
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+            status = local_files.regular_status(self._root, path)
+            return None if status is None else local_files.file_info(path, status)
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
         """Describe all objects below a directory; links to directories are not followed."""
-        pending = [check_prefix(prefix)]
+        pending = [self._inside("list", check_prefix(prefix))]
         while pending:
             directory = pending.pop()
             for entry in self._entries(directory):
@@ -102,11 +101,12 @@ class LocalStore:
 
     def list_directories(self, prefix: str) -> list[str]:
         """Return the names of the immediate subdirectories of a directory, sorted."""
-        return sorted(entry.name for entry in self._entries(check_prefix(prefix)) if entry.is_dir())
+        directory = self._inside("list", check_prefix(prefix))
+        return sorted(entry.name for entry in self._entries(directory) if entry.is_dir())
 
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing any earlier content; not synced, since a hint may be lost."""
-        target = self._locate(path)
+        target = self._target("put", path)
         with self._translated("put", path):
             staged = self._stage([data], sync=False)
             try:
@@ -121,7 +121,7 @@ class LocalStore:
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
         """Write only if the object does not exist: synced as it is written, then linked."""
-        target = self._locate(path)
+        target = self._target("put_if_absent", path)
         with self._translated("put_if_absent", path):
             staged = self._stage(parts, sync=self._fsync)
             try:
@@ -131,7 +131,7 @@ class LocalStore:
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Publish a prepared file: by a link if it lies in ``staging_directory``, else by a copy."""
-        target = self._locate(path)
+        target = self._target("put_file_if_absent", path)
         staged = os.fspath(source)
         with self._translated("put_file_if_absent", path):
             if not staged.startswith(f"{self._staging}/"):
@@ -144,19 +144,19 @@ class LocalStore:
 
     def link(self, path: str, source: str) -> bool:
         """Link a file to a second name; False where the file system cannot."""
-        target, existing = self._locate(path), self._locate(source)
-        with self._translated("link", source):
+        target, existing = self._target("link", path), self._locate(source)
+        with self._translated("link", source), local_files.opened(self._root, source):
             return local_files.link_if_possible(existing, target)
 
     def delete(self, path: str) -> None:
         """Remove an object; one that is already gone counts as success."""
-        target = self._locate(path)
+        target = self._target("delete", path)
         with self._translated("delete", path):
             local_files.remove_file(target)
 
     def delete_directory(self, prefix: str) -> int:
         """Remove a directory with all that is in it, and return how many objects it held."""
-        directory = check_subtree(prefix)
+        directory = self._inside("delete_directory", check_subtree(prefix))
         count = sum(1 for _ in self.list_objects(directory))
         with self._translated("delete_directory", directory), suppress(FileNotFoundError):
             shutil.rmtree(self._locate(directory))
@@ -164,7 +164,7 @@ class LocalStore:
 
     def sync_directory(self, prefix: str) -> None:
         """Sync all files and directories below a directory, then the directory's own name."""
-        directory = check_subtree(prefix)
+        directory = self._inside("sync_directory", check_subtree(prefix))
         target = self._locate(directory)
         if self._fsync:
             with self._translated("sync_directory", directory):
@@ -177,7 +177,7 @@ class LocalStore:
             return
         directories = set()
         for path in sorted(paths):
-            target = self._locate(path)
+            target = self._target("sync_objects", path)
             with self._translated("sync_objects", path):
                 local_files.sync_path(target)
             directories.add(os.path.dirname(target))
@@ -196,6 +196,17 @@ class LocalStore:
     def _locate(self, path: str) -> str:
         return f"{self._root}/{check_path(path)}"
 
+    def _target(self, operation: str, path: str) -> str:
+        """Return where to change something, whose directory is the table's own."""
+        target = self._locate(path)
+        self._inside(operation, path.rpartition("/")[0])
+        return target
+
+    def _inside(self, operation: str, directory: str) -> str:
+        with self._translated(operation, directory):
+            local_files.require_directory_inside(self._root, directory)
+        return directory
+
     def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
         return translated(operation, path, self._root)
 
@@ -212,6 +223,8 @@ class LocalStore:
 
     def _stage(self, parts: Sequence[Part], *, sync: bool) -> str:
         """Write the parts to a new file in the staging directory and return its path."""
+        if not self._staging_was_swept:
+            local_files.require_directory_inside(self._root, STAGING_NAME)
         while True:
             staged = f"{self._staging}/{self._rng.getrandbits(64):016x}"
             try:
@@ -232,7 +245,7 @@ class LocalStore:
                 # One of them may have been synced, and removed since.
                 self._synced -= {os.fspath(above) for above in Path(target).parents}
         except FileExistsError as error:
-            if local_files.read_file(target) != local_files.read_file(staged):
+            if not self._holds(path, staged):
                 raise ObjectExistsError(
                     "other bytes are already there",
                     remedy="read them before deciding anything",
@@ -242,6 +255,12 @@ class LocalStore:
             if self._fsync:
                 local_files.sync_path(target)  # The earlier write may have been cut off before its sync.
         self._sync_names(os.path.dirname(target))
+
+    def _holds(self, path: str, staged: str) -> bool:
+        with local_files.opened(self._root, path) as (descriptor, status):
+            if status.st_size != os.stat(staged).st_size:
+                return False
+            return local_files.read_opened(descriptor, 0, status.st_size) == local_files.read_file(staged)
 
     def _sync_names(self, directory: str) -> None:
         """Bring the names in a directory to the disk, and at its first use those of its parents.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
+from memwal_core.errors import CorruptionError
 from memwal_core.storage.address import TEMPORARY_PREFIX
 from memwal_core.storage.protocol import ObjectInfo, Part
 
@@ -22,10 +23,95 @@ _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP
 """Another file system, one without links (FAT, some network and object mounts), a forbidden or one too many."""
 _JOINED_BYTES = 256 * 1024
 """Up to this size, one copy costs less than passing the parts one by one."""
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_LOOK_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@contextmanager
+def opened(root: str, path: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a regular file below a root for reading, and describe it; never waits for another process.
+
+    Raises:
+        FileNotFoundError: Nothing is there.
+        IsADirectoryError: A directory is there.
+        CorruptionError: Something else than a file is there, or a symbolic link leads out of the root.
+    """
+    descriptor, status = _open(root, path, _READ_FLAGS)
+    try:
+        yield descriptor, status
+    finally:
+        os.close(descriptor)
+
+
+def read_opened(descriptor: int, start: int, length: int) -> bytes:
+    """Return a part of an open file, less where it ends before."""
+    parts = []
+    while length > 0 and (part := os.pread(descriptor, length, start)):
+        parts.append(part)
+        start, length = start + len(part), length - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def regular_status(root: str, path: str) -> os.stat_result | None:
+    """Describe a regular file below a root; None if nothing, or a directory, is there. Errors as for ``opened``."""
+    try:
+        descriptor, status = _open(root, path, _LOOK_FLAGS)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    os.close(descriptor)
+    return status
+
+
+def require_directory_inside(root: str, path: str) -> None:
+    """Refuse a directory, or its nearest parent that exists, if a symbolic link leads from the root to elsewhere.
+
+    Raises:
+        CorruptionError: It does.
+    """
+    while path:
+        try:
+            descriptor = os.open(f"{root}/{path}", _LOOK_FLAGS)
+        except FileNotFoundError:
+            path = path.rpartition("/")[0]
+            continue
+        except OSError as error:
+            _refuse_circle(root, path, error)
+            raise
+        try:
+            _require_inside(descriptor, root, path)
+        finally:
+            os.close(descriptor)
+        return
+
+
+def foreign_entry(root: str, directory: str) -> str | None:
+    """Return the path of something below a directory that is neither a file nor a directory; None if all are.
+
+    Symbolic links are looked at, and pass if they lead to a file or directory below the root. For directories that
+    other code opens by their names.
+    """
+    pending = [directory]
+    while pending:
+        inner = pending.pop()
+        for entry in visible_entries(f"{root}/{inner}" if inner else root):
+            if entry.is_file(follow_symlinks=False):
+                continue
+            path = f"{inner}/{entry.name}" if inner else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(path)
+            elif not entry.is_symlink() or not _leads_to_content(root, path):
+                return path
+    return None
 
 
 def read_file(path: str) -> bytes:
-    """Return the content of a file."""
+    """Return the content of a file that this package has made."""
     with open(path, "rb", buffering=0) as file:
         return file.readall()
 
@@ -51,7 +137,7 @@ def write_new_file(path: str, parts: Sequence[Part], *, sync: bool) -> None:
 
 def sync_path(path: str) -> None:
     """Bring a file's content, or a directory's names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, _READ_FLAGS)
     try:
         os.fsync(descriptor)
     finally:
@@ -162,3 +248,71 @@ def remove_stale_files(directory: str, reference: str, older_than_s: float) -> N
             with suppress(FileNotFoundError):
                 if entry.is_file() and now_ns - entry.stat().st_mtime_ns > older_than_s * 1e9:
                     os.unlink(entry.path)
+
+
+def _leads_to_content(root: str, path: str) -> bool:
+    try:
+        require_directory_inside(root, path)
+        status = os.stat(f"{root}/{path}")
+    except (OSError, CorruptionError):
+        return False
+    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+
+
+def _open(root: str, path: str, flags: int) -> tuple[int, os.stat_result]:
+    target = f"{root}/{path}"
+    try:
+        _require_regular(os.stat(target), root, path)  # Opening a device may already do something.
+        descriptor = os.open(target, flags)
+    except OSError as error:
+        _refuse_circle(root, path, error)
+        raise
+    try:
+        status = os.fstat(descriptor)
+        _require_regular(status, root, path)
+        _require_inside(descriptor, root, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, status
+
+
+def _refuse_circle(root: str, path: str, error: OSError) -> None:
+    if error.errno == errno.ELOOP:
+        raise _refusal(root, path, "a symbolic link that leads nowhere") from error
+
+
+def _require_regular(status: os.stat_result, root: str, path: str) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    found = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "of an unknown kind")
+    raise _refusal(root, path, found)
+
+
+def _require_inside(descriptor: int, root: str, path: str) -> None:
+    place = _place_of(descriptor, f"{root}/{path}")
+    if place.startswith(f"{root}/"):
+        return
+    real = os.path.realpath(root).rstrip("/")
+    if not place.startswith(f"{real}/"):
+        raise _refusal(root, path, "reached through a symbolic link that leads out of the directory")
+
+
+def _place_of(descriptor: int, path: str) -> str:
+    """Return where an open file is, without symbolic links."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)
+
+
+def _refusal(root: str, path: str, found: str) -> CorruptionError:
+    return CorruptionError(
+        "what lies at this path is not a file of this directory, and is left alone",
+        remedy="find out who put it there, and remove it; then run `memwal doctor`",
+        path=path,
+        store=root,
+        found=found,
+    )

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from memwal_core.storage.limits import MAX_OBJECT_BYTES
+
 Part: TypeAlias = "bytes | memoryview"
 """A piece of an object in memory; a memoryview must have items of one byte."""
 
@@ -66,8 +68,13 @@ class ObjectStore(Protocol):
         """Return the address of a path as pylance opens it."""
         ...
 
-    def get(self, path: str) -> bytes:
-        """Read a whole object; ``ObjectNotFoundError`` if it does not exist."""
+    def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
+        """Read a whole object; nothing of it if it is larger than an object of its kind may be.
+
+        Raises:
+            ObjectNotFoundError: It does not exist.
+            CorruptionError: It is larger than ``max_bytes``, or (on local disks) not a regular file below the root.
+        """
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:

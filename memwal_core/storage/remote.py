@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 import obstore
 from obstore.store import ObjectStore as Backend
 
-from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
 from memwal_core.storage.address import Address, check_path, check_prefix, check_range, check_subtree, is_temporary
+from memwal_core.storage.limits import MAX_OBJECT_BYTES, require_size
 from memwal_core.storage.protocol import ObjectInfo, Part, StoreKind
 from memwal_core.storage.retrying import Retrier
 from memwal_core.storage.translate import translated
@@ -71,9 +78,9 @@ class RemoteStore:
         """Return the address of an object or directory."""
         return f"{self._uri}/{check_path(path)}"
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Read a whole object."""
-        return self._retried("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
+        return self._retried("get", path, lambda key: self._whole(key, max_bytes))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read a part; less than ``length`` where the object ends before."""
@@ -213,12 +220,19 @@ class RemoteStore:
             found = obstore.list(self._backend, prefix=directory or None, chunk_size=_LIST_PAGE).collect()
         return [_info(meta) for meta in found if not is_temporary(meta["path"])]
 
+    def _whole(self, key: str, max_bytes: int) -> bytes:
+        found = obstore.get(self._backend, key)  # The content comes with the next call.
+        require_size(key, self._uri, found.meta["size"], max_bytes)
+        return bytes(found.bytes())
+
     def _holds(self, path: str, data: bytes) -> bool:
         """Return whether the object exists and holds the data; ``ObjectExistsError`` if it holds other bytes."""
         try:
-            found = self._once("get", path, lambda key: bytes(obstore.get(self._backend, key).bytes()))
+            found = self._once("get", path, lambda key: self._whole(key, len(data)))
         except ObjectNotFoundError:
             return False
+        except CorruptionError:
+            found = b""  # It is larger.
         if found != data:
             raise ObjectExistsError(
                 "other bytes are already there",

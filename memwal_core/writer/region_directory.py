@@ -18,6 +18,7 @@ from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.census import vanished
 from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class RegionDirectory:
         return region_id, True
 
     def _reserved(self, path: str) -> RegionId:
-        data = self._store.get(path)
+        data = self._store.get(path, MAX_NOTE_BYTES)
         try:
             return parse_region_id(json.loads(data)["region_id"])
         except (ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from memwal_core.errors import UnavailableError
 from memwal_core.rng import Rng
+from memwal_core.storage.limits import MAX_OBJECT_BYTES
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore, Part, StoreKind
 
 _Result = TypeVar("_Result")
@@ -160,9 +161,9 @@ class FaultyStore:
         """Return the address in the inner store."""
         return self.inner.uri_of(path)
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Read a whole object."""
-        return self._call("get", path, lambda: self.inner.get(path))
+        return self._call("get", path, lambda: self.inner.get(path, max_bytes))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read a part of an object."""

@@ -22,6 +22,7 @@ from memwal_core.format.memwal_index.snapshot_file import snapshot_from_bytes, s
 from memwal_core.format.paths import region_snapshot_path
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
+from memwal_core.storage.limits import MAX_SNAPSHOT_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ def _external(table: TableReader, state: TableState) -> pa.Table | None:
     if state.entry is None:
         return None
     try:
-        data = table.store.get(region_snapshot_path(state.entry.index_id))
+        data = table.store.get(region_snapshot_path(state.entry.index_id), MAX_SNAPSHOT_BYTES)
     except ObjectNotFoundError:
         _log.info("the index has no snapshot file [table=%s, version=%d]", table.uri, state.version)
         return None

@@ -9,6 +9,7 @@ from memwal_core.errors import ObjectNotFoundError
 from memwal_core.format.paths import TABLE_MANIFEST_SUFFIX, TABLE_VERSIONS_DIRECTORY, table_manifest_path
 from memwal_core.format.table_manifest import ManifestFacts, read_manifest
 from memwal_core.storage import ObjectInfo, ObjectStore
+from memwal_core.storage.limits import MAX_TABLE_MANIFEST_BYTES, require_size
 
 _REMEMBERED = 8
 
@@ -49,6 +50,7 @@ class ManifestFiles:
         key = (info.path, info.size_bytes, info.modified, info.etag)
         facts = self._known.get(key)
         if facts is None:
+            require_size(info.path, self._store.uri, info.size_bytes, MAX_TABLE_MANIFEST_BYTES)
             facts = read_manifest(
                 info.size_bytes, lambda start, length: self._store.get_range(info.path, start, length)
             )

@@ -33,6 +33,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.table_manifest import read_manifest
 from memwal_core.ids import RegionId
+from memwal_core.storage.limits import MAX_TABLE_MANIFEST_BYTES
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
 _VERSIONS = "_versions"
@@ -143,7 +144,7 @@ def _newest_manifest(listed: Mapping[str, ObjectInfo]) -> ObjectInfo | None:
 
 
 def _cause_of_manifest(store: ObjectStore, info: ObjectInfo) -> str:
-    data = store.get(info.path)
+    data = store.get(info.path, MAX_TABLE_MANIFEST_BYTES)
     cause = apparent_damage(data)
     if cause:
         return cause

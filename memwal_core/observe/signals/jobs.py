@@ -16,6 +16,7 @@ from memwal_core.jobs.merge.report import MERGED_BYTES_FACT, PARKED_FACT
 from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import Signal
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 _RATE_RUNS = 10
@@ -81,7 +82,7 @@ def parked_readings(ledger: Ledger) -> Iterator[Reading]:
 def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:
     """Read what the newest checks after a merge, and the newest proof of a merge, found."""
     try:
-        newest = json.loads(store.get(quality_result_path("after")))
+        newest = json.loads(store.get(quality_result_path("after"), MAX_NOTE_BYTES))
         yield Reading(Signal.CHECK_FAILED, float(newest["failed"]), f"version {newest['version']}")
         ended = datetime.fromisoformat(newest["ended_at"])
         repeated = sum(each["count"] for each in newest["results"] if each["check"] == "key_unique")

@@ -17,6 +17,7 @@ from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import WAL_SUFFIXES, manifest_path, wal_entry_path, writer_release_path
 from memwal_core.ids import RegionId
 from memwal_core.region import RegionManifest
+from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import find_tail
 
@@ -93,7 +94,7 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
 def read_releases(store: ObjectStore, region_id: RegionId) -> Releases:
     """Return which epochs of a region were released; a missing or unreadable record names none."""
     try:
-        document = json.loads(store.get(writer_release_path(region_id)))
+        document = json.loads(store.get(writer_release_path(region_id), MAX_NOTE_BYTES))
         newest = int(document["released_epoch"])
         ranges = tuple((int(first), int(last)) for first, last in document["released"])
     except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.storage.address import canonical_uri
+from memwal_core.storage.address import SCHEMES, canonical_uri
 
 NAME = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$"
 """What people call a table, a source, a target. No address looks like one, and so no name stands for two things."""
@@ -25,14 +26,19 @@ def canonical(name_or_uri: str) -> str:
     Raises:
         InvalidRequestError: It is neither.
     """
-    return name_or_uri if _NAME.match(name_or_uri) else canonical_uri(name_or_uri)
+    return name_or_uri if is_name(name_or_uri) else canonical_uri(name_or_uri)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is a name; where an address is wanted, the same text would be a relative path."""
+    return _NAME.fullmatch(text) is not None
 
 
 def canonical_pattern(pattern: str) -> str:
     """Return a pattern over names, or over addresses in their one spelling.
 
     Raises:
-        ValueError: It has parts that no address in its one spelling has, so that it would match nothing.
+        ValueError: No address in its one spelling looks like that, so that it would match nothing.
     """
     text = re.sub(r"(?<!:)/{2,}", "/", pattern).rstrip("/") or "/"
     if any(part in {".", ".."} for part in text.split("/")):
@@ -40,8 +46,14 @@ def canonical_pattern(pattern: str) -> str:
     if found := _SCHEME.match(text):
         scheme, bucket, path = found.groups()
         scheme = {"s3a": "s3"}.get(scheme.lower(), scheme.lower())
+        if scheme not in SCHEMES:
+            raise ValueError(f"the pattern {pattern!r} has a scheme that no table has; known are {', '.join(SCHEMES)}")
         return _local(path) if scheme == "file" else f"{scheme}://{bucket.lower()}{path}"
-    return _local(text) if text.startswith("/") else text
+    if text.startswith("/"):
+        return _local(text)
+    if not _WILDCARD.match(text) and set(text) & {"/", ":", "\\"}:
+        raise ValueError(f"the pattern {pattern!r} is neither of names nor of absolute paths and addresses")
+    return text
 
 
 def is_matched(patterns: Iterable[str], names: Iterable[str]) -> bool:
@@ -69,14 +81,23 @@ def below(address: str, relative: str) -> str:
             remedy="give parts with single slashes between them, without '.', '..', '%', braces or brackets",
             path=relative,
         )
-    fixed = _before_wildcards(parts)
-    if address.startswith("/") and os.path.realpath(os.path.join(address, *fixed)) != os.path.join(address, *fixed):
+    if address.startswith("/") and any(os.path.realpath(path) != path for path in _local_places(address, parts)):
         raise InvalidRequestError(
             "a path below a registered address must not leave it through a symbolic link",
             remedy="register the address that the link leads to",
             path=relative,
         )
     return f"{address}/{relative}"
+
+
+def _local_places(address: str, parts: list[str]) -> list[str]:
+    """Return what a path below a directory stands for now: itself, or what its wildcards find."""
+    place = os.path.join(address, *parts)
+    fixed = os.path.join(address, *_before_wildcards(parts))
+    if place == fixed:
+        return [place]
+    pattern = os.path.join(glob.escape(address), *parts)
+    return [fixed, *glob.iglob(pattern, include_hidden=True)]
 
 
 def _before_wildcards(parts: list[str]) -> list[str]:

@@ -90,7 +90,7 @@ def _below(source: RegisteredSource, relative: str) -> str:
         return below(source.address, relative)
     if not relative:
         return source.address
-    if not _TABLE_NAME.match(relative):
+    if not _TABLE_NAME.fullmatch(relative):
         raise InvalidRequestError(
             "a table of a registered catalog is named by letters, digits, underscores and dots",
             remedy="correct the name",
@@ -116,7 +116,7 @@ def _writing(request: JobRequest, registry: Registry) -> dict[str, Any]:
 
 def _suite(name: str, registry: Registry) -> str:
     folder = Path(registry.suites_folder)
-    path = Path(os.path.realpath(folder / name))
+    path = Path(os.path.realpath(folder / name)) if "\0" not in name else folder
     if path.is_relative_to(os.path.realpath(folder)) and path.is_file():
         return str(path)
     if registry.single_user and path.suffix == ".json":

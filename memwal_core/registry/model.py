@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
-from memwal_core.registry.addresses import NAME, canonical, canonical_pattern, is_matched
+from memwal_core.registry.addresses import NAME, canonical, canonical_pattern, is_matched, is_name
 from memwal_core.storage.address import canonical_uri
 
 
@@ -114,6 +114,9 @@ class Registry(_Entry):
         """
         asked = canonical(name_or_uri)
         found = next((table for table in self.tables if asked in (table.name, table.uri)), None)
+        if found is None and is_name(asked):
+            # Not taken for a relative path: its exclusion could not be told.
+            raise self._not_registered(name_or_uri)
         names = (asked,) if found is None else (found.name, found.uri)
         if is_matched(self.exclude, names):
             raise InvalidRequestError(
@@ -128,10 +131,13 @@ class Registry(_Entry):
             if is_matched((included.pattern,), (asked,)):
                 return unregistered(asked, included.connection)
         if self.single_user:
-            return unregistered(canonical_uri(name_or_uri))
-        raise InvalidRequestError(
+            return unregistered(asked)
+        raise self._not_registered(name_or_uri)
+
+    def _not_registered(self, name_or_uri: str) -> InvalidRequestError:
+        return InvalidRequestError(
             "this table is not registered",
-            remedy="add it to the registry of tables, or correct the name",
+            remedy="add it to the registry of tables, or correct the name; a path begins with '/' or './'",
             table=name_or_uri,
             known=[table.name for table in self.maintained],
         )

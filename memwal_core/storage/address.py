@@ -22,6 +22,10 @@ _SCHEMES = {
     "memory": StoreKind.MEMORY,
     "file": StoreKind.LOCAL,
 }
+_BUCKET = re.compile(r"[0-9A-Za-z]([0-9A-Za-z._-]*[0-9A-Za-z])?")
+SCHEMES = tuple(_SCHEMES)
+"""Of addresses, in lower case."""
+
 _SCHEME_PATTERN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _REFUSED_CHARACTERS = re.compile(r"[\x00-\x1f\x7f?#%\\*]")
 
@@ -134,6 +138,10 @@ def _bucket(uri: str, kind: StoreKind, rest: str) -> Address:
         _refuse(uri, "the bucket is missing")
     if "@" in bucket or ":" in bucket:
         _refuse(uri, "it contains credentials, a container's account or a port; give them as storage options")
+    if bucket and not _BUCKET.fullmatch(bucket):
+        _refuse(
+            uri, "a bucket has letters, digits, dots, hyphens and underscores, the first and last a letter or digit"
+        )
     prefix = prefix.rstrip("/")
     return Address(kind=kind, bucket=bucket, prefix=check_path(prefix) if prefix else "")
 

@@ -43,6 +43,8 @@ def test_every_spelling_of_an_included_address_is_the_same_table(spelling: str) 
         "s3://key:secret@lake/sandbox/a",
         "s3://lake:9000/sandbox/a",
         "s3://lake2/sandbox/a",
+        "s3://lake./sandbox/a",
+        "s3://l%61ke/sandbox/a",
         "s3://lake/sandboxed/a",
         "http://lake/sandbox/a",
         "s3:/lake/sandbox/a",

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.backup.request import BackupRequest
@@ -79,6 +81,7 @@ def test_a_table_of_a_catalog_is_named_by_the_catalog(registry: Registry) -> Non
         ("landing/../other",), ("landing/./a",), ("landing//a",), ("landing/%2e%2e/a",), ("landing/{..,a}/b",),
         ("landing/a[.]b",), ("landing/a\\b",), ("landing/a\nb",), ("landing/a#b",), ("nowhere/a",),
         ("landing/a.csv", "events/clicks"), ("events/a;b",), ("events/../x",), ("events/a b",), ("events/`x`",),
+        ("events/a\n",), ("events\n",), ("landing/\0",), ("\0",), ("landing/a\u2028/../b",),
     ],
 )  # fmt: skip
 def test_free_sources_are_refused(registry: Registry, sources: tuple[str, ...]) -> None:
@@ -91,12 +94,31 @@ def test_free_sources_are_refused(registry: Registry, sources: tuple[str, ...]) 
     [
         {"format": "text"}, {"format": "json"}, {"options": {"path": "/etc"}}, {"options": {"header": "false"}},
         {"suites": ("/tmp/x.py",)}, {"suites": ("../outside.py",)}, {"suites": ("link.py",)},
-        {"suites": ("missing.json",)},
+        {"suites": ("missing.json",)}, {"suites": ("rows.py\0.json",)}, {"suites": ("./.py",)},
     ],
 )  # fmt: skip
 def test_reader_options_and_suites_of_a_runs_own_are_refused(registry: Registry, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError):
         _ingest(registry, sources=("landing",), **asked)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@given(
+    st.text(st.sampled_from("/.*?a\\%\0\n:{[~") | st.characters(), max_size=12), st.sampled_from(["landing", "events"])
+)
+def test_any_text_is_refused_or_stays_within_what_is_registered(text: str, source: str) -> None:
+    registry = parse_registry(TEXT, "/nowhere/tables.toml")
+    table = "people" if source == "landing" else "orders"
+    try:
+        (found,) = _ingest(registry, table, sources=(f"{source}/{text}",)).sources
+    except InvalidRequestError:
+        pass
+    else:
+        assert found.startswith({"landing": "s3://lake/landing", "events": "prod.events"}[source])
+        assert not {".", "..", ""} & set(found.removeprefix("s3://").split("/"))
+        assert not set(found) & set("\\%\0\n{[#")
+    with pytest.raises(InvalidRequestError):
+        _ingest(registry, table, sources=(source,), suites=(f"{text}.json",))
 
 
 def test_a_source_of_other_tables_is_refused(registry: Registry) -> None:
@@ -122,8 +144,13 @@ def test_a_link_below_a_local_source_does_not_lead_out(tmp_path: Path) -> None:
     registry = parse_registry(text, str(tmp_path / "tables.toml"))
 
     assert _ingest(registry, "/x.lance", sources=("landing/a.csv",)).sources == (f"{landing}/a.csv",)
-    with pytest.raises(InvalidRequestError, match="symbolic link"):
-        _ingest(registry, "/x.lance", sources=("landing/link/a.csv",))
+    (secret / "a.csv").touch()
+    (landing / "b.csv").symlink_to(secret / "a.csv")
+    for leads_out in ("link/a.csv", "lin?/a.csv", "*/*.csv", "*", "b.*", "lin?"):
+        with pytest.raises(InvalidRequestError, match="symbolic link"):
+            _ingest(registry, "/x.lance", sources=(f"landing/{leads_out}",))
+    (landing / "c.csv").touch()
+    assert _ingest(registry, "/x.lance", sources=("landing/c*",)).sources == (f"{landing}/c*",)
 
 
 def test_a_single_user_opens_the_door_but_not_for_python(tmp_path: Path) -> None:

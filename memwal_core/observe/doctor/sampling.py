@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from memwal_core.base_table import translated
@@ -116,6 +115,8 @@ class KeySampler:
             return None  # The check of generations reports it, or the merge parks it.
 
     def _smallest(self, rows: pa.Table) -> pa.Table:
+        import pandas as pd  # noqa: PLC0415 - most commands start without it
+
         hashes = pd.util.hash_pandas_object(rows.select(self._key).to_pandas(), index=False).to_numpy()
         _, first = np.unique(hashes, return_index=True)
         return rows.take(pa.array(first[: self._bounds.keys]))

@@ -11,13 +11,36 @@ LOADED_WHEN_NEEDED = {
     "datafusion",
     "great_expectations",
     "lance_namespace_urllib3_client",
+    "pandas",
     "pyspark",
 }
 
+START = """
+import sys
+from memwal_core.cli import main
+sys.argv = ["memwal", "merge", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+"""
+
+
+def _after_start(code: str) -> str:
+    ran = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()[-1]
+
 
 def test_a_command_does_not_import_what_only_some_commands_need() -> None:
-    code = f"import memwal_core.cli.app, sys; print(sorted({LOADED_WHEN_NEEDED!r} & set(sys.modules)))"
+    assert _after_start(f"print(sorted({LOADED_WHEN_NEEDED!r} & set(sys.modules)))") == "[]"
 
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert found.stdout.strip() == "[]"
+def test_a_command_can_still_convert_to_pandas_and_back() -> None:
+    """Arrow was imported as if there were no pandas: the first conversion makes it look again."""
+    there_and_back = """
+import pyarrow as pa
+frame = pa.table({"a": [1.5, None]}).to_pandas()
+print(pa.table({"a": [1.5, None]}).equals(pa.Table.from_pandas(frame)), pa.array(frame["a"]).null_count)
+"""
+
+    assert _after_start(there_and_back) == "True 1"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memwal_core.errors import CorruptionError, ObjectExistsError, ObjectNotFoundError
+from memwal_core.format.document import parse_document
 from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
@@ -22,7 +23,7 @@ def load(store: ObjectStore, path: str) -> dict[str, Any] | None:
     except ObjectNotFoundError:
         return None
     try:
-        found = json.loads(data)
+        found = parse_document(data)
     except ValueError:
         found = None
     if not isinstance(found, dict):

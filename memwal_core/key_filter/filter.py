@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ KEY_FILTER_NAME = "memwal_key_filter.bin"
 
 _MAGIC = b"MEMWALKF"
 _FORMAT_VERSION = 1
+_BOUNDS = 2
+"""Rows of the range: the smallest and the largest value."""
 _HEAD = struct.Struct("<8sIIIQ")
 _CHECKSUM = struct.Struct("<Q")
 
@@ -76,8 +79,9 @@ class KeyFilter:
         start = _HEAD.size + bounds_bytes
         if magic != _MAGIC or version != _FORMAT_VERSION or len(checked) != start + blocks * BLOCK_BYTES:
             _refuse(f"its header is {magic!r}, version {version}")
-        with pa.ipc.open_stream(checked[_HEAD.size : start]) as reader:
-            bounds = reader.read_all()
+        bounds = _read_bounds(checked[_HEAD.size : start], keys)
+        if keys and not blocks:
+            _refuse(f"it has no blocks for {keys} keys")
         return cls(bounds, keys, np.frombuffer(checked, "<u4", offset=start).reshape(blocks, WORDS))
 
     def to_bytes(self, place: str) -> bytes:
@@ -99,6 +103,8 @@ class KeyFilter:
         if not self.keys:
             return np.zeros(keys.num_rows, np.bool_)
         columns = self.bounds.schema.names
+        if not _comparable(self.bounds.schema, keys.schema):
+            return np.ones(keys.num_rows, np.bool_)
         found = hits(self.blocks, hashes_of(keys, columns) if hashes is None else hashes)
         if not found.any():
             return found
@@ -108,6 +114,24 @@ class KeyFilter:
             inside = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
             found &= inside.to_numpy()
         return found
+
+
+def _comparable(bounds: pa.Schema, keys: pa.Schema) -> bool:
+    """Return whether keys can be compared with a range; a range of other columns or types says nothing of them."""
+    if not bounds.names or any(bounds.names.count(name) > 1 or name not in keys.names for name in bounds.names):
+        return False
+    return all(_family(bounds.field(name).type) == _family(keys.field(name).type) for name in bounds.names)
+
+
+def _family(kind: pa.DataType) -> str:
+    """Return what a type of keys is compared as; widths do not count."""
+    families = {
+        "integer": pa.types.is_integer,
+        "boolean": pa.types.is_boolean,
+        "text": lambda each: pa.types.is_string(each) or pa.types.is_large_string(each),
+        "binary": lambda each: pa.types.is_binary(each) or pa.types.is_large_binary(each),
+    }
+    return next((name for name, is_kind in families.items() if is_kind(kind)), str(kind))
 
 
 def _digest(data: bytes, place: str) -> int:
@@ -132,7 +156,24 @@ def _bounds(keys: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _refuse(problem: str) -> None:
+def _read_bounds(data: bytes, keys: int) -> pa.Table:
+    """Return the range of each key column: two rows of values if there are keys.
+
+    Raises:
+        CorruptionError: It is none. The checksum fits whatever bytes somebody gave it.
+    """
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            bounds = reader.read_all()
+        bounds.validate(full=True)
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        _refuse(f"its range cannot be read: {error}")
+    if keys and (bounds.num_rows != _BOUNDS or any(column.null_count for column in bounds.columns)):
+        _refuse(f"its range has {bounds.num_rows} rows")
+    return bounds
+
+
+def _refuse(problem: str) -> NoReturn:
     """Raise ``CorruptionError``."""
     raise CorruptionError(
         "a key filter cannot be read",

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memwal_core.region.holes import holes
+
 
 class GenerationState(StrEnum):
     """Where a generation is on its one-way road.
@@ -55,12 +57,14 @@ def generation_states(
         All generations from 1 to the active one, ascending.
     """
     active = max(current_generation, active_generation or 0)
-    flushed = set(recorded)
+    flushed = {number for number in recorded if merged < number < current_generation}
     spans = [GenerationSpan(1, merged, GenerationState.MERGED)] if merged else []
-    spans += [
-        GenerationSpan(number, number, GenerationState.FLUSHED if number in flushed else None)
-        for number in range(merged + 1, current_generation)
+    unmerged = [GenerationSpan(number, number, GenerationState.FLUSHED) for number in flushed]
+    unmerged += [
+        GenerationSpan(missing.start, missing.stop - 1, None)
+        for missing in holes(flushed, merged + 1, current_generation)
     ]
+    spans += sorted(unmerged, key=lambda span: span.first)
     if current_generation < active:
         spans.append(GenerationSpan(max(current_generation, merged + 1), active - 1, GenerationState.SEALED))
     if active > merged:

@@ -8,6 +8,7 @@ from typing import Any
 
 from memwal_core.base_table import BaseTable, TableState, retained_versions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.document import parse_document
 from memwal_core.format.paths import generation_path, quality_result_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.survey import MergeSurveyor, merge_target
@@ -16,6 +17,7 @@ from memwal_core.quality.checks.view import ViewSights, look_at_view
 from memwal_core.quality.model import QualityReport, Stage
 from memwal_core.quality.plan import QualityPlan, VersionFacts, plan_after, plan_before
 from memwal_core.region import ManifestStore
+from memwal_core.region.holes import holes
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.settings import Settings
 from memwal_core.storage.limits import MAX_NOTE_BYTES
@@ -94,13 +96,14 @@ class QualityTable:
         for manifest in self._manifests.load_many(sorted(spans), self._concurrency):
             merged, through = spans[manifest.region_id]
             recorded = {each.generation: each.path for each in manifest.flushed_generations}
-            numbers = range(merged + 1, through + 1)
-            gone += [f"region {manifest.region_id} generation {number}" for number in numbers if number not in recorded]
+            for lost in holes(recorded, merged + 1, through + 1):
+                span = f"generation {lost[0]}" if lost[0] == lost[-1] else f"generations {lost[0]} to {lost[-1]}"
+                gone.append(f"region {manifest.region_id} {span}")
             found.append(
                 [
-                    (number, self.table.store.uri_of(generation_path(manifest.region_id, recorded[number])))
-                    for number in numbers
-                    if number in recorded
+                    (number, self.table.store.uri_of(generation_path(manifest.region_id, path)))
+                    for number, path in sorted(recorded.items())
+                    if merged < number <= through
                 ]
             )
         return found, gone
@@ -129,7 +132,7 @@ class QualityTable:
         except ObjectNotFoundError:
             return None
         try:
-            document = json.loads(data)
+            document = parse_document(data)
         except ValueError:
             return None  # Only for display; the next run replaces it.
         return document if isinstance(document, dict) else None

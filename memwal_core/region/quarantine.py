@@ -7,12 +7,14 @@ them and people release generations; the merge only reads them. May import ``sto
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError
-from memwal_core.format.paths import QUALITY_DIRECTORY, quarantine_path, released_path
+from memwal_core.format.document import as_text, parse_document
+from memwal_core.format.paths import MAX_UINT64, QUALITY_DIRECTORY, quarantine_path, released_path
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.limits import MAX_NOTE_BYTES
@@ -21,6 +23,8 @@ from memwal_core.storage.protocol import ObjectStore
 _QUARANTINED = f"{QUALITY_DIRECTORY}/quarantined"
 _RELEASED = f"{QUALITY_DIRECTORY}/released"
 _CONCURRENCY = 8
+_GENERATION = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+"""As this project writes them: two names never mean one generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +135,9 @@ class QuarantineStore:
 
 def _decoded(region_id: RegionId, generation: int, data: bytes) -> Quarantined:
     try:
-        document = json.loads(data)
-        reasons = tuple(str(reason) for reason in document["reasons"])
-        return Quarantined(region_id, generation, reasons, str(document["quarantined_at"]))
+        document = parse_document(data)
+        reasons = tuple(as_text(reason) for reason in document["reasons"])
+        return Quarantined(region_id, generation, reasons, as_text(document["quarantined_at"]))
     except (ValueError, TypeError, KeyError):
         return Quarantined(region_id, generation, ("the quarantine record cannot be read",), "")
 
@@ -148,7 +152,7 @@ def _numbered(store: ObjectStore, directory: str) -> list[tuple[RegionId, int]]:
     for info in store.list_objects(directory):
         region, _, name = info.path.removeprefix(f"{directory}/").partition("/")
         number = name.removesuffix(".json")
-        if name != number and number.isascii() and number.isdigit():
+        if name != number and _GENERATION.fullmatch(number) and int(number) <= MAX_UINT64:
             try:
                 found.append((parse_region_id(region), int(number)))
             except InvalidRequestError:

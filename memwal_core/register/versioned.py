@@ -15,6 +15,7 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.format.document import as_number, parse_document
 from memwal_core.format.paths import (
     MAX_UINT64,
     VERSION_HINT_NAME,
@@ -169,17 +170,13 @@ class VersionedRegister:
     def hinted_version(self) -> int:
         """Return the version that the hint names; 0 if there is no hint or it cannot be read."""
         try:
-            hint = json.loads(self._store.get(version_hint_path(self._directory), MAX_HINT_BYTES))
-            version = hint["version"]
+            hint = parse_document(self._store.get(version_hint_path(self._directory), MAX_HINT_BYTES))
+            return as_number(hint["version"], at_least=FIRST_VERSION)
         except ObjectNotFoundError:
             return 0
-        except (CorruptionError, ValueError, KeyError, TypeError, RecursionError):
+        except (CorruptionError, ValueError, KeyError, TypeError):
             _log.warning("version hint is unreadable and is ignored [directory=%s]", self._directory)
             return 0
-        if type(version) is not int or not FIRST_VERSION <= version <= MAX_UINT64:
-            _log.warning("version hint is not a version and is ignored [directory=%s]", self._directory)
-            return 0
-        return version
 
     def _require_predecessor(self, version: int) -> None:
         """Refuse a version whose place was free only because it had been deleted.

@@ -12,13 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, ChecksumError, sealed, verify
+from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
 from memwal_core.format.lance_file.pack import FOOTER_VERSION, PLAIN_VERSION, FileShape, pack
 from memwal_core.format.lance_file.schema import described_schema, plain_shape, schema_range
 from memwal_core.format.lance_file.unpack import KnownSchema, unpack
-from memwal_core.format.malformed import MalformedError, apparent_damage
+from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.native.casting import compact
@@ -137,7 +137,8 @@ class LanceCodec:
                 version = file_version(data)
                 rows, stored = _read_with_lance(store, wal_entry_path(region_id, wal_id, self.suffix), data)
                 rows = _shaped(rows, stored, shape)
-        except (OSError, RuntimeError, ChecksumError, MalformedError) as error:
+        except (OSError, RuntimeError, MemoryError, ValueError, pa.ArrowException) as error:
+            # Of ours, Lance's and Arrow's: the checksum fits whatever bytes somebody gave it.
             refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)
         return described_entry(region_id, wal_id, stored, rows, len(data), version)
 

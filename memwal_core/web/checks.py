@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from memwal_core.format.document import as_moment, as_number, as_text
 from memwal_core.quality.model import Result, Stage
 from memwal_core.region.quarantine import Quarantined
 
@@ -117,11 +118,16 @@ def show_stage(stage: Stage, report: Mapping[str, Any] | None, now: datetime) ->
         return StageResults(stage, title, False, True, 0, None, "", ())
     try:
         checks = [
-            ShownCheck(words(str(each["check"])), str(each["result"]), str(each["subject"]), str(each["evidence"]))
+            ShownCheck(
+                words(as_text(each["check"])),
+                as_text(each["result"]),
+                as_text(each["subject"]),
+                as_text(each["evidence"]),
+            )
             for each in report["results"]
         ]
-        version, docs = int(report["version"]), str(report["docs"])
-        age_s = max(0.0, (now - datetime.fromisoformat(str(report["ended_at"]))).total_seconds())
+        version, docs = as_number(report["version"]), as_text(report["docs"])
+        age_s = max(0.0, (now - as_moment(report["ended_at"])).total_seconds())
     except (KeyError, TypeError, ValueError):
         return StageResults(stage, title, True, False, 0, None, "", ())
     checks.sort(key=lambda check: check.result != Result.FAILED.value)

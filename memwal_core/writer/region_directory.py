@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
+from memwal_core.format.document import as_text, parse_document
 from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
@@ -131,7 +132,7 @@ class RegionDirectory:
     def _reserved(self, path: str) -> RegionId:
         data = self._store.get(path, MAX_NOTE_BYTES)
         try:
-            return parse_region_id(json.loads(data)["region_id"])
+            return parse_region_id(as_text(parse_document(data)["region_id"]))
         except (ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
             raise CorruptionError(
                 "the reservation of a region value cannot be read",

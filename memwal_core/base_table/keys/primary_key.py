@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 
 PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 """Field metadata of key columns: ``true``."""
@@ -17,6 +17,7 @@ PRIMARY_KEY_POSITION = "lance-schema:unenforced-primary-key:position"
 """Field metadata of key columns: position in the key, from 1."""
 
 _UNNAMEABLE = "`"
+_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,22 @@ def primary_key_of(fields: Iterable[Any]) -> PrimaryKey:
     positions = [field.unenforced_primary_key_position() for _, field in found]
     order = sorted(range(len(found)), key=lambda at: (positions[at] is None, positions[at] or 0, at))
     return PrimaryKey(tuple(found[at][0] for at in order), tuple(found[at][1].id() for at in order))
+
+
+def require_plain_names(schema: pa.Schema, version: int) -> None:
+    """Refuse a version of which two columns have one name, or one a name that the native code cannot take.
+
+    Raises:
+        CorruptionError: The manifest of the version says so, which no program of good faith wrote.
+    """
+    names = schema.names
+    if len(set(names)) < len(names) or any("\0" in name for name in names):
+        raise CorruptionError(
+            "the columns of the table do not have names of their own",
+            remedy="stop all jobs of this table; restore the manifest from a copy",
+            version=version,
+            columns=names[:_SHOWN],
+        )
 
 
 def check_primary_key(schema: pa.Schema, key: PrimaryKey) -> PrimaryKey:

@@ -13,6 +13,7 @@ from typing import Any
 from memwal_core.coordination.freeze.cause import Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.format.document import as_moment, as_number, as_text, parse_document
 from memwal_core.ids import RegionId, parse_region_id
 
 _ENDED_KEPT = 50
@@ -132,16 +133,16 @@ def decode_record(data: bytes, path: str) -> MaintenanceRecord:
         CorruptionError: It cannot be read. What it forbade is unknown, so no job may act.
     """
     try:
-        found = json.loads(data)
+        found = parse_document(data)
         memory = Memory(
-            addresses=tuple(str(each) for each in found["addresses"]),
+            addresses=tuple(as_text(each) for each in found["addresses"]),
             table=_table_from_dict(found["table"]),
-            progress={parse_region_id(name): int(merged) for name, merged in found["progress"].items()},
+            progress={parse_region_id(name): as_number(merged) for name, merged in found["progress"].items()},
             regions={parse_region_id(name): _region_from_dict(each) for name, each in found["regions"].items()},
             absent=frozenset(parse_region_id(name) for name in found["absent"]),
         )
         return MaintenanceRecord(memory, tuple(_freeze_from_dict(each) for each in found["freezes"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRequestError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
         raise CorruptionError(
             "the maintenance record of the table cannot be read",
             remedy="follow docs/runbooks/record-unreadable.md; no job acts until then",
@@ -161,7 +162,7 @@ def _table_from_dict(found: Any) -> SeenTable | None:  # noqa: ANN401 - parsed J
     if found is None:
         return None
     index_id = uuid.UUID(found["index_id"]) if found["index_id"] is not None else None
-    return SeenTable(int(found["version"]), datetime.fromisoformat(found["timestamp"]), index_id)
+    return SeenTable(as_number(found["version"], at_least=1), as_moment(found["timestamp"]), index_id)
 
 
 def _region_to_dict(seen: SeenRegion) -> dict[str, object]:
@@ -175,10 +176,10 @@ def _region_to_dict(seen: SeenRegion) -> dict[str, object]:
 
 def _region_from_dict(found: Any) -> SeenRegion:  # noqa: ANN401 - parsed JSON
     return SeenRegion(
-        int(found["version"]),
-        str(found["digest"]),
-        int(found["current_generation"]),
-        MappingProxyType({int(number): str(path) for number, path in found["generations"].items()}),
+        as_number(found["version"], at_least=1),
+        as_text(found["digest"]),
+        as_number(found["current_generation"]),
+        MappingProxyType({as_number(int(each)): as_text(path) for each, path in found["generations"].items()}),
     )
 
 
@@ -187,8 +188,8 @@ def _freeze_from_dict(found: Any) -> Freeze:  # noqa: ANN401 - parsed JSON
     return Freeze(
         cause=FreezeCause(found["cause"]),
         evidence=MappingProxyType(dict(found["evidence"])),
-        by=str(found["by"]),
-        at=datetime.fromisoformat(found["at"]),
+        by=as_text(found["by"]),
+        at=as_moment(found["at"]),
         region_id=parse_region_id(region) if region is not None else None,
         ended=_end_from_dict(found["ended"]),
     )
@@ -197,8 +198,7 @@ def _freeze_from_dict(found: Any) -> Freeze:  # noqa: ANN401 - parsed JSON
 def _end_from_dict(found: Any) -> FreezeEnd | None:  # noqa: ANN401 - parsed JSON
     if found is None:
         return None
-    at = datetime.fromisoformat(found["at"])
-    return FreezeEnd(Choice(found["choice"]), str(found["by"]), at, str(found["reason"]))
+    return FreezeEnd(Choice(found["choice"]), as_text(found["by"]), as_moment(found["at"]), as_text(found["reason"]))
 
 
 def _text(moment: datetime) -> str:

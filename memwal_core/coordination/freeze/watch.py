@@ -26,6 +26,8 @@ from memwal_core.storage.concurrent import map_concurrently
 
 _CLOCKS_DIFFER = timedelta(seconds=60)
 _SOME_INDEX = uuid.UUID(int=0)
+_MOST_VERSIONS = 100_000
+"""Made since a table was last seen; a busy table makes a few hundred a day."""
 
 _log = logging.getLogger(__name__)
 
@@ -246,14 +248,17 @@ def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sight
         return seen
     if now.version <= known.version:
         return seen
-    between = range(known.version, now.version)
+    # Either number may be anything: versions beyond the newest ones are not looked for, and so prove nothing.
+    between = [known.version, *range(max(known.version + 1, now.version - _MOST_VERSIONS), now.version)]
     read = map_concurrently(lambda version: _version(base, version), between, base.settings.storage.concurrency)
     before, *later = read
     return replace(
         seen,
         rewritten=before is not None and before.timestamp != known.timestamp,
         interrupted_at=next((each.version for each in later if each is not None and each.index_id is None), None),
-        unproven=None in later or (before is None and not any(seen.progress.values())),
+        unproven=None in later
+        or (before is None and not any(seen.progress.values()))
+        or now.version - known.version > _MOST_VERSIONS,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.format.document import as_moment, as_number, as_text, parse_document
 
 FIRST_TOKEN = 1
 
@@ -57,8 +58,8 @@ def encode_lease(document: LeaseDocument) -> bytes:
 def decode_lease(data: bytes, path: str) -> LeaseDocument:
     """Read a lease document; ``path`` is for the error."""
     try:
-        return _from_dict(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return _from_dict(parse_document(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptionError(
             "a lease document cannot be read",
             remedy="stop the jobs of this table, find out which program wrote the file, then delete this version of it",
@@ -87,18 +88,11 @@ def _to_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _from_text(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text} has no timezone")
-    return moment.astimezone(UTC)
-
-
 def _from_dict(found: dict[str, object]) -> LeaseDocument:
-    holder, token, commit_id = found["holder"], found["fencing_token"], found.get("commit_id", "")
-    if not isinstance(holder, str) or not isinstance(commit_id, str):
-        raise TypeError("holder and commit id must be texts")
-    if type(token) is not int or token < FIRST_TOKEN:
-        raise TypeError("the token must be a positive number")
-    acquired_at, expires_at = (_from_text(str(found[name])) for name in ("acquired_at", "expires_at"))
-    return LeaseDocument(holder, token, acquired_at, expires_at, commit_id)
+    return LeaseDocument(
+        holder=as_text(found["holder"]),
+        fencing_token=as_number(found["fencing_token"], at_least=FIRST_TOKEN),
+        acquired_at=as_moment(found["acquired_at"]),
+        expires_at=as_moment(found["expires_at"]),
+        commit_id=as_text(found.get("commit_id", "")),
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 
 import pyarrow as pa
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger.history import History, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError
+from memwal_core.format.document import as_moment, as_number, as_text, parse_document
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -51,10 +52,10 @@ def encode_history(history: History, commit_id: bytes) -> bytes:
 def decode_history(data: bytes, key: JobKey, path: str) -> History:
     """Read one version of a history; ``path`` is for the error. Only the ledger depends on a corrupt history."""
     try:
-        document = json.loads(data, parse_constant=_refuse_constant)
+        document = parse_document(data)
         runs = tuple(_run_from_dict(run, key) for run in document["runs"])
-        return History(key, runs, int(document["forgotten"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return History(key, runs, as_number(document["forgotten"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptionError(
             "the history of a job cannot be read",
             remedy="move its directory away; the next run begins a new history",
@@ -97,30 +98,19 @@ def _finite(value: object) -> object:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _moment(text: object) -> datetime:
-    moment = datetime.fromisoformat(str(text))
-    if moment.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
-    return moment
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not a number of JSON")
-
-
 def _run_from_dict(found: dict[str, object], key: JobKey) -> RunRecord:
-    ended, facts, token = found["ended"], found["facts"], found["fencing_token"]
-    if not isinstance(facts, dict) or type(token) is not int:
-        raise TypeError("facts must be an object and the token a number")
+    ended, facts = found["ended"], found["facts"]
+    if not isinstance(facts, dict):
+        raise TypeError("facts must be an object")
     return RunRecord(
         key=key,
-        run_id=str(found["run_id"]),
-        holder=str(found["holder"]),
-        started=_moment(found["started"]),
-        fencing_token=token,
-        ended=_moment(ended) if ended is not None else None,
-        outcome=RunOutcome(str(found["outcome"])),
+        run_id=as_text(found["run_id"]),
+        holder=as_text(found["holder"]),
+        started=as_moment(found["started"]),
+        fencing_token=as_number(found["fencing_token"]),
+        ended=as_moment(ended) if ended is not None else None,
+        outcome=RunOutcome(as_text(found["outcome"])),
         facts=facts,
-        error=str(found["error"]),
-        verdict=str(found["verdict"]),
+        error=as_text(found["error"]),
+        verdict=as_text(found["verdict"]),
     )

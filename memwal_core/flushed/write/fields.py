@@ -19,6 +19,7 @@ from memwal_core.format.lance_field import LanceField
 from memwal_core.format.lance_file.example import example
 
 _PLACEHOLDER = "__memwal_gap_"
+_MOST_PLACEHOLDERS = 10_000
 _KEY_METADATA = b"lance-schema:unenforced-primary-key"
 
 
@@ -91,6 +92,7 @@ def field_layout(base_fields: Sequence[LanceField], memtable_schema: pa.Schema, 
     for top, field in zip([*base_fields, None], memtable_schema, strict=True):
         ids = list(_depth_first([top])) if top is not None else target_ids[-1:]
         _refuse_unordered(field.name, ids, next_id)
+        _refuse_wide_gap(field.name, ids[0], next_id)
         for missing in range(next_id, ids[0]):
             name = f"{_PLACEHOLDER}{missing}"
             fields.append(pa.field(name, pa.null()))
@@ -113,6 +115,18 @@ def _depth_first(fields: Sequence[LanceField]) -> Iterator[int]:
     for field in fields:
         yield field.id()
         yield from _depth_first(field.children())
+
+
+def _refuse_wide_gap(name: str, first: int, next_id: int) -> None:
+    """Refuse a gap that no history of added and dropped columns leaves: each missing id costs a placeholder."""
+    if first - next_id > _MOST_PLACEHOLDERS:
+        raise InvalidRequestError(
+            "the field ids of the base table have too large a gap for a flushed MemTable with the same ids",
+            remedy="rewrite the base table, which numbers its columns anew",
+            column=name,
+            field_id=first,
+            most_missing=_MOST_PLACEHOLDERS,
+        )
 
 
 def _refuse_unordered(name: str, ids: Sequence[int], next_id: int) -> None:

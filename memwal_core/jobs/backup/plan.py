@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memwal_core.errors import CorruptionError
+from memwal_core.format.document import as_number, as_text, parse_document
 from memwal_core.ids import RegionId
 from memwal_core.region import RegionManifest
+from memwal_core.storage.limits import MAX_OBJECT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +115,22 @@ class Journal:
             CorruptionError: It cannot be read.
         """
         try:
-            found: dict[str, Any] = json.loads(data)
+            found: dict[str, Any] = parse_document(data, MAX_OBJECT_BYTES)
             moment = CopyMoment(
-                version=int(found["version"]),
-                rows=int(found["rows"]),
-                regions=int(found["regions"]),
-                generations=int(found["generations"]),
-                wal_entries=int(found["wal_entries"]),
-                files=tuple(CopiedFile(str(each[0]), str(each[1]), int(each[2])) for each in found["files"]),
+                version=as_number(found["version"]),
+                rows=as_number(found["rows"]),
+                regions=as_number(found["regions"]),
+                generations=as_number(found["generations"]),
+                wal_entries=as_number(found["wal_entries"]),
+                files=tuple(
+                    CopiedFile(as_text(each[0]), as_text(each[1]), as_number(each[2])) for each in found["files"]
+                ),
                 documents={str(path): base64.b64decode(text) for path, text in found["documents"].items()},
-                manifest=(str(found["manifest"][0]), base64.b64decode(found["manifest"][1])),
+                manifest=(as_text(found["manifest"][0]), base64.b64decode(found["manifest"][1])),
             )
-            superseded = tuple(str(each) for each in found["superseded"])
-            return cls(str(found["source"]), str(found["kind"]), moment, bool(found["is_complete"]), superseded)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            superseded = tuple(as_text(each) for each in found["superseded"])
+            return cls(as_text(found["source"]), as_text(found["kind"]), moment, bool(found["is_complete"]), superseded)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise CorruptionError(
                 "the journal of a half-done copy cannot be read",
                 remedy="empty the target, or name another one",

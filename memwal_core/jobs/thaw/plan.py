@@ -11,6 +11,7 @@ from memwal_core.coordination.freeze.comparison import FLUSHED
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.region import FIRST_GENERATION, RegionManifest
+from memwal_core.region.holes import holes
 
 _Seen = TypeVar("_Seen")
 
@@ -215,9 +216,9 @@ def _region_obstacles(choice: Choice, manifest: RegionManifest, target: int) -> 
             "flushes next would be taken for merged"
         )
     recorded = {each.generation for each in manifest.flushed_generations}
-    missing = sorted(set(range(target + 1, current)) - recorded)
+    missing = list(holes(recorded, target + 1, current))
     if choice is Choice.MERGE_AGAIN and missing:
         yield (
-            f"region {region_id}: generations {missing[0]} to {missing[-1]} were collected after their merge and "
-            "cannot be merged again; restore a version after that merge, or make another choice"
+            f"region {region_id}: generations {missing[0][0]} to {missing[-1][-1]} were collected after their merge "
+            "and cannot be merged again; restore a version after that merge, or make another choice"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -10,6 +9,7 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.coordination.ledger import Ledger, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.document import as_moment, as_number, parse_document
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
 from memwal_core.jobs.merge.report import MERGED_BYTES_FACT, PARKED_FACT
@@ -82,10 +82,10 @@ def parked_readings(ledger: Ledger) -> Iterator[Reading]:
 def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:
     """Read what the newest checks after a merge, and the newest proof of a merge, found."""
     try:
-        newest = json.loads(store.get(quality_result_path("after"), MAX_NOTE_BYTES))
-        yield Reading(Signal.CHECK_FAILED, float(newest["failed"]), f"version {newest['version']}")
-        ended = datetime.fromisoformat(newest["ended_at"])
-        repeated = sum(each["count"] for each in newest["results"] if each["check"] == "key_unique")
+        newest = parse_document(store.get(quality_result_path("after"), MAX_NOTE_BYTES))
+        yield Reading(Signal.CHECK_FAILED, as_number(newest["failed"]), f"version {as_number(newest['version'])}")
+        ended = as_moment(newest["ended_at"])
+        repeated = sum(as_number(each["count"]) for each in newest["results"] if each["check"] == "key_unique")
     except ObjectNotFoundError:
         ended, repeated = None, None
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
+from memwal_core.format.document import as_number, parse_document
 from memwal_core.format.paths import WAL_SUFFIXES, manifest_path, wal_entry_path, writer_release_path
 from memwal_core.ids import RegionId
 from memwal_core.region import RegionManifest
@@ -94,9 +95,9 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
 def read_releases(store: ObjectStore, region_id: RegionId) -> Releases:
     """Return which epochs of a region were released; a missing or unreadable record names none."""
     try:
-        document = json.loads(store.get(writer_release_path(region_id), MAX_NOTE_BYTES))
-        newest = int(document["released_epoch"])
-        ranges = tuple((int(first), int(last)) for first, last in document["released"])
+        document = parse_document(store.get(writer_release_path(region_id), MAX_NOTE_BYTES))
+        newest = as_number(document["released_epoch"])
+        ranges = tuple((as_number(first), as_number(last)) for first, last in document["released"])
     except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return Releases()
     return Releases(newest, ranges)

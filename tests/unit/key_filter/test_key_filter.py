@@ -1,3 +1,5 @@
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from memwal_core.errors import CorruptionError
 from memwal_core.key_filter import KeyFilter, pylance_filter
+from memwal_core.key_filter.filter import _digest
 from memwal_core.key_filter.siphash import siphash_1_3
 
 RATE = 0.01
@@ -134,3 +137,33 @@ def test_no_keys_contain_nothing() -> None:
 def test_key_types_that_pylance_hashes_wrongly_get_no_filter_of_its_form() -> None:
     assert pylance_filter(_table([1], pa.int16()), ["k"]) is None
     assert len(pylance_filter(_table([1], pa.int64()), ["k"])) == 32 * 1024
+
+
+def _resealed(data: bytes) -> bytes:
+    """Return a filter whose checksum fits its bytes, as whoever forges one makes it."""
+    return data[:-8] + struct.pack("<Q", _digest(data[:-8], "a"))
+
+
+def test_forged_filter_whose_range_is_no_stream_is_corruption() -> None:
+    data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes("a")
+    for position in range(28, 28 + 200):
+        changed = data[:position] + b"\xff\xff\xff\x7f" + data[position + 4 :]
+        try:
+            found = KeyFilter.from_bytes(_resealed(changed), "a")
+        except CorruptionError:
+            continue
+        found.may_contain(_table([1, 2, 3], pa.int64()))
+
+
+def test_forged_filter_of_another_type_or_column_rules_no_key_out() -> None:
+    keys = _table([1, 2, 3], pa.int64())
+    for other in (_table(["a"], pa.string()), pa.table({"other": pa.array([1], pa.int64())})):
+        assert KeyFilter.of(other, other.schema.names, RATE).may_contain(keys).all()
+
+
+def test_forged_filter_without_blocks_is_corruption() -> None:
+    data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes("a")
+    magic, version, bounds, _, keys = struct.unpack_from("<8sIIIQ", data)
+    forged = struct.pack("<8sIIIQ", magic, version, bounds, 0, keys) + data[28 : 28 + bounds] + bytes(8)
+    with pytest.raises(CorruptionError, match="cannot be read"):
+        KeyFilter.from_bytes(_resealed(forged), "a")

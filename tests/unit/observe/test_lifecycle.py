@@ -87,3 +87,14 @@ def test_exactly_one_generation_is_open():
             spans = generation_states(merged, range(merged + 1, current), current, active)
             assert sum(span.last - span.first + 1 for span in spans if span.state is OPEN) == 1
             assert [span.first for span in spans][1:] == [span.last + 1 for span in spans][:-1]
+
+
+def test_far_away_current_generation_costs_no_more_than_a_near_one():
+    assert generation_states(2, [3, 5], 2**64 - 1) == (
+        GenerationSpan(1, 2, MERGED),
+        GenerationSpan(3, 3, FLUSHED),
+        GenerationSpan(4, 4, None),
+        GenerationSpan(5, 5, FLUSHED),
+        GenerationSpan(6, 2**64 - 2, None),
+        GenerationSpan(2**64 - 1, 2**64 - 1, OPEN),
+    )

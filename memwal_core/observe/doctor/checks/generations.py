@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import parse_generation_directory
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.region.holes import holes
 
 _SHOWN = 20
 
@@ -20,15 +22,14 @@ def generations_are_contiguous(seen: Examination) -> Iterator[Finding]:
     """
     for region, manifest in seen.readable():
         recorded = {each.generation for each in manifest.flushed_generations}
-        expected = range(seen.merged(region.region_id) + 1, manifest.current_generation)
-        missing = [number for number in expected if number not in recorded]
+        missing = list(holes(recorded, seen.merged(region.region_id) + 1, manifest.current_generation))
         if missing:
             yield Finding(
                 "generation-hole",
                 Severity.CRITICAL,
                 "a generation is neither merged nor recorded",
                 {
-                    "missing": missing[:_SHOWN],
+                    "missing": list(islice(chain(*missing), _SHOWN)),
                     "merged": seen.merged(region.region_id),
                     "current_generation": manifest.current_generation,
                     "recorded": sorted(recorded)[:_SHOWN],
@@ -117,11 +118,12 @@ def generations_know_their_address(seen: Examination) -> Iterator[Finding]:
         )
 
 
-def _directories_of(region: ExaminedRegion, generations: list[int]) -> list[str]:
+def _directories_of(region: ExaminedRegion, missing: list[range]) -> list[str]:
     found = []
     for directory in region.directories:
         try:
-            if parse_generation_directory(directory.name) in generations:
+            generation = parse_generation_directory(directory.name)
+            if any(generation in span for span in missing):
                 found.append(directory.name)
         except InvalidRequestError:
             continue

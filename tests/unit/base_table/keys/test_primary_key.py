@@ -8,8 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table.keys.primary_key import PrimaryKey, check_primary_key, is_key_type, primary_key_of
-from memwal_core.errors import InvalidRequestError
+from memwal_core.base_table.keys.primary_key import (
+    PrimaryKey,
+    check_primary_key,
+    is_key_type,
+    primary_key_of,
+    require_plain_names,
+)
+from memwal_core.errors import CorruptionError, InvalidRequestError
 
 
 @dataclass(frozen=True)
@@ -98,3 +104,10 @@ def test_key_type_that_lance_hashes_is_accepted(data_type: pa.DataType) -> None:
 def test_s8_a_key_column_that_lance_cannot_name_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="cannot name"):
         check_primary_key(pa.schema([pa.field("a`b", pa.int64(), nullable=False)]), PrimaryKey(("a`b",), (0,)))
+
+
+@pytest.mark.parametrize("names", [["id", "name", "id"], ["id", "na\0me"]])
+def test_names_that_no_program_of_good_faith_gives_are_corruption(names: list[str]) -> None:
+    schema = pa.schema([pa.field(name, pa.int64()) for name in names])
+    with pytest.raises(CorruptionError, match="names of their own"):
+        require_plain_names(schema, 3)

@@ -54,3 +54,25 @@ def test_ids_that_do_not_ascend_are_refused_with_the_column(tmp_path: Path) -> N
     with pytest.raises(InvalidRequestError) as caught:
         field_layout(swapped, schema, table.data_storage_version)
     assert caught.value.facts["column"] == "vec"
+
+
+class _Field:
+    """A column of a manifest that somebody wrote by hand."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self._name, self._number = name, number
+
+    def name(self) -> str:
+        return self._name
+
+    def id(self) -> int:
+        return self._number
+
+    def children(self) -> list["_Field"]:
+        return []
+
+
+def test_field_id_far_away_is_refused_instead_of_filled_up_to() -> None:
+    schema = memtable_schema(pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
+    with pytest.raises(InvalidRequestError, match="too large a gap"):
+        field_layout([_Field("id", 2**31 - 10)], schema, "2.0")

@@ -1,0 +1,19 @@
+"""Which generations are not recorded, as spans: a manifest may name any number as its current generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+def holes(recorded: Iterable[int], first: int, end: int) -> Iterator[range]:
+    """Yield the spans of the numbers from ``first`` up to, not including, ``end`` that are not recorded, ascending.
+
+    The work grows with what is recorded, never with the distance of the numbers.
+    """
+    expected = first
+    for number in sorted(each for each in set(recorded) if first <= each < end):
+        if number > expected:
+            yield range(expected, number)
+        expected = number + 1
+    if expected < end:
+        yield range(expected, end)

@@ -1,0 +1,100 @@
+"""Kinds of files: where they are in a table, and how what they say is changed while their form stays readable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from memwal_core.rng import Rng
+from testkit.fuzz.byte_changes import change_bytes
+from testkit.fuzz.file_changes import (
+    change_arrow_stream,
+    change_index_details,
+    change_inline_snapshot,
+    change_lance_file,
+    change_table_manifest,
+)
+from testkit.fuzz.json_changes import change_json
+from testkit.fuzz.wire_tree import change_message
+
+Change = Callable[[bytes, bytes, Rng], tuple[bytes, str]]
+"""From a file, and another of its kind, to changed bytes and what was done."""
+
+_REGION = "_mem_wal/????????-????-????-????-????????????"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of file.
+
+    Attributes:
+        patterns: Of its files, relative to the table.
+        change: Changes what a file says.
+        makers: The tables that have such files; all if empty.
+        newest_only: Whether only the first file in the order of names counts.
+        for_writers: Whether a writer reads it when it claims a region.
+    """
+
+    patterns: tuple[str, ...]
+    change: Change
+    makers: tuple[str, ...] = ()
+    newest_only: bool = False
+    for_writers: bool = False
+
+    def files(self, table: Path) -> list[Path]:
+        """Return its files in a table, ordered by name."""
+        found = sorted({path for pattern in self.patterns for path in table.glob(pattern) if path.is_file()})
+        return found[:1] if self.newest_only else found
+
+
+def _message(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, str]:
+    del other
+    return change_message(data, rng)
+
+
+def _document(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, str]:
+    del other
+    return change_json(data, rng)
+
+
+_OURS = ("lance", "arrow")
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "base table manifest": Kind(("_versions/*.manifest",), change_table_manifest),
+        "newest base table manifest": Kind(("_versions/*.manifest",), change_table_manifest, newest_only=True),
+        "index details": Kind(("_versions/*.manifest",), change_index_details, newest_only=True),
+        "inline snapshot": Kind(("_versions/*.manifest",), change_inline_snapshot, ("lance",), newest_only=True),
+        "snapshot file": Kind(("_indices/*/index.lance",), change_lance_file, ("arrow",)),
+        "region manifest": Kind((f"{_REGION}/manifest/*.binpb",), _message),
+        "newest region manifest": Kind((f"{_REGION}/manifest/00*.binpb",), _message, for_writers=True),
+        "version hint": Kind(("_mem_wal/**/version_hint.json",), _document),
+        "Lance's version hint": Kind(("**/latest_version_hint.json",), _document),
+        "WAL entry": Kind((f"{_REGION}/wal/*.lance",), change_lance_file, ("lance",), for_writers=True),
+        "Arrow WAL entry": Kind(
+            (f"{_REGION}/wal/*.arrow",), change_arrow_stream, ("arrow", "pylance"), for_writers=True
+        ),
+        "flushed manifest": Kind((f"{_REGION}/*_gen_*/_versions/*.manifest",), change_table_manifest),
+        "flushed data": Kind((f"{_REGION}/*_gen_*/data/*.lance",), change_lance_file),
+        "deletion vector": Kind((f"{_REGION}/*_gen_*/_deletions/*",), change_bytes, ("lance",)),
+        "key index": Kind((f"{_REGION}/*_gen_*/_pk_index/*.lance",), change_lance_file),
+        "key filter": Kind((f"{_REGION}/*_gen_*/memwal_key_filter.bin",), change_arrow_stream, _OURS),
+        "bloom filter": Kind((f"{_REGION}/*_gen_*/bloom_filter.bin",), _message),
+        "transaction": Kind(("_transactions/*.txn", f"{_REGION}/*_gen_*/_transactions/*.txn"), _message),
+        "base data": Kind(("data/*.lance",), change_lance_file),
+        "base index": Kind(("_indices/*/page_*.lance",), change_lance_file),
+        "lease": Kind(("_mem_wal/_leases/*/*/[01]*.json",), _document),
+        "ledger": Kind(("_mem_wal/_ledger/*/*/[01]*.json",), _document),
+        "freeze": Kind(("_mem_wal/_record/[01]*.json",), _document),
+        "hold": Kind(
+            ("_mem_wal/_quality/quarantined/*/*.json", "_mem_wal/_quality/released/*/*.json"), _document, _OURS
+        ),
+        "quality document": Kind(("_mem_wal/_quality/newest-*.json",), _document, _OURS),
+        "reservation": Kind(("_mem_wal/_regions/*/*.json",), _document, _OURS, for_writers=True),
+        "birth mark": Kind(("_mem_wal/_regions/*/*.created",), change_bytes, _OURS, for_writers=True),
+        "release": Kind(("_mem_wal/_writers/*.json",), _document, _OURS, for_writers=True),
+        "backup journal": Kind(("_mem_wal_copy/journal.json",), _document, _OURS),
+    }
+)

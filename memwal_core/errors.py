@@ -1,13 +1,15 @@
 """The errors of the package, split by what the caller must do next.
 
 Every error says what happened, with which values (``facts``, also readable as fields), and what to do
-next. Branch on the class and on ``facts``, never on the text. Errors of other libraries are translated
-in ``storage`` and ``base_table`` only.
+next; secrets in the values are replaced. Branch on the class and on ``facts``, never on the text. Errors of other
+libraries are translated in ``storage`` and ``base_table`` only.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from memwal_core.redaction import redact, redacted
 
 
 class MemwalError(Exception):
@@ -23,11 +25,11 @@ class MemwalError(Exception):
     """Exit code of the command-line tools; ``docs/errors.md`` lists them."""
 
     def __init__(self, what: str, *, remedy: str, **facts: object) -> None:
-        self.what = what
+        self.what = redact(what)
         self.remedy = remedy
-        self.facts = facts
-        listed = ", ".join(f"{key}={value!r}" for key, value in facts.items())
-        super().__init__(f"{what} [{listed}] next: {remedy}" if listed else f"{what}; next: {remedy}")
+        self.facts: dict[str, object] = redacted(facts)
+        listed = ", ".join(f"{key}={value!r}" for key, value in self.facts.items())
+        super().__init__(redact(f"{self.what} [{listed}] next: {remedy}" if listed else f"{self.what}; next: {remedy}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from the parts, so that errors cross process borders (Spark, Airflow) whole."""

@@ -21,6 +21,7 @@ from memwal_core.errors import (
     UnavailableError,
 )
 from memwal_core.native.panics import panics_raised
+from memwal_core.redaction import harmless, redact
 
 # First match wins: what must not be mistaken for anything else comes first.
 _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
@@ -76,7 +77,6 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
 )
 # Lance appends where in its sources an error arose, which says nothing to the reader of ours.
 _SOURCE_PLACE = re.compile(r",? ?(?:location: )?[^ ,]*\.rs:\d+:\d+")
-_QUERY = re.compile(r"\?[^\s\"')]*")
 _MAX_REASON_LENGTH = 400
 
 
@@ -88,8 +88,7 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
             yield
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         translation = classified(error, {"operation": operation, "table": table, **facts})
-        # The text of the library's error may hold a signed query; then it must not travel along.
-        raise translation from None if _QUERY.search(str(error)) else error
+        raise translation from harmless(error)
 
 
 _UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
@@ -111,7 +110,7 @@ def decoding(uri: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
             raise
-        text = _QUERY.sub("", _SOURCE_PLACE.sub("", str(error)))[:_MAX_REASON_LENGTH]
+        text = redact(_SOURCE_PLACE.sub("", str(error)))[:_MAX_REASON_LENGTH]
         if _UNANSWERED.search(text):
             raise UnavailableError(
                 "the store did not answer", remedy="back off and retry", uri=uri, reason=text
@@ -124,7 +123,7 @@ def decoding(uri: str) -> Iterator[None]:
 def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     """Return the error of this package that an error of pylance stands for."""
     text = str(error)
-    facts = {**facts, "reason": _QUERY.sub("", _SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
+    facts = {**facts, "reason": redact(_SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
     for pattern, kind, what, remedy in _KINDS:
         if pattern.search(text):
             return kind(what, remedy=remedy, **facts)

@@ -19,6 +19,7 @@ from memwal_core.cli.status import status
 from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.redaction import log_redacted, redact, show_unexpected
 from memwal_core.telemetry import telemetry
 
 app = typer.Typer(
@@ -48,13 +49,16 @@ def run() -> None:
     Raises:
         SystemExit: Always, with the command's exit code.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_redacted(logging.WARNING)
     try:
         with telemetry():
             app()
     except MemwalError as error:
         show_error(error)
         sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
+        show_unexpected(error)
+        sys.exit(1)
 
 
 def show_error(error: MemwalError) -> None:
@@ -62,5 +66,5 @@ def show_error(error: MemwalError) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"error: {error.what}", style="bold red", markup=False)
     for name, value in error.facts.items():
-        console.print(f"  {name}: {value}", markup=False)
+        console.print(redact(f"  {name}: {value}"), markup=False)
     console.print(f"next: {error.remedy}", style="bold", markup=False)

@@ -33,12 +33,12 @@ class JobDocument(BaseModel):
         report: File for the report as JSON, ``-`` for standard output; empty: none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     job: str = ""
     uri: str = Field(min_length=1)
     request: dict[str, Any] = Field(default_factory=dict)
-    storage_options: dict[str, str] = Field(default_factory=dict)
+    storage_options: dict[str, str] = Field(default_factory=dict, repr=False)
     holder: str = ""
     ticket: str = ""
     ok_when_nothing: bool = False

@@ -127,7 +127,7 @@ class JobRequest(BaseModel):
         InvalidRequestError: A value is unknown, missing or out of bounds. Correct it; nothing was done.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     info: ClassVar[JobInfo]
 

@@ -15,6 +15,7 @@ from memwal_core.jobs.job import JobReport
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import load_job
 from memwal_core.opening import open_here
+from memwal_core.redaction import log_redacted, show_unexpected
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.telemetry import telemetry
@@ -28,7 +29,7 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
         arguments: The document, ``@FILE`` or ``-``; the process's own if None. Without any, the environment has it.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    log_redacted(logging.INFO)
     with telemetry():
         try:
             document = _document(job, given)
@@ -36,6 +37,9 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
         except MemwalError as error:
             sys.stderr.write(f"error: {error}\n")
             return error.exit_code
+        except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
+            show_unexpected(error)
+            return 1
     _deliver(report, document.report)
     accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED

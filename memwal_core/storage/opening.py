@@ -13,6 +13,7 @@ from obstore.store import ObjectStore as Backend
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.redaction import remember_secrets
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage.address import Address, parse_address
@@ -63,6 +64,7 @@ def open_store(
     settings = settings if settings is not None else StorageSettings()
     rng = rng if rng is not None else system_rng()
     options = dict(storage_options or {})
+    remember_secrets(options)
     if address.kind is StoreKind.LOCAL:
         return LocalStore(address, fsync=settings.fsync, rng=rng)
     retrier = Retrier(settings, clock if clock is not None else SystemClock(), rng)

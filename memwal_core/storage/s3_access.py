@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.redaction import remember_secrets
 
 _OVERRIDING_VARIABLE = "AWS_ENDPOINT_URL_S3"
 _ENDPOINT_VARIABLES = (_OVERRIDING_VARIABLE, "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -41,6 +42,7 @@ class S3Access:
         options["aws_secret_access_key"] = frozen["secret_access_key"]
         if frozen.get("token"):
             options["aws_session_token"] = str(frozen["token"])
+        remember_secrets(options)
         return options
 
 

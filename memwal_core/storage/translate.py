@@ -26,10 +26,8 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.redaction import harmless, redact
 
-_QUERY = re.compile(r"(https?://[^\s?\"'<>]*)\?[^\s\"')<>]*")
-_USER = re.compile(r"(?<=//)[^/@\s]*@")
-_SIGNED = re.compile(r"(sig|signature|token|secret|credential)[\w-]*=|//[^/@\s]*@", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3})")
 _BAD_RANGE = re.compile(r"Invalid range|StartTooLarge|InvalidRange")
 _WRONG_REGION = re.compile(r"incorrectly configured region|redirect", re.IGNORECASE)
@@ -56,14 +54,14 @@ def translated(operation: str, path: str, store: str) -> Iterator[None]:
     except (BaseError, OSError, ValueError, NotImplementedError) as error:
         translation = _classified(error, {"operation": operation, "path": path, "store": store})
         # The library's text may hold a signature or password; then it must not be chained.
-        raise translation from (None if _SIGNED.search(str(error)) else error)
+        raise translation from harmless(error)
 
 
 def describe(error: BaseException) -> str:
-    """Return the first line of a library's error, without the passwords and queries of addresses in it."""
+    """Return the first line of a library's error, without secrets."""
     lines = str(error).splitlines()
     first = lines[0] if lines else type(error).__name__
-    return _USER.sub("", _QUERY.sub(r"\1", first))[:_MAX_REASON_LENGTH]
+    return redact(first)[:_MAX_REASON_LENGTH]
 
 
 def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:

@@ -25,6 +25,7 @@ from memwal_core.errors import (
 )
 from memwal_core.format.paths import LEDGER_DIRECTORY, job_directory
 from memwal_core.ids import IdSource
+from memwal_core.redaction import redact
 from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.settings import LedgerSettings
 from memwal_core.storage.protocol import ObjectStore
@@ -73,7 +74,7 @@ class Ledger:
             self._finish(run, progress, outcome, type(error).__name__, error.what)
             raise
         except Exception as error:
-            self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, str(error))
+            self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, redact(str(error)))
             raise
         self._finish(run, progress, progress.outcome, "", progress.verdict)
 

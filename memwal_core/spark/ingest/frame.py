@@ -70,7 +70,7 @@ class FrameBatch:
     order_by: str | None = None
     delete_column: str | None = None
     check: FrameCheck | None = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     dry_run: bool = False
     progress: Progress = field(default=lambda _done, _of: None)
 

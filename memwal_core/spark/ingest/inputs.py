@@ -45,7 +45,7 @@ class Source:
     places: Sequence[str]
     format: SourceFormat | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         """Return the places for people."""

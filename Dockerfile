@@ -1,32 +1,48 @@
 # One image for all roles: Airflow's servers, Spark's master and workers, drivers and executors must have the same
-# Python, Lance and memwal_core, because rows and plans travel between them.
-FROM python:3.11.14-slim-bookworm
+# Python, Lance and memwal_core, because rows and plans travel between them. The digest is that of the index of all
+# processors.
+ARG BASE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
+FROM ${BASE} AS build
+WORKDIR /build
+COPY requirements-uv.lock requirements-build.lock requirements-stack.lock ./
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements-uv.lock \
+    && uv venv --python /usr/local/bin/python3 /opt/memwal/venv
+ENV UV_BUILD_CONSTRAINT=/build/requirements-build.lock \
+    UV_NO_CACHE=1 \
+    VIRTUAL_ENV=/opt/memwal/venv
+# PySpark has no wheel; the locked tools build it, and nothing else may be built.
+RUN uv pip sync --compile-bytecode --require-hashes --require-build-hashes \
+    --only-binary :all: --no-binary pyspark requirements-stack.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY memwal_core memwal_core
+RUN uv pip install --compile-bytecode --no-deps --require-build-hashes .
+
+FROM ${BASE}
 RUN apt-get update \
     && apt-get install -y --no-install-recommends default-jre-headless procps tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 50000 airflow
-
+COPY --from=build /opt/memwal/venv /opt/memwal/venv
 WORKDIR /opt/memwal
-COPY requirements.lock requirements-stack.lock ./
-RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.lock -r requirements-stack.lock
-
-COPY pyproject.toml README.md LICENSE ./
-COPY memwal_core memwal_core
-COPY plugins plugins
-RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY jobs jobs
 COPY dags dags
+COPY plugins plugins
+# Containers run read-only: these are what volumes and tmpfs cover, and a new volume takes its owner from here.
+RUN mkdir -p /opt/airflow/logs /opt/objects /opt/scratch \
+    && chown airflow:airflow /opt/airflow /opt/airflow/logs /opt/objects /opt/scratch
 
-ENV AIRFLOW_HOME=/opt/airflow \
+ENV PATH=/opt/memwal/venv/bin:$PATH \
+    AIRFLOW_HOME=/opt/airflow \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/memwal/dags \
     AIRFLOW__CORE__PLUGINS_FOLDER=/opt/memwal/plugins \
     AIRFLOW__CORE__LOAD_EXAMPLES=False \
     JAVA_HOME=/usr/lib/jvm/default-java \
-    SPARK_HOME=/usr/local/lib/python3.11/site-packages/pyspark \
-    PYSPARK_PYTHON=python3 \
+    SPARK_HOME=/opt/memwal/venv/lib/python3.11/site-packages/pyspark \
+    SPARK_LOCAL_DIRS=/opt/scratch \
+    PYSPARK_PYTHON=/opt/memwal/venv/bin/python3 \
+    PYTHONDONTWRITEBYTECODE=1 \
     LANCE_LOG=error,lance::index=off
-RUN mkdir -p /opt/airflow /opt/spark-work && chown airflow /opt/airflow /opt/spark-work
-USER airflow
+USER 50000:50000
 ENTRYPOINT ["tini", "--"]
 CMD ["airflow", "version"]

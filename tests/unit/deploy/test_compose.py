@@ -1,4 +1,4 @@
-"""The compose file: pinned images, health checks, no secrets, and the same versions everywhere.
+"""The compose file: images by digest, users without rights, secrets as files where they are needed, health checks.
 
 ``make compose-check`` compares it with the compose specification, which needs a tool from npm.
 """
@@ -6,24 +6,47 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
+from airflow.configuration import conf
+from cryptography.fernet import Fernet
 from hatchling.builders.wheel import WheelBuilder
+from sqlalchemy.engine import make_url
 
 from memwal_core.registry import parse_registry
 
 ROOT = Path(__file__).parents[3]
-SECRET = re.compile(r"PASSWORD|SECRET|FERNET|ACCESS_KEY|JWT")
+SECRET = re.compile(r"PASSWORD|SECRET|FERNET|KEY|JWT|CONN|TOKEN")
+DIGEST = re.compile(r"^[\w./-]+:[\w.-]*(\d+\.\d+|\d{4}-\d{2}-\d{2})[\w.-]*@sha256:[0-9a-f]{64}$")
 ROLES = {
-    "postgres", "s3", "airflow-init", "airflow-api", "airflow-scheduler", "airflow-dag-processor",
-    "airflow-triggerer", "spark-master", "spark-worker", "otel-collector", "prometheus",
+    "postgres", "s3", "s3-volume", "s3-setup", "airflow-init", "airflow-api", "airflow-scheduler",
+    "airflow-dag-processor", "airflow-triggerer", "spark-master", "spark-worker", "otel-collector", "prometheus",
+}  # fmt: skip
+# Who may read what; everything else is refused. Jobs run in the scheduler and the workers.
+SECRETS = {
+    "postgres": {"postgres_password"},
+    "s3": {"s3_root_user", "s3_root_password"},
+    "s3-setup": {"s3_root_user", "s3_root_password", "s3_credentials"},
+    "airflow-init": {"airflow_database"},
+    "airflow-api": {
+        "airflow_database", "airflow_fernet_key", "airflow_jwt_secret", "airflow_secret_key", "airflow_passwords",
+        "s3_credentials",
+    },
+    "airflow-scheduler": {"airflow_database", "airflow_jwt_secret", "s3_credentials", "spark_defaults"},
+    "airflow-dag-processor": {"airflow_database", "airflow_fernet_key"},
+    "airflow-triggerer": {"airflow_database", "airflow_fernet_key", "s3_credentials"},
+    "spark-master": {"spark_defaults"},
+    "spark-worker": {"s3_credentials", "spark_defaults"},
 }  # fmt: skip
 
 
@@ -37,13 +60,42 @@ def test_all_roles_of_the_platform_are_there(compose: dict[str, Any]) -> None:
     assert compose["services"]["spark-worker"]["deploy"]["replicas"] == 2
 
 
-def test_every_image_is_pinned_to_a_version(compose: dict[str, Any]) -> None:
+def test_every_image_is_built_here_or_named_by_a_digest(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
-        _, _, tag = service["image"].rpartition(":")
-        assert re.search(r"\d+\.\d+|\d{4}-\d{2}-\d{2}", tag), name
-    base = re.search(r"^FROM \S+:(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        assert service.get("build") == "." or DIGEST.match(service["image"]), name
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    base = re.search(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
     assert base is not None
-    assert re.match(r"3\.11\.\d+-slim-", base[1])
+    assert DIGEST.match(base[1])
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
+
+
+def test_no_container_is_root_has_capabilities_or_writes_its_own_files(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"]), name
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        opened = {"privileged", "cap_add", "devices", "pid", "ipc", "userns_mode", "volumes_from"} & set(service)
+        assert not opened, name
+        assert service.get("network_mode", "none") == "none", name
+        for volume in service.get("volumes", []):
+            assert volume.endswith(":ro") or not volume.startswith((".", "/")) or volume == "/opt/scratch", name
+    assert re.search(r"^USER 50000:50000$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_where_containers_write_is_a_tmpfs_or_a_volume_that_the_image_gives_to_its_user(
+    compose: dict[str, Any],
+) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    owned = re.search(r"chown airflow:airflow (.+)$", dockerfile, re.MULTILINE)
+    assert owned is not None
+    for name, service in compose["services"].items():
+        if "build" not in service:
+            continue
+        targets = {volume.rpartition(":")[2] for volume in service.get("volumes", []) if not volume.endswith(":ro")}
+        assert targets <= set(owned[1].split()), name
+        assert {mount.partition(":")[0] for mount in service["tmpfs"]} == {"/tmp", "/opt/airflow"}
 
 
 def test_every_service_that_stays_has_a_health_check(compose: dict[str, Any]) -> None:
@@ -66,18 +118,111 @@ def test_dependencies_exist_and_wait_for_health_where_there_is_a_check(compose: 
                 assert services[name]["restart"] == "no"
 
 
-def test_no_secret_has_a_default_or_is_written_down(compose: dict[str, Any]) -> None:
-    seen = 0
-    for service in compose["services"].values():
-        for name, value in service.get("environment", {}).items():
-            if SECRET.search(name) and not name.endswith("_FILE"):
-                assert re.fullmatch(r"\$\{[A-Z0-9_]+:\?[^}]+\}", value), name
-                seen += 1
-    assert seen > 5
-    text = (ROOT / "docker-compose.yaml").read_text()
-    assert not re.search(r"\$\{[A-Z0-9_]+:?-", text)
-    for variable in set(re.findall(r"\$\{([A-Z0-9_]+)", text)):
-        assert variable in (ROOT / "docs" / "operating.md").read_text(), variable
+def test_each_service_has_the_secrets_that_it_needs_as_files(compose: dict[str, Any]) -> None:
+    found = {
+        name: {each if isinstance(each, str) else each["source"] for each in service["secrets"]}
+        for name, service in compose["services"].items()
+        if service.get("secrets")
+    }
+
+    assert found == SECRETS
+    assert set(compose["secrets"]) == set().union(*SECRETS.values())
+
+
+def test_no_environment_holds_a_secret(compose: dict[str, Any]) -> None:
+    """A job inherits the environment of its worker, and everybody on the machine may ask Docker for it."""
+    files = 0
+    for name, service in compose["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if not SECRET.search(variable) or variable == "AIRFLOW_CONN_SPARK_DEFAULT":
+                continue
+            if variable in (
+                "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE",
+                "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
+            ):
+                continue
+            secret = re.fullmatch(r"(?:cat )?/run/secrets/(\w+)", value)
+            assert secret, (name, variable)
+            assert secret[1] in SECRETS[name], (name, variable)
+            files += 1
+    assert files > 10
+    assert "password" not in json.loads(
+        compose["services"]["airflow-scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"]
+    )
+    assert "${" not in (ROOT / "docker-compose.yaml").read_text()
+
+
+def test_commands_that_print_secrets_are_of_options_for_which_airflow_runs_commands(compose: dict[str, Any]) -> None:
+    variables = {name for service in compose["services"].values() for name in service.get("environment", {})}
+    commands = {name for name in variables if name.endswith("_CMD")}
+
+    assert len(commands) == 4
+    for name in commands:
+        _, section, key = name.removesuffix("_CMD").split("__")
+        assert (section.lower(), key.lower()) in conf.sensitive_config_values
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as ``deploy/make_secrets.sh`` makes it."""
+    folder = tmp_path_factory.mktemp("deploy")
+    for name in ("make_secrets.sh", "spark-defaults.conf"):
+        shutil.copy(ROOT / "deploy" / name, folder)
+    subprocess.run([folder / "make_secrets.sh"], check=True, capture_output=True)
+    return folder / "secrets"
+
+
+def test_script_makes_each_secret_once_and_keeps_it(compose: dict[str, Any], secrets: Path) -> None:
+    names = {secret["file"].removeprefix("./deploy/secrets/") for secret in compose["secrets"].values()}
+    first = {path.name: path.read_text() for path in secrets.iterdir()}
+    (secrets / "s3_root_user").unlink()
+    said = subprocess.run([secrets.parent / "make_secrets.sh"], check=True, capture_output=True, text=True).stdout
+    second = {path.name: path.read_text() for path in secrets.iterdir()}
+
+    assert set(first) == set(second) == names
+    assert {name for name in names if first[name] != second[name]} == {"s3_root_user"}
+    assert len(set(first.values())) == len(first)
+    assert secrets.stat().st_mode & 0o777 == 0o700
+    assert not [name for name, text in second.items() if text.strip() in said]
+    assert "deploy/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_secrets_have_the_forms_that_their_readers_understand(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Fernet((secrets / "airflow_fernet_key").read_bytes().strip())
+    url = make_url((secrets / "airflow_database").read_text().strip())
+    assert url.password == (secrets / "postgres_password").read_text().strip()
+    assert set(json.loads((secrets / "airflow_passwords").read_text())) == {"admin"}
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(secrets / "s3_credentials"))
+    found = boto3.Session().get_credentials()
+    assert found is not None
+    assert (len(found.access_key), len(found.secret_key)) == (20, 40)
+    spark = dict(line.split() for line in (secrets / "spark-defaults.conf").read_text().splitlines() if line[0] != "#")
+    assert spark["spark.authenticate"] == spark["spark.network.crypto.enabled"] == "true"
+    assert len(spark["spark.authenticate.secret"]) == 64
+
+
+def test_set_up_of_the_s3_server_gives_a_key_of_its_own_to_one_bucket(secrets: Path, tmp_path: Path) -> None:
+    """With a program in place of MinIO's client that notes its arguments and what it reads."""
+    client = tmp_path / "mc"
+    client.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\ncase "$*" in *set*|*add*) cat >> {tmp_path}/read;; esac\n'
+    )
+    client.chmod(0o755)
+    script = (ROOT / "deploy" / "s3-setup.sh").read_text().replace("/run/secrets", str(secrets))
+    subprocess.run(["sh"], input=script, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True, text=True)
+
+    key, secret = re.findall(r"= (\w+)", (secrets / "s3_credentials").read_text())
+    root = [(secrets / name).read_text().strip() for name in ("s3_root_user", "s3_root_password")]
+    calls = (tmp_path / "calls").read_text()
+    assert (tmp_path / "read").read_text().split() == [*root, key, secret, key, secret]
+    assert f"admin policy attach root lake --user {key}\n" in calls
+    assert not [word for word in (*root, secret) if word in calls]
+    policy = json.loads((ROOT / "deploy" / "s3-policy.json").read_text())
+    for statement in policy["Statement"]:
+        assert all(action.startswith("s3:") and "*" not in action for action in statement["Action"])
+        assert all(resource in ("arn:aws:s3:::lake", "arn:aws:s3:::lake/*") for resource in statement["Resource"])
 
 
 def test_passwords_come_from_a_secret_and_are_kept_where_airflow_may_write_them(
@@ -88,8 +233,7 @@ def test_passwords_come_from_a_secret_and_are_kept_where_airflow_may_write_them(
     assert home is not None
     kept = Path(service["environment"]["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
     assert kept.parent == Path(home[1])
-    [secret] = service["secrets"]
-    assert [name for name, each in compose["services"].items() if each.get("secrets")] == ["airflow-api"]
+    secret = "airflow_passwords"
 
     shell, flags, text = service["command"]
     before, _, server = text.partition("exec ")
@@ -113,12 +257,14 @@ def test_mounted_files_and_named_volumes_exist(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
+            if source == volume:
+                continue  # has no name and ends with its container
             assert (ROOT / source).is_file() if source.startswith("./") else source in compose["volumes"]
 
 
 def test_files_that_the_image_copies_are_in_its_context() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
     for name in " ".join(copied).split():
         assert name in allowed
@@ -140,8 +286,8 @@ def test_wheel_holds_the_library_alone_and_is_known_to_airflow() -> None:
     )
     assert f"{provider.module.replace('.', '/')}/__init__.py" in files
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    build = next(number for number, line in enumerate(lines) if line.endswith("--no-build-isolation ."))
-    assert {"COPY memwal_core memwal_core", "COPY plugins plugins"} <= set(lines[:build])
+    build = next(number for number, line in enumerate(lines) if line.endswith("--require-build-hashes ."))
+    assert {"COPY pyproject.toml README.md LICENSE ./", "COPY memwal_core memwal_core"} <= set(lines[:build])
 
 
 def test_registry_and_pools_that_are_deployed_are_understood() -> None:

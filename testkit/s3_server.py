@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import boto3
+from moto.moto_server.werkzeug_app import create_backend_app
 from moto.server import ThreadedMotoServer
 
 from testkit.processes.start import start_process
@@ -76,7 +77,8 @@ def _serve(connection: Connection) -> None:
     server.start()
     running = server._server  # noqa: SLF001 - moto offers no other way to its application
     assert running is not None  # noqa: S101 - ``start`` returns when it runs
-    running.app = _OneConditionAtATime(running.app)
+    # Without moto's search for the service of each request, which takes longer than the answer.
+    running.app = _OneConditionAtATime(create_backend_app("s3"))
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     options = {

@@ -9,8 +9,9 @@ from typing import Self
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.freeze import FreezeStore
+from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.coordination.lease import LeaseStore
+from memwal_core.coordination.lease import LeaseStore, LeaseTicket
 from memwal_core.coordination.ledger import Ledger, RunRecord
 from memwal_core.errors import CorruptionError
 from memwal_core.jobs.outcome import CheckLease, no_lease
@@ -117,6 +118,8 @@ class JobContext:
         holder: Who runs it.
         executors: What does heavy work outside of this process, in the form that the job knows; None = nothing does.
         progress: Is told how far the job is.
+        ticket: The lease that the run holds; None if it holds none.
+        watch: Compares what the run reads with what was seen before; None for a dry run.
     """
 
     opened: OpenTable
@@ -124,6 +127,8 @@ class JobContext:
     holder: str = ""
     executors: object | None = None
     progress: Progress = unwatched
+    ticket: LeaseTicket | None = None
+    watch: HistoryWatch | None = None
 
     @property
     def base(self) -> BaseTable:

@@ -73,10 +73,10 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     if request.dry_run:
         return job.run(JobContext(opened, no_lease, name, executors, progress), request)
     needs_lease = request.info.takes_lease and guard is None
-    with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, token):
-        context = JobContext(opened, check, name, executors, progress)
+    with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, claim):
+        context = JobContext(opened, check, name, executors, progress, claim)
         work = partial(_watched, job, context, request)
-        run = opened.new_run(request.key, name, token)
+        run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
         report = instruments.observe(request.info.name, opened.uri, lambda: recorded(opened, run, work))
     job.count(instruments, report)
     _log.info(
@@ -109,7 +109,7 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
         context.guard()
 
     opened = replace(opened, base=watched.base, manifests=watched.manifests)
-    report = job.run(replace(context, opened=opened, guard=guard), request)
+    report = job.run(replace(context, opened=opened, guard=guard, watch=watch), request)
     watch.check()
     _learn(watch, report)
     return report
@@ -128,15 +128,15 @@ def _learn(watch: HistoryWatch, report: JobReport) -> None:
 @contextmanager
 def _held(
     opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket | None
-) -> Iterator[tuple[CheckLease, int]]:
+) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
     if ticket is None:
         with opened.leases.acquire(request.key, holder) as lease:
-            yield _claim(lease)
+            yield lease.check, lease.ticket
         return
     lease = _resumed(opened, request, holder, ticket)
     # Steps between two checks may take longer than a lease lives.
     with LeaseKeeper(lease, opened.settings.lease.renew_after_s / 2):
-        yield _claim(lease)
+        yield lease.check, lease.ticket
 
 
 def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket) -> Lease:
@@ -149,9 +149,5 @@ def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseT
 
 
 @contextmanager
-def _unheld(guard: CheckLease | None) -> Iterator[tuple[CheckLease, int]]:
-    yield guard if guard is not None else no_lease, 0
-
-
-def _claim(lease: Lease) -> tuple[CheckLease, int]:
-    return lease.check, lease.ticket.fencing_token
+def _unheld(guard: CheckLease | None) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
+    yield guard if guard is not None else no_lease, None

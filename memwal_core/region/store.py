@@ -148,7 +148,7 @@ class ManifestStore:
             CorruptionError: The newest version is damaged or breaks a rule. Change nothing.
         """
         manifest, data = self.load_with_bytes(region_id)
-        self._show(manifest, data)
+        self.show(manifest, data)
         return manifest
 
     def load_version(self, region_id: RegionId, version: int) -> RegionManifest:
@@ -273,7 +273,7 @@ class ManifestStore:
         found = self._find(region_id)
         if found is None:
             return None
-        self._show(*found)
+        self.show(*found)
         return found[0]
 
     def _find(self, region_id: RegionId) -> tuple[RegionManifest, bytes] | None:
@@ -289,7 +289,8 @@ class ManifestStore:
             )
         return _checked(region_id, entry), entry.data
 
-    def _show(self, manifest: RegionManifest, data: bytes) -> None:
+    def show(self, manifest: RegionManifest, data: bytes) -> None:
+        """Show the observer a newest version that another process has read."""
         if self._observer is not None:
             self._observer.read_manifest(manifest, data)
 

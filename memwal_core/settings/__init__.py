@@ -4,6 +4,7 @@ Sources, later wins: defaults, environment (``MEMWAL_`` prefix, ``__`` between l
 example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are refused.
 """
 
+from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.model import (
     ENVIRONMENT_PREFIX,
@@ -31,6 +32,7 @@ __all__ = [
     "CatchupSettings",
     "CompactSettings",
     "DoctorSettings",
+    "ExecutorSettings",
     "FlushSettings",
     "GcSettings",
     "IndexSettings",

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings
 from memwal_core.settings.status import StatusSettings
@@ -380,6 +381,7 @@ class Settings(BaseSettings):
     quality: QualitySettings = Field(default_factory=QualitySettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
+    executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.merge.job import MergeExecutors
+from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.spark.session import LateSession
+from memwal_core.spark.tasks import SparkTasks
 
 
-@dataclass(frozen=True, slots=True)
-class SparkExecutors(MergeExecutors):
+@dataclass(frozen=True)
+class SparkExecutors(MergeExecutors, Executors):
     """The executors of one application. Its session starts when a job is large enough to need it.
 
     Attributes:
-        session: The session; None = each job that needs one starts its own.
+        session: The session; also of jobs that use Spark in ways of their own.
+        table_uri: Names the work.
     """
 
-    session: LateSession | None = None
+    session: LateSession = field(kw_only=True)
+    table_uri: str = field(kw_only=True)
 
     @classmethod
     def of(cls, session: LateSession, table: BaseTable) -> Self:
@@ -28,4 +33,14 @@ class SparkExecutors(MergeExecutors):
         Raises:
             InvalidRequestError: The table lives in this process's memory.
         """
-        return cls(SparkWorkers(session, table, table.storage_options), session)
+        workers = SparkWorkers(session, table, table.storage_options)
+        return cls(workers, session=session, table_uri=table.uri)
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at once; starts the session."""
+        return SparkTasks(self.session, self.table_uri).slots
+
+    def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
+        """Apply a function to each share; see ``Executors.map``."""
+        return SparkTasks(self.session, self.table_uri).map(stage, function, shares)

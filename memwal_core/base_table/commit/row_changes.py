@@ -7,7 +7,6 @@ visible before ``BaseTable.strict_commit`` takes the operation made of them.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import zlib
@@ -73,23 +72,6 @@ class FragmentChange:
     def is_removal(self) -> bool:
         """Whether no row of the fragment is left."""
         return self.superseded > 0 and self.document is None
-
-    def to_json(self) -> str:
-        """Return the change as JSON."""
-        values = {
-            "fragment_id": self.fragment_id,
-            "superseded": self.superseded,
-            "document": self.document,
-            "deletion_path": self.deletion_path,
-            "matched": base64.b64encode(self.matched).decode(),
-        }
-        return json.dumps(values)
-
-    @classmethod
-    def from_json(cls, text: str) -> FragmentChange:
-        """Rebuild from ``to_json``."""
-        values = json.loads(text)
-        return cls(**{**values, "matched": base64.b64decode(values["matched"])})
 
 
 def list_fragments(dataset: lance.LanceDataset) -> tuple[BaseFragment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -64,6 +64,14 @@ class Memory:
     progress: Mapping[RegionId, int] = field(default_factory=lambda: MappingProxyType({}))
     regions: Mapping[RegionId, SeenRegion] = field(default_factory=lambda: MappingProxyType({}))
     absent: frozenset[RegionId] = frozenset()
+
+    def of_regions(self, regions: Collection[RegionId]) -> Memory:
+        """Return what is remembered of the table and of some of its regions."""
+        return replace(
+            self,
+            progress={each: merged for each, merged in self.progress.items() if each in regions},
+            regions={each: seen for each, seen in self.regions.items() if each in regions},
+        )
 
     def learned(self, address: str, table: SeenTable | None, progress: Mapping[RegionId, int]) -> Memory:
         """Return the memory with a version of the table that does not contradict it."""

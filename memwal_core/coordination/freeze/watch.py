@@ -84,6 +84,30 @@ class HistoryWatch:
             self._noticed(Sighting(address=address_of(self._base)))
         else:
             self._freeze(first_look(self._base.observed(self.read_state), self._manifests.observed(self)))
+        return self._compared()
+
+    def known_of(self, regions: Collection[RegionId]) -> Memory:
+        """Return what this run knows of some regions, for another process that works on them in its name."""
+        return self._learned(self._memory).of_regions(regions)
+
+    def resume(self, known: Memory) -> ComparedTable:
+        """Go on in another process with what the run knows, and return the table to work on.
+
+        Args:
+            known: What ``known_of`` returned in the process where the run began.
+
+        Raises:
+            FrozenError: The table is frozen.
+            CorruptionError: The record cannot be read.
+            UnavailableError: Storage failed. Try again.
+        """
+        active = self._freezes.active()
+        refuse_frozen(self._base.uri, active)
+        self._memory = known
+        self._parked = frozenset(each.subject for each in active)
+        return self._compared()
+
+    def _compared(self) -> ComparedTable:
         manifests = self._manifests.observed(self).remembering(lambda: self._memory.regions.keys())
         return ComparedTable(self._base.observed(self.read_state), manifests)
 

@@ -6,7 +6,6 @@ above the base table's highest at the time of the flush, so a column added to th
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,23 +30,6 @@ class MergeTarget:
             return self
         kept = [field for field in self.schema if field.name not in columns]
         return MergeTarget(pa.schema(kept, self.schema.metadata), self.field_ids, self.key)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the target as JSON-able values."""
-        return {
-            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii"),
-            "field_ids": dict(self.field_ids),
-            "key": list(self.key),
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> MergeTarget:
-        """Rebuild a target from ``to_dict``."""
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(str(values["schema"]))))
-        field_ids, key = values["field_ids"], values["key"]
-        assert isinstance(field_ids, Mapping)  # noqa: S101 - narrows the type of our own JSON
-        assert isinstance(key, Sequence)  # noqa: S101
-        return cls(schema, {str(name): int(number) for name, number in field_ids.items()}, tuple(map(str, key)))
 
 
 @dataclass(frozen=True, slots=True)

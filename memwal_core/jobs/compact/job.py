@@ -7,8 +7,8 @@ from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.compact.run import CompactContext, compact, count_compaction
 from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.gc.job import gc_surveyor
 from memwal_core.jobs.gc.needed import versions_needed
+from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.metrics import Instruments
 
@@ -18,7 +18,7 @@ class CompactJob(Job[CompactRequest, CompactReport]):
 
     def run(self, context: JobContext, request: CompactRequest) -> CompactReport:
         """Rewrite what is worth it, and remove old versions if that is asked for."""
-        surveyor = gc_surveyor(context)
+        surveyor = GcSurveyor.of(context)
         parts = CompactContext(catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor))
         return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
 

@@ -132,6 +132,10 @@ class Tally:
         """Return the count with one more item."""
         return Tally(self.items + 1, self.objects + item.objects, self.size_bytes + item.size_bytes)
 
+    def added(self, other: Tally) -> Tally:
+        """Return the sum of two counts."""
+        return Tally(self.items + other.items, self.objects + other.objects, self.size_bytes + other.size_bytes)
+
     def to_dict(self) -> dict[str, int]:
         """Return JSON-able values."""
         return {"items": self.items, "objects": self.objects, "bytes": self.size_bytes}

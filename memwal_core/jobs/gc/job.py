@@ -11,16 +11,9 @@ from memwal_core.jobs.gc.run import GcContext, collect_garbage, count_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
-
-
-def gc_surveyor(context: JobContext) -> GcSurveyor:
-    """Return what reads the table for a collection."""
-    settings = context.settings
-    return GcSurveyor(
-        context.base, context.manifests, settings.storage.concurrency, collect_wal=settings.gc.collect_wal
-    )
 
 
 class GcJob(Job[GcRequest, GcReport]):
@@ -37,7 +30,8 @@ class GcJob(Job[GcRequest, GcReport]):
 
     def run(self, context: JobContext, request: GcRequest) -> GcReport:
         """Drain, wait if that is asked for, delete."""
-        parts = GcContext(gc_surveyor(context), context.settings, context.clock, context.guard)
+        sharing = Sharing(context, request.engine, request)
+        parts = GcContext(GcSurveyor.of(context, sharing), context.settings, context.clock, context.guard, sharing)
         return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
 
     def count(self, instruments: Instruments, report: GcReport) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from memwal_core.jobs.gc.deleter import Failure
+from memwal_core.jobs.gc.collecting.deleter import Failure
 from memwal_core.jobs.gc.items import Kind, Tally
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.text import show_bytes
 
@@ -31,6 +32,7 @@ class GcReport:
         notes: What a reader should know about the run.
         due_at: When a run may delete all directories that are in their grace period now; None if none is.
         seconds: The whole run, waits included.
+        place: Where regions were read and collected, and why there; None if nothing was to choose.
     """
 
     table_uri: str
@@ -41,6 +43,7 @@ class GcReport:
     notes: tuple[str, ...]
     due_at: datetime | None
     seconds: float
+    place: Workplace | None = None
 
     def why(self) -> str:
         """Say what was collected or would be, or why nothing may be."""
@@ -58,7 +61,8 @@ class GcReport:
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
         done = {kind.value: tally.to_dict() for kind, tally in self.done.items()}
-        return {"version": self.plan.version, "done": done, "failures": len(self.failures)}
+        facts = {"version": self.plan.version, "done": done, "failures": len(self.failures)}
+        return {**facts, **place_facts(self.place)}
 
     def view(self) -> ReportView:
         """Return tallies by kind, the first objects, and what stands in the way."""
@@ -86,7 +90,7 @@ class GcReport:
         lines += [f"frozen table: {freezes.table}"] if freezes.table else []
         lines += [f"frozen region {region_id}: {reason}" for region_id, reason in freezes.regions.items()]
         lines += [f"failed {failure.path}: {failure.error}" for failure in self.failures]
-        return (*lines, *self.notes)
+        return (*lines, *self.notes, *place_lines(self.place))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -100,4 +104,5 @@ class GcReport:
             "plan": self.plan.to_dict(),
             "due_at": None if self.due_at is None else self.due_at.isoformat(),
             "seconds": round(self.seconds, 6),
+            **place_facts(self.place),
         }

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from memwal_core.jobs.request import INDEXES_ASSET, Flag, JobInfo, JobRequest, Regions
+from memwal_core.jobs.sharing.place import Engine, engine_field
 
 _GUIDE = """
 ### Delete what is not needed any more
@@ -39,6 +40,7 @@ class GcRequest(JobRequest):
     Attributes:
         dry_run: Only list; nothing is deleted unless this is switched off.
         regions: Only these; empty = all.
+        engine: Where regions are listed, judged and collected.
         wait: Wait for the grace period of what the run removes from manifests, and delete that, too.
     """
 
@@ -57,6 +59,7 @@ class GcRequest(JobRequest):
         default=True, title="Dry run", description="Only list what would be deleted, and change nothing."
     )
     regions: Regions = ()
+    engine: Engine = engine_field()
     wait: bool = Field(
         default=False,
         title="Wait",

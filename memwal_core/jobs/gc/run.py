@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from memwal_core.clock import Clock
 from memwal_core.ids import RegionId
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
+from memwal_core.jobs.gc.collecting.regions import collect_regions, garbage_of
 from memwal_core.jobs.gc.items import Gate, Kind, Tally
 from memwal_core.jobs.gc.plan import KINDS, GcPlan, plan_gc
 from memwal_core.jobs.gc.policy import Policy
@@ -17,6 +18,7 @@ from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.state import GcState
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.outcome import CheckLease, JobOutcome
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, KIND_LABEL, TABLE_LABEL, Instruments
 from memwal_core.settings import Settings
 
@@ -25,12 +27,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GcContext:
-    """What a garbage collection works with; ``check_lease`` is called before every commit and deletion."""
+    """What a garbage collection works with.
+
+    Attributes:
+        check_lease: Called before every commit and deletion.
+        sharing: Divides the work between executors; None: this process does it.
+    """
 
     surveyor: GcSurveyor
     settings: Settings
     clock: Clock
     check_lease: CheckLease
+    sharing: Sharing | None = None
 
 
 def collect_garbage(
@@ -104,8 +112,9 @@ class _Run:
         """Collect some kinds in their order; return whether anything was done."""
         deleter = Deleter(self._context.surveyor, self._policy, self._state.base, self._context.check_lease)
         self._deleters.append(deleter)
+        elsewhere = self._collect_on_executors(kinds, deleter)
         for kind in kinds:
-            items = self._plan.of_kind(kind)
+            items = [item for item in self._plan.of_kind(kind) if item.region_id not in elsewhere]
             if items:
                 KINDS[kind].collect(items, deleter)
                 tally = deleter.done.get(kind, Tally())
@@ -117,6 +126,19 @@ class _Run:
                     tally.size_bytes,
                 )
         return bool(deleter.done)
+
+    def _collect_on_executors(self, kinds: Collection[Kind], deleter: Deleter) -> frozenset[RegionId]:
+        """Let executors collect what belongs to regions, each in the order of a whole run; return those regions."""
+        sharing = self._context.sharing
+        if sharing is None or not sharing.may_write_elsewhere:
+            return frozenset()
+        items = [item for item in self._plan.free if item.kind in kinds and item.region_id is not None]
+        regions = sorted({item.region_id for item in items if item.region_id is not None})
+        shares = [garbage_of(items, set(each), self._policy, self._state.base) for each in sharing.divide(regions)]
+        deleter.guard()
+        for found in sharing.run("collect regions", collect_regions, shares, regions=lambda each: each.regions):
+            deleter.take_over(found.done, found.failures)
+        return frozenset(regions)
 
     def report(self, *, dry_run: bool) -> GcReport:
         done: dict[Kind, Tally] = {}
@@ -132,6 +154,7 @@ class _Run:
             notes=tuple(self._notes(drained=Kind.FLUSHED_MEMTABLE in done)),
             due_at=self._due_at(),
             seconds=self._context.clock.monotonic() - self._began,
+            place=self._context.sharing.place if self._context.sharing is not None else None,
         )
 
     def _due_at(self) -> datetime | None:

@@ -7,10 +7,11 @@ that lands afterwards does no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
+from typing import Self
 
 from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, named_regions, retained_versions
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
@@ -30,8 +31,11 @@ from memwal_core.format.paths import (
     region_directory,
 )
 from memwal_core.ids import RegionId
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.contents import RegionContents, number_of, region_contents
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
+from memwal_core.jobs.sharing.place import Work
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.region.census import CensusTaker
 from memwal_core.settings import WalCollection
@@ -40,6 +44,11 @@ from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
 _INTERNAL_INDEX_PREFIX = "__"
 _NOT_READ = "references to WAL entries were not read"
+
+ReadManifest = tuple[RegionManifest, bytes] | CorruptionError | None
+"""A region's newest manifest with its bytes, or what is wrong with it; None if the region is being created."""
+
+FoundRegion = tuple[RegionId, RegionManifest | CorruptionError]
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +60,20 @@ class GcSurveyor:
     Attributes:
         concurrency: Requests under way at once.
         collect_wal: Whose flushed MemTables are opened to find out which WAL entries they consist of.
+        sharing: Divides a survey between executors; None: this process does it.
     """
 
     table: BaseTable
     manifests: ManifestStore
     concurrency: int
     collect_wal: WalCollection
+    sharing: Sharing | None = None
+
+    @classmethod
+    def of(cls, context: JobContext, sharing: Sharing | None = None) -> Self:
+        """Return what reads the table of a run."""
+        settings = context.settings
+        return cls(context.base, context.manifests, settings.storage.concurrency, settings.gc.collect_wal, sharing)
 
     @property
     def store(self) -> ObjectStore:
@@ -66,11 +83,13 @@ class GcSurveyor:
     def survey(self, regions: Collection[RegionId] | None = None) -> GcState:
         """Read the table and its regions, or only some of them."""
         region_ids = self._chosen(regions)
-        manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
+        if self.sharing is not None:
+            self.sharing.choose(Work(regions=len(region_ids)))
+        manifests = self._manifests_of(region_ids)
         base = self.base()
         gone = [] if regions is not None or base.problem else self._gone(region_ids)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
-        found = map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
+        found = self._contents_of(pairs)
         return GcState(
             table_uri=self.table.uri,
             base=base,
@@ -82,6 +101,38 @@ class GcSurveyor:
             row_staging=self._below(ROWS_STAGING_DIRECTORY),
             unnamed_batches=self._below(batch_stream_directory(UNNAMED_STREAM)),
         )
+
+    def _manifests_of(self, region_ids: Sequence[RegionId]) -> list[RegionManifest | CorruptionError | None]:
+        if self.sharing is None or not self.sharing.on_executors:
+            return map_concurrently(self._manifest, region_ids, self.concurrency)
+        shares = self.sharing.run("read manifests", _read_manifests, self.sharing.divide(region_ids))
+        return map_concurrently(self._shown, [each for share in shares for each in share], self.concurrency)
+
+    def _shown(self, read: ReadManifest) -> RegionManifest | CorruptionError | None:
+        """Return what another process read, after it was compared with what was seen before."""
+        if not isinstance(read, tuple):
+            return read
+        self.manifests.show(*read)
+        return read[0]
+
+    def _contents_of(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
+        if self.sharing is None or not self.sharing.on_executors:
+            return self.contents(pairs)
+        shares = self.sharing.run("list regions", _list_regions, self.sharing.divide(pairs))
+        return [each for share in shares for each in share]
+
+    def contents(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
+        """List the objects of some regions, whose manifests were read before."""
+        return map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
+
+    def read(self, region_id: RegionId) -> ReadManifest:
+        """Read the newest manifest of a region with its bytes, for a process that compares it."""
+        try:
+            return self.manifests.load_with_bytes(region_id)
+        except CorruptionError as error:
+            return error
+        except ObjectNotFoundError:
+            return None  # As in ``_manifest``.
 
     def _gone(self, listed: Collection[RegionId]) -> list[GcRegionState]:
         """Return the regions that must exist and were not listed."""
@@ -102,9 +153,7 @@ class GcSurveyor:
         region_ids = sorted(regions)
         manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
-        return GcState(
-            self.table.uri, base, tuple(map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency))
-        )
+        return GcState(self.table.uri, base, tuple(self.contents(pairs)))
 
     def base(self, known: BaseState | None = None) -> BaseState:
         """Read the base table, with the retained versions of ``known`` if it is given.
@@ -246,3 +295,12 @@ class GcSurveyor:
             Register(directory, suffix, tuple(sorted(versions, key=lambda each: each.number)))
             for (directory, suffix), versions in sorted(registers.items())
         )
+
+
+def _read_manifests(context: JobContext, region_ids: Sequence[RegionId]) -> list[ReadManifest]:
+    surveyor = GcSurveyor.of(context)
+    return map_concurrently(surveyor.read, region_ids, surveyor.concurrency)
+
+
+def _list_regions(context: JobContext, regions: Sequence[FoundRegion]) -> list[GcRegionState]:
+    return GcSurveyor.of(context).contents(regions)

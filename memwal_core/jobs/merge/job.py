@@ -26,8 +26,11 @@ from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
+from memwal_core.jobs.sharing.place import Engine, no_executors
 from memwal_core.metrics import Instruments
 from memwal_core.text import show_bytes
+
+_STRATEGIES = {Engine.LOCAL: "in_process", Engine.SPARK: "executors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,11 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
     bounds = settings.merge
     if request.max_bytes is not None:
         bounds = bounds.model_copy(update={"max_bytes": request.max_bytes})
+    if request.engine is not Engine.AUTO:
+        bounds = bounds.model_copy(update={"strategy": _STRATEGIES[request.engine]})
     executors = context.executors if isinstance(context.executors, MergeExecutors) else MergeExecutors()
+    if request.engine is Engine.SPARK and executors.workers is None and not request.dry_run:
+        raise no_executors(request.info.name, table.uri)
     concurrency, options = settings.storage.concurrency, table.store.storage_options
     opened = OpenedGenerations(options)
     commit = CommitContext(table, bounds, context.clock, table.rng, context.guard)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
+from memwal_core.jobs.sharing.place import Engine, engine_field
 
 _GUIDE = """
 ### Merge the flushed MemTables of one table into its base table
@@ -47,6 +48,7 @@ class MergeRequest(JobRequest):
     Attributes:
         regions: Only these; empty = all.
         max_bytes: Arrow bytes per commit instead of ``settings.merge.max_bytes``; the first generation is always taken.
+        engine: Where rows are prepared; ``auto`` follows ``settings.merge.strategy``.
         due_only: Only regions of which a trigger fires: generations, bytes or age (``settings.merge_triggers``).
     """
 
@@ -78,3 +80,4 @@ class MergeRequest(JobRequest):
         description="Only regions of which a trigger fires: generations, bytes or age.",
         json_schema_extra={"section": "Bounds"},
     )
+    engine: Engine = engine_field()

@@ -9,9 +9,9 @@ deletion vectors (byte for byte), so nothing can be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-
-import pyarrow as pa
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.commit.row_changes import FragmentChange
@@ -19,13 +19,22 @@ from memwal_core.jobs.merge.work.search_base import search_unit
 from memwal_core.jobs.merge.work.staged_keys import KeyStager, StagedKeys
 from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.merge.work.write_winners import write_unit
+from memwal_core.settings import Settings
 from memwal_core.spark.reachable import require_reachable
-from memwal_core.spark.session import Session, session_of
+from memwal_core.spark.session import Session
+from memwal_core.spark.tasks import SparkTasks
 
-_SCHEMA = "document string"
-_COLUMN = "document"
 
-_Work = Callable[[BaseTable, str], Iterator[str]]
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """How executors open the table."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    settings: Settings
+
+    def open(self) -> BaseTable:
+        return BaseTable.open(self.uri, storage_options=self.storage_options, settings=self.settings)
 
 
 class SparkWorkers:
@@ -40,51 +49,29 @@ class SparkWorkers:
 
     def __init__(self, spark: Session, table: BaseTable, storage_options: Mapping[str, str]) -> None:
         require_reachable(table)
-        self._spark = spark
-        self._uri = table.uri
-        self._storage_options = dict(storage_options)
+        self._tasks = SparkTasks(spark, table.uri)
+        self._table = _Address(table.uri, dict(storage_options), table.settings)
 
     @property
     def executors(self) -> int:
         """Tasks that run at once."""
-        return max(1, int(session_of(self._spark).sparkContext.defaultParallelism))
+        return self._tasks.slots
 
     def write(self, units: Sequence[WriteUnit], staging: str) -> Iterator[WrittenUnit]:
         """Write winners as fragments."""
-
-        def work(table: BaseTable, text: str) -> Iterator[str]:
-            yield write_unit(WriteUnit.from_json(text), table, KeyStager(table.store, staging, table.ids)).to_json()
-
-        for text in self._run(work, [unit.to_json() for unit in units]):
-            yield WrittenUnit.from_json(text)
+        yield from self._tasks.map("merge: write winners", partial(_write, self._table, staging), units)
 
     def search(self, units: Sequence[SearchUnit]) -> Iterator[FragmentChange]:
         """Find superseded rows and write deletion vectors."""
+        for changes in self._tasks.map("merge: find what they supersede", partial(_search, self._table), units):
+            yield from changes
 
-        def work(table: BaseTable, text: str) -> Iterator[str]:
-            for change in search_unit(SearchUnit.from_json(text), table, StagedKeys(table.store)):
-                yield change.to_json()
 
-        for text in self._run(work, [unit.to_json() for unit in units]):
-            yield FragmentChange.from_json(text)
+def _write(address: _Address, staging: str, unit: WriteUnit) -> WrittenUnit:
+    table = address.open()
+    return write_unit(unit, table, KeyStager(table.store, staging, table.ids))
 
-    def _run(self, work: _Work, documents: list[str]) -> list[str]:
-        if not documents:
-            return []
-        spark = session_of(self._spark)
-        rows = spark.sparkContext.parallelize([(text,) for text in documents], len(documents))
-        frame = spark.createDataFrame(rows, _SCHEMA)
-        # One action, collected once: computing a partition again would write its files again.
-        return [row.document for row in frame.mapInArrow(self._task(work), _SCHEMA).collect()]
 
-    def _task(self, work: _Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        uri, storage_options = self._uri, self._storage_options
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            table = BaseTable.open(uri, storage_options=storage_options)
-            for batch in batches:
-                for text in batch.column(_COLUMN).to_pylist():
-                    for document in work(table, text):
-                        yield pa.record_batch({_COLUMN: pa.array([document], pa.string())})
-
-        return run
+def _search(address: _Address, unit: SearchUnit) -> list[FragmentChange]:
+    table = address.open()
+    return list(search_unit(unit, table, StagedKeys(table.store)))

@@ -25,6 +25,7 @@ from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings.writer import Takeover
 from testkit.tables.native_regions import native_region_id
@@ -45,11 +46,11 @@ FULL: tuple[JobRequest, ...] = (
         options={"header": "true"},
     ),
     FlushRequest(dry_run=True, regions=(REGION,), fence=True, due_only=True),
-    MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True),
+    MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True, engine=Engine.SPARK),
     CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True),
     CompactRequest(dry_run=True, force=True, remove_versions=True),
     SnapshotRequest(dry_run=True, force=True),
-    GcRequest(dry_run=False, regions=(REGION,), wait=True),
+    GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
     MaintainRequest(dry_run=True, delete=True, remove_versions=True, ignore_pauses=True),
     RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),

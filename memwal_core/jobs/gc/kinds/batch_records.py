@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import UNNAMED_STREAM, batch_stream_directory
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import Item, Kind
 from memwal_core.jobs.gc.kinds.staged_keys import plan_staged
 from memwal_core.jobs.gc.policy import Policy

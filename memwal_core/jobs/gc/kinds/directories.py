@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memwal_core.format.paths import generation_path
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import Action, FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.kinds.flushed import gate_of
 from memwal_core.jobs.gc.policy import Policy

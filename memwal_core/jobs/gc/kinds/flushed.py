@@ -8,7 +8,7 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import Action, FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState
@@ -41,13 +41,11 @@ class FlushedMemTables:
             # Called once per attempt, so that each attempt decides on the state of that moment.
             deleter.guard()
             base = deleter.fresh_base()
-            drained[:] = [
-                planned[path]
-                for each in stored.flushed_generations
-                if (path := generation_path(region_id, each.path)) in planned
-                and gate_of(base, region_id, each.generation) is None
-            ]
-            return drain(stored, {item.number for item in drained})
+            recorded = {generation_path(region_id, each.path): each.generation for each in stored.flushed_generations}
+            kept = {path for path, number in recorded.items() if gate_of(base, region_id, number) is not None}
+            # What is gone already, an attempt of this run removed that did not live to say so.
+            drained[:] = [item for path, item in planned.items() if path not in kept]
+            return drain(stored, {item.number for item in drained if item.path in recorded})
 
         def update() -> None:
             deleter.manifests.update(region_id, change)

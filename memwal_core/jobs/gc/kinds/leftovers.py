@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import GcState, NumberedObject

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import parse_staged_keys_path
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import GcState

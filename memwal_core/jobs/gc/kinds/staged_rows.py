@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memwal_core.format.paths import parse_staged_rows_path
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import Item, Kind
 from memwal_core.jobs.gc.kinds.staged_keys import plan_staged
 from memwal_core.jobs.gc.policy import Policy

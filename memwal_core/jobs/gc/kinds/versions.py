@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from memwal_core.ids import RegionId
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import GcState, NumberedObject

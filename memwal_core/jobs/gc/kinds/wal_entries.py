@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memwal_core.format.paths import ARROW_WAL_SUFFIX
-from memwal_core.jobs.gc.deleter import Deleter
+from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.kinds.directories import staying_directories
 from memwal_core.jobs.gc.policy import Policy

@@ -6,7 +6,6 @@ winners.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from memwal_core.deduplicate import deduplicate
 from memwal_core.flushed.read import KeyedGeneration, MergeTarget, read_keys
-from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.work.share import MergeShare
@@ -49,31 +48,6 @@ class RegionTask:
     def rows(self) -> MergeTarget:
         """What the generations have of the base table's columns."""
         return self.target.without(self.missing)
-
-    def to_json(self) -> str:
-        """Return the task as JSON."""
-        values = {
-            "region_id": str(self.region_id),
-            "merged": self.merged,
-            "generations": [list(each) for each in self.generations],
-            "target": self.target.to_dict(),
-            "missing": list(self.missing),
-            "row_bytes": self.row_bytes,
-        }
-        return json.dumps(values, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> RegionTask:
-        """Rebuild from ``to_json``."""
-        values = json.loads(text)
-        return cls(
-            parse_region_id(values["region_id"]),
-            values["merged"],
-            tuple((number, uri) for number, uri in values["generations"]),
-            MergeTarget.from_dict(values["target"]),
-            tuple(values["missing"]),
-            values["row_bytes"],
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ of base fragments in which one process finds the rows that the winners supersede
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.base_table.commit.row_changes import BaseFragment, balanced, rows_in
-from memwal_core.ids import parse_region_id
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.winners import RegionTask
 from memwal_core.jobs.merge.work.share import MergeShare
@@ -43,19 +41,6 @@ class WriteUnit:
     def inherits(self) -> bool:
         """Whether base values are backfilled, so that the result holds for one version only."""
         return any(task.missing for task in self.tasks)
-
-    def to_json(self) -> str:
-        """Return the unit as JSON."""
-        tasks = [task.to_json() for task in self.tasks]
-        values = {"number": self.number, "version": self.version, "tasks": tasks, "batch_bytes": self.batch_bytes}
-        return json.dumps(values)
-
-    @classmethod
-    def from_json(cls, text: str) -> WriteUnit:
-        """Rebuild from ``to_json``."""
-        values = json.loads(text)
-        tasks = tuple(RegionTask.from_json(task) for task in values["tasks"])
-        return cls(values["number"], values["version"], tasks, values["batch_bytes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,30 +89,6 @@ class WrittenUnit:
         """Whether the files hold as many rows as there are winners."""
         return sum(rows_in(document) for document in self.documents) == self.upserts
 
-    def to_json(self) -> str:
-        """Return the outcome as JSON; its keys must be staged."""
-        shares = [
-            [str(each.region_id), each.merged, each.through, each.rows_read, each.upserts, each.tombstones]
-            for each in self.shares
-        ]
-        values = {
-            "number": self.number,
-            "version": self.version,
-            "shares": shares,
-            "documents": list(self.documents),
-            "keys": [self.keys.path, self.keys.size_bytes],
-        }
-        return json.dumps(values)
-
-    @classmethod
-    def from_json(cls, text: str) -> WrittenUnit:
-        """Rebuild from ``to_json``."""
-        values = json.loads(text)
-        shares = tuple(MergeShare(parse_region_id(region), *numbers) for region, *numbers in values["shares"])
-        path, size_bytes = values["keys"]
-        documents = tuple(values["documents"])
-        return cls(values["number"], values["version"], shares, documents, KeyPart(path, None, size_bytes))
-
 
 @dataclass(frozen=True, slots=True)
 class SearchUnit:
@@ -150,35 +111,6 @@ class SearchUnit:
     key_bytes: int
     attempt: str
     checks_keys: bool = False
-
-    def to_json(self) -> str:
-        """Return the unit as JSON; its keys must be staged."""
-        values = {
-            "version": self.version,
-            "fragments": [
-                [each.fragment_id, each.document, each.physical_rows, each.live_rows] for each in self.fragments
-            ],
-            "keys": [[part.path, part.size_bytes] for part in self.keys],
-            "key": list(self.key),
-            "key_bytes": self.key_bytes,
-            "attempt": self.attempt,
-            "checks_keys": self.checks_keys,
-        }
-        return json.dumps(values)
-
-    @classmethod
-    def from_json(cls, text: str) -> SearchUnit:
-        """Rebuild from ``to_json``."""
-        values = json.loads(text)
-        return cls(
-            version=values["version"],
-            fragments=tuple(BaseFragment(*each) for each in values["fragments"]),
-            keys=tuple(KeyPart(path, None, size_bytes) for path, size_bytes in values["keys"]),
-            key=tuple(values["key"]),
-            key_bytes=values["key_bytes"],
-            attempt=values["attempt"],
-            checks_keys=values["checks_keys"],
-        )
 
 
 @dataclass(frozen=True, slots=True)

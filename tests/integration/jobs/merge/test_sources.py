@@ -17,6 +17,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.winners import MergeWinners, RegionTask, read_region
 from memwal_core.memtable.schema import memtable_schema
+from testkit.pickling_executors import pickled
 
 REGION = RegionId(uuid.UUID(int=1))
 BASE = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
@@ -128,6 +129,6 @@ def test_generation_that_vanished_is_not_found(tmp_path):
         read(task)
 
 
-def test_task_survives_json(tmp_path):
+def test_task_reaches_another_process_whole(tmp_path):
     task = write(tmp_path, [[(1, "a")], [(2, None)]])
-    assert RegionTask.from_json(task.to_json()) == task
+    assert pickled(task) == task

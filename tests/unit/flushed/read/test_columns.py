@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -77,7 +78,7 @@ def test_type_fits_only_if_every_value_survives(kind, fits):
     assert isinstance(found, ColumnMapping) is fits
 
 
-def test_target_survives_json():
-    restored = MergeTarget.from_dict(TARGET.to_dict())
+def test_target_reaches_another_process_whole():
+    restored = pickle.loads(pickle.dumps(TARGET))
     assert restored.schema.equals(BASE, check_metadata=True)
     assert (restored.field_ids, restored.key) == (TARGET.field_ids, ("id",))

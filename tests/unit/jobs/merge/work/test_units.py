@@ -25,6 +25,7 @@ from memwal_core.jobs.merge.work.units import (
     search_units,
     write_units,
 )
+from testkit.pickling_executors import pickled
 
 TARGET = MergeTarget(
     pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())]), {"id": 0, "v": 1}, ("id",)
@@ -105,17 +106,17 @@ def test_exactly_one_unit_checks_the_keys():
 
 
 @pytest.mark.parametrize("lacks", [True, False])
-def test_units_survive_json(lacks):
+def test_units_reach_another_process_whole(lacks):
     (unit,) = units_of(plan_of([(5, lacks)]), 10)
-    assert WriteUnit.from_json(unit.to_json()) == unit
+    assert pickled(unit) == unit
     assert unit.inherits is lacks
     part = KeyPart("_mem_wal/_staging/merge/a/b.arrow", None, 77)
     written = WrittenUnit(3, 7, (MergeShare(region_id(1), 0, 2, 9, 5, 1),), ('{"physical_rows": 5}',), part)
-    assert WrittenUnit.from_json(written.to_json()) == written
+    assert pickled(written) == written
     assert written.is_complete
     assert (written.upserts, written.touched) == (5, 6)
     search = SearchUnit(7, (BaseFragment(1, "{}", 5, 4),), (part,), ("id",), 1, "a", checks_keys=True)
-    assert SearchUnit.from_json(search.to_json()) == search
+    assert pickled(search) == search
 
 
 def test_unit_with_a_lost_row_is_not_complete():

@@ -112,6 +112,13 @@ class Deleter:
             for item in items:
                 self.done[item.kind] = self.done.get(item.kind, Tally()).plus(item)
 
+    def take_over(self, done: Mapping[Kind, Tally], failures: Sequence[Failure]) -> None:
+        """Note what another process did of the same plan."""
+        with self._lock:
+            for kind, tally in done.items():
+                self.done[kind] = self.done.get(kind, Tally()).added(tally)
+            self.failures.extend(failures)
+
     def sync_base_table(self) -> None:
         """Make the base table durable before the only other copy of merged rows is given up.
 

@@ -1,0 +1,174 @@
+"""One run's work in shares: one share in this process, many on executors, by the same function."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+from memwal_core.coordination.freeze.memory import Memory
+from memwal_core.coordination.freeze.watch import HistoryWatch
+from memwal_core.coordination.lease import LeaseKeeper, LeaseTicket
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.outcome import CheckLease
+from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.sharing.executors import Executors
+from memwal_core.jobs.sharing.place import Engine, Work, Workplace, choose_place, no_executors
+from memwal_core.settings import Settings
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+Task = Callable[[JobContext, ItemT], ResultT]
+"""Does one share of a job's work, in any process: a function of a module, for it travels by its name."""
+
+_log = logging.getLogger(__name__)
+
+
+class Sharing:
+    """Divides the work of one run, and has it done where it is done best.
+
+    Args:
+        context: Of the run.
+        engine: Where the work was asked to be done.
+        request: Of the run.
+    """
+
+    def __init__(self, context: JobContext, engine: Engine, request: JobRequest) -> None:
+        self._context = context
+        self._engine = engine
+        self._job = request.info.name
+        self._dry_run = request.dry_run
+        self._executors = context.executors if isinstance(context.executors, Executors) else None
+        self.place: Workplace | None = None
+        """Where the work is done, once that is chosen."""
+
+    def choose(self, work: Work) -> Workplace:
+        """Choose where the run does its work; the first choice stays.
+
+        Raises:
+            InvalidRequestError: Executors were asked for, and there are none.
+        """
+        if self.place is None:
+            reachable = self._executors is not None
+            self.place = choose_place(work, self._engine, self._context.settings.executors, reachable=reachable)
+            if self.place.on_executors and not reachable and not self._dry_run:
+                raise no_executors(self._job, self._context.opened.uri)
+        return self.place
+
+    @property
+    def on_executors(self) -> bool:
+        """Whether executors do the work; a dry run without any does it here."""
+        return self.place is not None and self.place.on_executors and self._executors is not None
+
+    @property
+    def may_write_elsewhere(self) -> bool:
+        """Whether executors may change the table: only under a lease, which they check themselves."""
+        return self.on_executors and self._context.ticket is not None
+
+    def divide(self, items: Sequence[ItemT]) -> list[tuple[ItemT, ...]]:
+        """Divide items into shares of about equal number: one in this process, several per slot of the executors."""
+        if not items:
+            return []
+        most = 1
+        if self.on_executors and self._executors is not None:
+            most = self._executors.slots * self._context.settings.executors.shares_per_slot
+        count = min(most, len(items))
+        bounds = [len(items) * number // count for number in range(count + 1)]
+        return [tuple(items[begin:end]) for begin, end in pairwise(bounds)]
+
+    def run(
+        self,
+        stage: str,
+        task: Task[ItemT, ResultT],
+        shares: Sequence[ItemT],
+        *,
+        regions: Callable[[ItemT], Sequence[RegionId]] | None = None,
+    ) -> list[ResultT]:
+        """Do all shares, and return what their tasks returned, in order.
+
+        Args:
+            stage: What is done, for people.
+            task: Does one share.
+            shares: On executors, each may be done several times, see ``Executors.map``.
+            regions: Of a share that the task reads by itself: what the run knows of them goes with the share, and what
+                the task reads is compared with it. Without it, a task that reads regions must return what it read.
+        """
+        if not self.on_executors or self._executors is None:
+            return [task(self._context, share) for share in shares]
+        watch = self._context.watch
+        given = [
+            (share, watch.known_of(set(regions(share))) if watch is not None and regions is not None else None)
+            for share in shares
+        ]
+        table = self._context.opened
+        origin = _Origin(
+            table.uri, dict(table.base.storage_options), table.settings, self._job, self._context.holder,
+            self._context.ticket,
+        )  # fmt: skip
+        _log.info("on executors: %s [table=%s, shares=%d]", stage, table.uri, len(given))
+        with self._lease_kept():
+            return self._executors.map(f"{self._job}: {stage}", partial(_do_share, origin, task), given)
+
+    @contextmanager
+    def _lease_kept(self) -> Iterator[None]:
+        """Renew the lease while this process only waits."""
+        table, ticket = self._context.opened, self._context.ticket
+        if ticket is None:
+            yield
+            return
+        with LeaseKeeper(table.leases.resume(ticket), table.settings.lease.renew_after_s / 2):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What another process needs to go on with a run."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    settings: Settings
+    job: str
+    holder: str
+    ticket: LeaseTicket | None
+
+
+def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, Memory | None]) -> ResultT:
+    """Do one share in another process, under the same guards as in the process where the run began."""
+    share, known = given
+    opened = OpenTable.at(origin.uri, storage_options=origin.storage_options, settings=origin.settings)
+    guards = [_lease_guard(opened, origin.ticket)]
+    watch = None
+    if known is not None:
+        watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, origin.job)
+        compared = watch.resume(known)
+        opened = replace(opened, base=compared.base, manifests=compared.manifests)
+        guards.insert(0, watch.check)
+
+    def guard() -> None:
+        for check in guards:
+            check()
+
+    found = task(JobContext(opened, guard, origin.holder, ticket=origin.ticket, watch=watch), share)
+    if watch is not None:
+        watch.check()
+    return found
+
+
+def _lease_guard(opened: OpenTable, ticket: LeaseTicket | None) -> CheckLease:
+    """Return what checks the lease of the run; it is read with the first check."""
+    checks: list[CheckLease] = []
+
+    def check() -> None:
+        if ticket is None:
+            return
+        if not checks:
+            checks.append(opened.leases.resume(ticket).check)
+        checks[0]()
+
+    return check

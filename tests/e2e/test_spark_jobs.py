@@ -1,0 +1,106 @@
+"""Jobs on a standalone cluster of two workers, one of whose executors is killed while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo.stack.stack import free_port
+from memwal_core.base_table import BaseTable
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.request import JobRequest
+from memwal_core.table import Table
+from testkit.simulation.view import lsm_view
+from testkit.tables.garbage import drop_old_versions, write_generations
+from testkit.tables.people import make_people_table, people
+from tests.e2e.spark_cluster import start_spark
+from tests.integration.kills.spark_jobs import last_of, wait_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+REGIONS = 24
+SETTINGS = {"MEMWAL_GC__GRACE_S": "0", "MEMWAL_GC__OPEN_WRITER_S": "0", "MEMWAL_EXECUTORS__SHARES_PER_SLOT": "8"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster, and what its applications find in their environment."""
+
+    workers: Sequence[subprocess.Popen[bytes]]
+    variables: Mapping[str, str]
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the executors of all applications."""
+        children = [child for worker in self.workers for child in psutil.Process(worker.pid).children()]
+        return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+
+    def submit(self, uri: str, request: JobRequest, log: Path, moment: str) -> dict[str, Any]:
+        """Run a job, kill one executor with its tasks as soon as the job's log has a text, and return the report."""
+        report = log.with_suffix(".json")
+        document = {"uri": uri, "request": request.to_json(), "report": str(report)}
+        script = str(JOBS / f"{request.info.name}.py")
+        with log.open("wb") as sink:
+            job = subprocess.Popen(
+                [sys.executable, script, json.dumps(document)], env=dict(self.variables), stdout=sink, stderr=sink
+            )
+            try:
+                wait_for(lambda: moment in log.read_text(), job, log)
+                wait_for(lambda: bool(self.executors()), job, log)
+                victim = self.executors()[0]
+                for each in [*victim.children(recursive=True), victim]:
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
+                assert job.wait(600) == 0, last_of(log)
+            finally:
+                job.kill()
+        found: dict[str, Any] = json.loads(report.read_text())
+        assert found["where"] == {"engine": "spark", "reason": "it was asked for"}
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    master = free_port()
+    submitted = f"--master spark://127.0.0.1:{master} --executor-memory 512m --driver-memory 512m"
+    hosts = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1"
+    variables = {**os.environ, **SETTINGS, "PYSPARK_SUBMIT_ARGS": f"{submitted} {hosts} pyspark-shell"}
+    with ExitStack() as cleanup:
+        yield Cluster(start_spark(cleanup, root, variables, master, free_port()), variables)
+
+
+def merged_table(uri: str) -> BaseTable:
+    """Make a table of many regions with merged generations."""
+    table = make_people_table(uri, rows=people(*range(100)), buckets=REGIONS)
+    write_generations(table, list(range(50, 300)), list(range(200)), name="a")
+    Table.open(uri).run(MergeRequest())
+    drop_old_versions(uri)
+    return table
+
+
+@pytest.mark.req("GC-22")
+def test_collection_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    uri = str(tmp_path / "t")
+    table = merged_table(uri)
+    before = lsm_view(table)
+    request = GcRequest.model_validate({"dry_run": False, "engine": "spark"})
+
+    report = cluster.submit(uri, request, tmp_path / "gc.log", "on executors: collect regions")
+
+    manifests = Table.open(uri).opened.manifests
+    assert report["done"]["flushed_memtable"]["items"] == 2 * REGIONS
+    assert report["failures"] == []
+    assert all(not manifests.load(region).flushed_generations for region in manifests.region_ids())
+    assert lsm_view(table) == before

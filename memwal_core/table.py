@@ -12,6 +12,7 @@ from memwal_core.base_table import BaseTable
 from memwal_core.base_table.new import write_empty_table
 from memwal_core.clock import Clock
 from memwal_core.coordination.freeze import Freeze
+from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.coordination.lease import LeaseTicket
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId
@@ -58,8 +59,7 @@ class Table(MergedReader):
             opened.base,
             writers=self._region_writers,
             consistency=consistency,
-            frozen=opened.freezes.warnings,
-            vanished=opened.freezes.vanished,
+            history=RememberedHistory(opened.base, opened.freezes),
         )
         self.opened = opened
         self._open_writers: list[TableWriter] = []

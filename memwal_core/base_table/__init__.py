@@ -18,7 +18,7 @@ from memwal_core.base_table.commit.snapshots import (
     publish_snapshot,
     read_snapshot,
 )
-from memwal_core.base_table.history.retained import RetainedVersion, retained_versions
+from memwal_core.base_table.history.retained import RetainedVersion, inherited_progress, retained_versions
 from memwal_core.base_table.history.versions import (
     CleanupResult,
     TableVersion,
@@ -79,6 +79,7 @@ __all__ = [
     "explain_cleanup",
     "extend_index",
     "files_of_other_bases",
+    "inherited_progress",
     "list_fragments",
     "list_indexes",
     "list_versions",

@@ -62,8 +62,9 @@ class Freshness:
         regions: Regions that were read.
         regions_in_memory: Those of them whose MemTables were read.
         is_time_travel: Whether an old version was asked for.
-        frozen: Causes for which the table was frozen half a minute ago or since: nothing is merged until a person
-            decides, and the rows may be wrong in the way that the causes say.
+        frozen: Causes for which the table was frozen half a minute ago or since, and those that this read found itself,
+            for which the next job will freeze it: nothing is merged until a person decides, and the rows may be wrong
+            in the way that the causes say.
     """
 
     asked: Consistency

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
 from memwal_core.errors import CorruptionError, InvalidRequestError, UnavailableError
-from memwal_core.ids import RegionId
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import parse_consistency
+from memwal_core.reader.history import ReadHistory
 from memwal_core.reader.lookup.key_guard import KeyGuard, StoredFilters
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.reader.scan.scan import Scan, ScanRequest
@@ -35,8 +34,7 @@ class MergedReader:
         consistency: What to read where a call does not say; if None, ``in_process`` where this process has writers,
             so that it reads its own writes, else ``latest``.
         guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
-        frozen: Tells for which causes the table is frozen.
-        vanished: Tells which regions a job found gone.
+        history: What is remembered of the table.
     """
 
     def __init__(
@@ -46,20 +44,18 @@ class MergedReader:
         writers: Callable[[], Sequence[RegionHolder]] = tuple,
         consistency: Consistency | str | None = None,
         guard: KeyGuard | None = None,
-        frozen: Callable[[], tuple[str, ...]] = tuple,
-        vanished: Callable[[], Collection[RegionId]] = tuple,
+        history: ReadHistory | None = None,
     ) -> None:
         """Keep the parts; nothing is read."""
         self._table = table
         self._writers = writers
-        self._frozen = frozen
         self._consistency = None if consistency is None else parse_consistency(consistency)
         self._cache = ReadCache()
         self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
         manifests = ManifestStore(
             table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
         )
-        self._surveyor = Surveyor(table, manifests.remembering(vanished), writers)
+        self._surveyor = Surveyor(table, manifests, writers, history=history)
 
     def view(self, consistency: Consistency | str | None = None, version: int | None = None) -> TableView:
         """Look where the table's rows are now, or were in an old version.
@@ -81,8 +77,7 @@ class MergedReader:
                 remedy="write through `writer()` of the same table, or read with consistency `durable`",
                 table=self._table.uri,
             )
-        survey = replace(self._surveyor.survey(chosen, version), frozen=self._frozen())
-        return TableView(self._table, survey, self._guard, self._cache)
+        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard, self._cache)
 
     def _default_consistency(self, version: int | None) -> Consistency:
         if version is not None:

@@ -120,14 +120,17 @@ class CensusTaker:
         self._manifests = manifests
         self._concurrency = concurrency
 
-    def take(self) -> Census:
+    def take(self, remembered: Collection[RegionId] = ()) -> Census:
         """Read the manifests of all regions that are listed, and name those that are missing.
+
+        Args:
+            remembered: Regions that the maintenance record names, beside those that the manifests remember.
 
         Raises:
             UnavailableError: Storage failed. Try again.
         """
         births = self._births()  # Before the listing: a region is created before its mark.
-        remembered = self._manifests.remembered()
+        remembered = (*remembered, *self._manifests.remembered())
         census = self.read(self._manifests.region_ids())
         witnesses = dict.fromkeys(remembered, "the maintenance record")
         witnesses |= {region_id: f"the mark of its creation beside {path}" for region_id, path in births.items()}

@@ -11,7 +11,12 @@ from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
-from memwal_core.format.paths import BRANCHES_DIRECTORY, TABLE_MANIFEST_SUFFIX, TABLE_VERSIONS_DIRECTORY
+from memwal_core.format.paths import (
+    BRANCHES_DIRECTORY,
+    TABLE_MANIFEST_SUFFIX,
+    TABLE_VERSIONS_DIRECTORY,
+    version_of_manifest,
+)
 from memwal_core.format.table_manifest import MemWalEntry, read_manifest
 from memwal_core.ids import RegionId
 from memwal_core.storage import ObjectInfo, ObjectStore
@@ -73,6 +78,21 @@ def retained_versions(table: TableReader, concurrency: int) -> tuple[RetainedVer
             tags={name: version for (_, version), names in tags.items() for name in names},
         )
     return tuple(sorted(found, key=lambda each: (each.branch or "", each.version)))
+
+
+def inherited_progress(table: TableReader) -> Mapping[RegionId, int]:
+    """Return the merge progress with which a clone began; empty if its first version is gone, or it is none.
+
+    One listing, and one request more.
+    ``CorruptionError``: that version's manifest cannot be read.
+    """
+    files = {
+        version_of_manifest(each.path.rpartition("/")[2]): each
+        for each in _manifests(table.store, TABLE_VERSIONS_DIRECTORY)
+    }
+    first = min((version for version in files if version is not None), default=None)
+    found = _read(table.store, files[first], _Decoder()) if first is not None else None
+    return found.merged if found is not None and found.begins_clone else _NOTHING
 
 
 class _Decoder:

@@ -14,6 +14,7 @@ from lance.file import LanceFileReader
 
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
+from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import INDEX_DIRECTORY
 
 _KIND = "INVERTED"
@@ -100,7 +101,15 @@ def read_text_index(
         files = []
         prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
         for segment in index.segments:
-            for info in table.store.list_objects(f"{prefix}/{segment.uuid}/"):
+            listed = list(table.store.list_objects(f"{prefix}/{segment.uuid}/"))
+            if segment.fragment_ids and not listed:
+                raise InvalidRequestError(
+                    "the files of the full-text index are not in this table, as on a shallow clone",
+                    remedy="create the index anew on this table, or search its base table with Lance",
+                    table=table.uri,
+                    index=index.name,
+                )
+            for info in listed:
                 if not info.path.endswith(_DOCUMENTS_SUFFIX):
                     continue
                 address = table.store.uri_of(info.path)

@@ -21,7 +21,7 @@ _ATTEMPTS = 20
 _TRUST_S = 600.0
 """How long a version that was read is taken for the newest if it has no successor; less than any retention, since
 the successors of an older one may be deleted."""
-_WARNINGS_LAST_S = 30.0
+_SHOWN_FOR_S = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class FreezeStore:
         self._known: tuple[Entry, MaintenanceRecord] | None = None
         self._read_at = 0.0
         self._lock = Lock()
-        self._warnings: tuple[Freeze, ...] = ()
-        self._warned_at: float | None = None
+        self._shown: MaintenanceRecord | None = None
+        self._shown_at: float | None = None
 
     def load(self) -> MaintenanceRecord | None:
         """Return the record; None if the table was never maintained.
@@ -58,27 +58,30 @@ class FreezeStore:
         record = self.load()
         return record.active if record is not None else ()
 
-    def warnings(self) -> tuple[str, ...]:
-        """Return the causes of the freezes for readers, as they were at most half a minute ago.
-
-        Never raises: a read does not depend on the record. Causes that cannot be read are left out.
-        """
-        return tuple(dict.fromkeys(each.cause.value for each in self._recent()))
-
     def vanished(self) -> tuple[RegionId, ...]:
-        """Return the regions that a job found gone and no person gave up, for readers; otherwise as ``warnings``."""
-        gone = (each.region_id for each in self._recent() if each.cause is FreezeCause.REGION_VANISHED)
+        """Return the regions that a job found gone and no person gave up, as ``recent`` knows them."""
+        record = self.recent()
+        active = record.active if record is not None else ()
+        gone = (each.region_id for each in active if each.cause is FreezeCause.REGION_VANISHED)
         return tuple(each for each in gone if each is not None)
 
-    def _recent(self) -> tuple[Freeze, ...]:
+    def recent(self, *, again: bool = False) -> MaintenanceRecord | None:
+        """Return the record for readers, as it was at most half a minute ago; None if the table was never maintained.
+
+        Never raises: a read does not depend on the record. One that cannot be read is what it was before, or empty.
+
+        Args:
+            again: Read it now.
+        """
         with self._lock:
-            if self._warned_at is None or self._clock.monotonic() - self._warned_at >= _WARNINGS_LAST_S:
+            if again or self._shown_at is None or self._clock.monotonic() - self._shown_at >= _SHOWN_FOR_S:
                 try:
-                    self._warnings = self.active()
+                    self._shown = self.load()
                 except MemwalError as error:
+                    self._shown = self._shown or MaintenanceRecord()
                     _log.warning("readers cannot tell whether the table is frozen: %s", error)
-                self._warned_at = self._clock.monotonic()
-            return self._warnings
+                self._shown_at = self._clock.monotonic()
+            return self._shown
 
     def require_thawed(self) -> None:
         """Refuse to act on a frozen table; one that only waits for regions is not.
@@ -143,7 +146,7 @@ class FreezeStore:
                 self._known = None
                 continue
             self._remember(entry, changed)
-            self._warned_at = None
+            self._shown_at = None
             return changed
         raise ConflictError(
             "other processes changed the maintenance record in every attempt",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import RLock
 
-from memwal_core.base_table import BaseTable, RetainedVersion, TableState, retained_versions
+from memwal_core.base_table import BaseTable, RetainedVersion, TableReader, TableState, retained_versions
 from memwal_core.coordination.freeze.cause import FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import FLUSHED, Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
@@ -113,14 +113,14 @@ class HistoryWatch:
 
     def read_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""
-        table, progress = seen_table(state), _progress(state)
+        seen = sighting_of(state)
+        table, progress = seen_table(state), seen.progress
         with self._lock:
             if self._table is not None and self._table.version > table.version:
                 return
             self._table, self._progress = table, progress
             regions = dict(self._regions)
-        sighting = Sighting(table=table, progress=progress, regions=regions, published=_is_published(state))
-        self._noticed(with_index_history(self._base, self._known(), sighting))
+        self._noticed(with_index_history(self._base, self._known(), replace(seen, regions=regions)))
         with self._lock:
             self._confirmed = table
 
@@ -234,11 +234,9 @@ def look(
     replaced = map_concurrently(
         lambda each: is_replaced(manifests, each, memory.regions[each], found[each]), known, concurrency
     )
-    seen = Sighting(
+    seen = replace(
+        sighting_of(state),
         address=address_of(base),
-        table=seen_table(state),
-        progress=_progress(state),
-        published=_is_published(state),
         listed=listed,
         regions=found,
         replaced=tuple(each for each, other in zip(known, replaced, strict=True) if other),
@@ -260,7 +258,7 @@ def contradictions(
     return first_look(base, manifests) if memory is None else compare(memory, look(base, manifests, memory, regions))
 
 
-def with_index_history(base: BaseTable, memory: Memory, seen: Sighting) -> Sighting:
+def with_index_history(base: TableReader, memory: Memory, seen: Sighting) -> Sighting:
     """Return a sighting with what the versions since the remembered one tell, if the index has another id than then.
 
     Commits of Lance give the index a new id, too, so that only the versions in between tell whether it was gone. If the
@@ -348,18 +346,21 @@ def seen_table(state: TableState) -> SeenTable:
     return SeenTable(state.version, state.timestamp, state.entry.index_id if state.entry is not None else None)
 
 
-def _progress(state: TableState) -> Mapping[RegionId, int]:
-    return state.details.merged_generations if state.details is not None else {}
-
-
-def _is_published(state: TableState) -> bool:
-    return state.details is not None and state.details.snapshot_ts_millis > 0
+def sighting_of(state: TableState) -> Sighting:
+    """Return what a version alone tells."""
+    details = state.details
+    return Sighting(
+        table=seen_table(state),
+        progress=details.merged_generations if details is not None else {},
+        published=details is not None and details.snapshot_ts_millis > 0,
+    )
 
 
 def seen_region(manifest: RegionManifest, data: bytes) -> SeenRegion:
-    """Return what is remembered of a region's manifest."""
+    """Return what is remembered of a region's manifest; without its bytes, it has no digest."""
     recorded = {each.generation: each.path for each in manifest.flushed_generations}
-    return SeenRegion(manifest.version, digest_of(data), manifest.current_generation, recorded)
+    digest = digest_of(data) if data else ""
+    return SeenRegion(manifest.version, digest, manifest.current_generation, recorded)
 
 
 def _read_region(manifests: ManifestStore, region_id: RegionId) -> SeenRegion | None:
@@ -370,7 +371,7 @@ def _read_region(manifests: ManifestStore, region_id: RegionId) -> SeenRegion | 
     return seen_region(*found)
 
 
-def _version(base: BaseTable, version: int) -> SeenTable | None:
+def _version(base: TableReader, version: int) -> SeenTable | None:
     try:
         facts = base.manifests.read(version)
     except ObjectNotFoundError:

@@ -19,6 +19,7 @@ from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_directory, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.reader.freshness import Consistency, at_millis
+from memwal_core.reader.history import NOTHING_REMEMBERED, Doubts, ReadHistory, Recollection
 from memwal_core.reader.plan.sources import (
     GenerationSource,
     ObservedRegion,
@@ -47,7 +48,7 @@ class Survey:
         achieved: The consistency reached.
         taken: Rows written before this time are contained, as far as ``achieved`` reaches; timezone UTC.
         is_time_travel: Whether an old version was asked for.
-        frozen: Causes for which the table is frozen, so that no job works on it.
+        frozen: Causes for which the table is frozen, so that no job works on it, or will be once one looks at it.
         damaged: Regions that exist and cannot be read; a read must prove that it needs none of them.
     """
 
@@ -73,6 +74,7 @@ class Surveyor:
         table: The base table.
         manifests: Its region manifests.
         holders: Gives the region writers of this process, at each survey anew.
+        history: What is remembered of the table.
         reads_wal: Whether unflushed rows are read; if not, only where they are is found out.
     """
 
@@ -82,10 +84,12 @@ class Surveyor:
         manifests: ManifestStore,
         holders: Callable[[], Sequence[RegionHolder]] = tuple,
         *,
+        history: ReadHistory | None = None,
         reads_wal: bool = True,
     ) -> None:
         self._table = table
         self._manifests = manifests
+        self._history: ReadHistory = history if history is not None else NOTHING_REMEMBERED
         self._reads_wal = reads_wal
         self._holders = holders
         self._concurrency = table.settings.storage.concurrency
@@ -111,28 +115,40 @@ class Surveyor:
         if consistency is Consistency.SNAPSHOT:
             return self._survey_snapshot()
         for attempt in range(1, _ATTEMPTS + 1):
-            taken = self._table.clock.now()
-            regions, damaged, achieved = self._observe(consistency)
-            state = self._table.state()
-            if regions and state.details is None:
-                self._table.require_mem_wal(state)  # Without progress, merged generations cannot be told apart.
-            census = Census(tuple(region.manifest for region in regions), damaged)
-            known = census.with_known(self._taker, *self._named(state))
-            if len(known.manifests) > len(regions):
-                continue  # Regions were created after the listing.
-            ahead = _ahead(regions, state)
-            if ahead and attempt < _ATTEMPTS:
-                continue  # They may have been flushed and merged since they were read.
-            regions = tuple(region for region in regions if region.manifest.region_id not in ahead)
-            if not any(_is_overtaken(region, state) for region in regions):
-                hurt = (*known.damaged.values(), *ahead.values())
-                return Survey(state, regions, consistency, achieved, taken, damaged=hurt)
+            found = self._look(consistency, attempt)
+            if found is not None:
+                return found
         raise UnavailableError(
             "regions were flushed and merged faster than they could be read",
             remedy="read again, or use consistency `latest`",
             table=self._table.uri,
             attempts=_ATTEMPTS,
         )
+
+    def _look(self, consistency: Consistency, attempt: int) -> Survey | None:
+        """Survey once; None if the table changed meanwhile, or what looks wrong has to be looked at again."""
+        taken = self._table.clock.now()
+        # First: what is read after it follows it, if the table goes on where it was seen.
+        recalled = self._history.recall(again=attempt > 1)
+        regions, damaged, achieved = self._observe(consistency, recalled)
+        state = self._table.state()
+        if regions and state.details is None:
+            self._table.require_mem_wal(state)  # Without progress, merged generations cannot be told apart.
+        census = Census(tuple(region.manifest for region in regions), damaged)
+        known = census.with_known(self._taker, *self._named(state))
+        doubts = recalled.doubts(state, [each.manifest for each in regions if not each.in_memory])
+        ahead = _ahead(regions, state)
+        is_decided = attempt > 1 or (not doubts.are_new and known.damaged.keys().isdisjoint(recalled.regions))
+        # Regions were created after the listing, or were flushed and merged since they were read, or a person may have
+        # decided since the record was read.
+        if len(known.manifests) > len(regions) or (ahead and attempt < _ATTEMPTS) or not is_decided:
+            return None
+        refused = {**_doubted(regions, doubts), **ahead}
+        regions = tuple(region for region in regions if region.manifest.region_id not in refused)
+        if any(_is_overtaken(region, state) for region in regions):
+            return None
+        hurt = (*known.damaged.values(), *refused.values())
+        return Survey(state, regions, consistency, achieved, taken, frozen=doubts.causes, damaged=hurt)
 
     def _survey_version(self, consistency: Consistency, version: int) -> Survey:
         if consistency is not Consistency.SNAPSHOT:
@@ -145,14 +161,21 @@ class Surveyor:
         state = self._table.state(version)
         manifests, taken = self._snapshot_of(state)
         regions = tuple(map(ObservedRegion, manifests or ()))
-        return Survey(state, regions, consistency, consistency, taken, is_time_travel=True)
+        causes = self._history.recall().causes
+        return Survey(state, regions, consistency, consistency, taken, is_time_travel=True, frozen=causes)
 
     def _survey_snapshot(self) -> Survey:
+        recalled = self._history.recall()
         state = self._table.state()
+        doubts = recalled.doubts(state, ())
+        if doubts.are_new:
+            recalled = self._history.recall(again=True)
+            state = self._table.state()
+            doubts = recalled.doubts(state, ())
         manifests, taken = self._snapshot_of(state)
         if manifests is not None:
             regions = tuple(map(ObservedRegion, manifests))
-            return Survey(state, regions, Consistency.SNAPSHOT, Consistency.SNAPSHOT, taken)
+            return Survey(state, regions, Consistency.SNAPSHOT, Consistency.SNAPSHOT, taken, frozen=doubts.causes)
         # No snapshot is published yet: the manifests are what it would be made of.
         return replace(self.survey(Consistency.LATEST), asked=Consistency.SNAPSHOT)
 
@@ -174,12 +197,12 @@ class Surveyor:
         return details.merged_generations, self._rows[1]
 
     def _observe(
-        self, consistency: Consistency
+        self, consistency: Consistency, recalled: Recollection = NOTHING_REMEMBERED
     ) -> tuple[tuple[ObservedRegion, ...], Mapping[RegionId, DamagedRegion], Consistency]:
         in_process: dict[RegionId, ObservedRegion] = {}
         if consistency is Consistency.IN_PROCESS:
             in_process = {holder.region_id: observe_in_process(holder.view()) for holder in self._holders()}
-        census = self._taker.take()
+        census = self._taker.take(recalled.regions)
         if consistency is Consistency.LATEST:
             return tuple(map(ObservedRegion, census.manifests)), census.damaged, consistency
 
@@ -285,6 +308,12 @@ def _ahead(regions: Iterable[ObservedRegion], state: TableState) -> dict[RegionI
             )
             found[region_id] = DamagedRegion(region_id, error, manifest)
     return found
+
+
+def _doubted(regions: Iterable[ObservedRegion], doubts: Doubts) -> dict[RegionId, DamagedRegion]:
+    """Return the regions that are not what they seem to be."""
+    manifests = {region.manifest.region_id: region.manifest for region in regions}
+    return {each: DamagedRegion(each, error, manifests[each]) for each, error in doubts.regions.items()}
 
 
 def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:

@@ -8,12 +8,13 @@ the same moment. Only names travel, never rows.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState
 from memwal_core.coordination.freeze import FreezeStore
+from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.ids import RegionId
@@ -127,9 +128,8 @@ def survey_table(table: TableReader, options: ReadOptions) -> Survey:
         known = Consistency.SNAPSHOT
         return Survey(state, (), known, known, state.timestamp, is_time_travel=options.version is not None)
     manifests = ManifestStore(table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng)
-    freezes = FreezeStore(table.store, table.ids, clock=table.clock)
-    surveyor = Surveyor(table, manifests.remembering(freezes.vanished), reads_wal=False)
-    return replace(surveyor.survey(options.consistency, options.version), frozen=freezes.warnings())
+    history = RememberedHistory(table, FreezeStore(table.store, table.ids, clock=table.clock))
+    return Surveyor(table, manifests, history=history, reads_wal=False).survey(options.consistency, options.version)
 
 
 def pin_table(table: TableReader, options: ReadOptions) -> PinnedTable:

@@ -22,6 +22,7 @@ from memwal_core.jobs.backup.report import CopyReport
 from memwal_core.jobs.backup.request import CopyRequest
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.address import canonical_uri, parse_address
 from memwal_core.storage.concurrent import map_concurrently
@@ -33,8 +34,8 @@ COPY_DOCUMENTS = Failpoint("copy.documents")
 COPY_PUBLISHED = Failpoint("copy.published")
 COPY_PROVEN = Failpoint("copy.proven")
 
-JOURNAL_PATH = "_mem_wal_copy/journal.json"
-"""Beside ``_mem_wal/`` of a copy: what it is a copy of, and how far it got."""
+JOURNAL_DIRECTORY = "_mem_wal_copy"
+"""Beside ``_mem_wal/`` of a copy: a register of what it is a copy of, and how far it got."""
 
 _DELETING_JOBS = (JobKey("gc"), JobKey("compact"))
 _MOMENTS = 5
@@ -88,6 +89,7 @@ class _Copying:
         self._target = _open_target(opened, request)
         sources = Sources(opened.clock, opened.base.rng)
         self._copy = OpenTable.of(BaseTable(self._target, settings=opened.settings, sources=sources))
+        self._journals = VersionedRegister(self._target, JOURNAL_DIRECTORY, ".json")
         self._leases: tuple[Lease, ...] = ()
 
     def run(self) -> CopyReport:
@@ -101,7 +103,7 @@ class _Copying:
             self._publish(journal)
             proof = prove(self._copy, journal.moment)
             self._context.failpoints.hit(COPY_PROVEN)
-            self._write(JOURNAL_PATH, replace(journal, is_complete=True).encode())
+            self._note(replace(journal, is_complete=True))
         return self._report(JobOutcome.DONE, journal.moment, proof)
 
     def _copied(self, journal: Journal | None) -> Journal:
@@ -109,14 +111,14 @@ class _Copying:
         for _ in range(_MOMENTS):
             if journal is None:
                 journal = Journal(self._opened.uri, self._request.info.name, self._pin())
-                self._write(JOURNAL_PATH, journal.encode())
+                self._note(journal)
             self._context.failpoints.hit(COPY_PINNED)
             try:
                 self._copy_files(journal.moment)
             except GoneError as error:
                 _log.info("a file is gone, taking another moment [table=%s, path=%s]", self._opened.uri, error)
                 journal = journal.followed_by(self._pin())
-                self._write(JOURNAL_PATH, journal.encode())
+                self._note(journal)
                 continue
             return journal
         raise ConflictError(
@@ -139,8 +141,10 @@ class _Copying:
         Copier(self._opened.base.store, self._target, self._opened.base.ids, concurrency, before).copy(files)
 
     def _publish(self, journal: Journal) -> None:
-        """Write what is small, and last of all the manifest that makes the copy a table."""
+        """Write what is small, and last of all the manifest that makes the copy a table; a table stays as it is."""
         self._guard()
+        if self._target.head(journal.moment.manifest[0]) is not None:
+            return
         self._context.failpoints.hit(COPY_DOCUMENTS)
         for path in journal.superseded:
             self._target.delete(path)
@@ -156,13 +160,13 @@ class _Copying:
         self._context.failpoints.hit(COPY_PUBLISHED)
 
     def _journal(self) -> Journal | None:
-        try:
-            journal = Journal.decode(self._target.get(JOURNAL_PATH), self._target.uri_of(JOURNAL_PATH))
-        except ObjectNotFoundError:
+        newest = self._journals.latest()
+        if newest is None:
             found = next(iter(self._target.list_objects("")), None)
             if found is not None:
-                raise self._not_empty(holds=found.path) from None
+                raise self._not_empty(holds=found.path)
             return None
+        journal = Journal.decode(newest.data, self._target.uri_of(self._journals.path(newest.version)))
         if (journal.source, journal.kind) != (self._opened.uri, self._request.info.name):
             raise self._not_empty(holds=f"a {journal.kind} of {journal.source}")
         return journal
@@ -178,6 +182,10 @@ class _Copying:
     def _pin(self) -> CopyMoment:
         self._context.progress("looking", 0, None)
         return self._identify(Pinner(self._opened).pin(), self._opened.base, self._copy.base)
+
+    def _note(self, journal: Journal) -> None:
+        newest = self._journals.latest()
+        self._journals.create(newest.version + 1 if newest is not None else FIRST_VERSION, journal.encode())
 
     def _write(self, path: str, data: bytes) -> None:
         self._target.put(path, data)

@@ -14,7 +14,7 @@ from memwal_core.errors import CorruptionError, FrozenError, InvalidRequestError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import COPY_PUBLISHED, JOURNAL_PATH, CopyContext, copy_table
+from memwal_core.jobs.backup.run import COPY_PUBLISHED, JOURNAL_DIRECTORY, CopyContext, copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -229,4 +229,4 @@ def test_merged_flushed_memtable_that_is_gone_is_left_out(tmp_path: Path) -> Non
     table.base.store.delete_directory(generation_path(manifest.region_id, recorded.path))
     assert table.run(backup_to(place, "copy.lance")).outcome is JobOutcome.DONE
     assert seen(place.open("copy.lance")) == RIGHT
-    assert os.path.exists(place.uri(f"copy.lance/{JOURNAL_PATH}"))
+    assert os.path.exists(place.uri(f"copy.lance/{JOURNAL_DIRECTORY}"))

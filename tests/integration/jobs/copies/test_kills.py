@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.backup import run as places
 from memwal_core.jobs.backup.identity import with_own_identity, with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest, CopyRequest
-from memwal_core.jobs.backup.run import JOURNAL_PATH, CopyContext, copy_table
+from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY, CopyContext, copy_table
 from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.request import GcRequest
@@ -24,6 +25,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.storage import open_store
+from memwal_core.storage.local import LocalStore
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from tests.integration.jobs.copies.places import RIGHT, flushed_and_merged, make_place, make_table, seen
@@ -60,6 +62,46 @@ def test_copy_killed_at_a_place_is_finished_by_the_next(
     assert flushed_and_merged(place.open("copy.lance")) == RIGHT | {2: "merged"}
 
 
+@pytest.mark.parametrize("nth", [1, 2], ids=["moment", "completion"])
+def test_power_cut_that_tears_the_journal_leaves_a_copy_that_the_next_run_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """S5: a name of which no byte reached the disk is what a cut leaves of an object that replaces another."""
+    place = make_place("links", tmp_path, None)
+    table = make_table(place)
+    put, tears = LocalStore.put, itertools.count(1)
+
+    def torn(self: LocalStore, path: str, data: bytes) -> None:
+        is_cut = path.startswith(JOURNAL_DIRECTORY) and next(tears) == nth
+        put(self, path, b"" if is_cut else data)
+        if is_cut:
+            raise SimulatedCrash(path)
+
+    request = BackupRequest(target=place.uri("copy.lance"))
+    monkeypatch.setattr(LocalStore, "put", torn)
+    with pytest.raises(SimulatedCrash):
+        copy_table(CopyContext(table.opened, holder="one"), request, with_same_identity)
+    monkeypatch.undo()
+    assert table.run(request, holder="one").outcome in (JobOutcome.DONE, JobOutcome.NOTHING_TO_DO)
+    assert seen(place.open("copy.lance")) == RIGHT
+
+
+def test_copy_that_became_a_table_is_proven_and_not_written_again(tmp_path: Path) -> None:
+    """A cut, or a writer of the copy, would meet documents that are replaced."""
+    place = make_place("no links", tmp_path, None)
+    table = make_table(place)
+    request = BackupRequest(target=place.uri("copy.lance"))
+    failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
+    with pytest.raises(SimulatedCrash):
+        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, with_same_identity)
+    files = [each for each in Path(request.target).rglob("*") if each.is_file() and JOURNAL_DIRECTORY not in each.parts]
+    written = {each: each.stat().st_mtime_ns for each in files}
+
+    assert table.run(request, holder="one").outcome is JobOutcome.DONE
+
+    assert {each: each.stat().st_mtime_ns for each in files} == written
+
+
 _KILLED = """
 import os, signal, sys
 from memwal_core.jobs.backup.identity import with_same_identity
@@ -81,7 +123,7 @@ def test_killed_process_is_followed_by_one_that_copies_the_rest(tmp_path: Path) 
     target = place.uri("copy.lance")
     ended = subprocess.run([sys.executable, "-c", _KILLED, table.uri, target], check=False, capture_output=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    there = {each.path for each in open_store(target).list_objects("") if each.path != JOURNAL_PATH}
+    there = {each.path for each in open_store(target).list_objects("") if not each.path.startswith(JOURNAL_DIRECTORY)}
     assert there
     written = {path: Path(target, path).stat().st_mtime_ns for path in there}
     assert table.run(BackupRequest(target=target), holder="cron").outcome is JobOutcome.DONE

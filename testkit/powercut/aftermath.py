@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import lance
+import pyarrow as pa
 
 from memwal_core.clock import SystemClock
-from memwal_core.errors import MemwalError
+from memwal_core.errors import MemwalError, ObjectNotFoundError
+from memwal_core.jobs.backup.request import BackupRequest
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.findings import Severity
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -22,9 +28,11 @@ from memwal_core.reader import Consistency
 from memwal_core.settings import Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
+from testkit.powercut.copies import Copied
 from testkit.powercut.expected import ExpectedRows
 from testkit.powercut.workload import table_of
 from testkit.simulation.model import Value
+from testkit.simulation.view import lsm_view
 
 _LATER = timedelta(days=30)
 """So late that the leases and the signs of life of the dead process are over."""
@@ -65,6 +73,51 @@ class Aftermath:
         self._try("read", lambda: self._read(table))
         self._try("gc dry run", lambda: table.run(GcRequest()))
 
+    def look_at_copies(self, copies: Sequence[Copied], *, finish: bool) -> None:
+        """Read the copies of the table: each shows the rows of its moment, or is no table yet.
+
+        Args:
+            copies: Those that were begun.
+            finish: Whether to run again what was making them.
+        """
+        for each in copies:
+            self._read_copy(each)
+        if not finish:
+            return
+        for each in copies:
+            self._try(f"{each.operation} again", lambda each=each: self._finish(each))  # type: ignore[misc]
+        # Nothing of the original may be needed.
+        aside = f"{self._uri}-aside"
+        os.rename(self._uri, aside)
+        for each in copies:
+            self._read_copy(replace(each, is_there=True))
+            self._try(f"plain read of the {each.operation}", lambda each=each: self._read_plainly(each))  # type: ignore[misc]
+        os.rename(aside, self._uri)
+
+    def _read_copy(self, copied: Copied) -> None:
+        def read() -> None:
+            try:
+                table = self._table(copied.uri)
+            except ObjectNotFoundError:
+                if copied.is_there:
+                    raise
+                return
+            self._compare(table.to_arrow(consistency=Consistency.DURABLE), copied.expected)
+
+        self._try(f"read of the {copied.operation}", read)
+
+    def _finish(self, copied: Copied) -> None:
+        if copied.operation == "backup":
+            report = self._table(self._uri).run(BackupRequest(target=copied.uri))
+        else:
+            report = self._table(copied.uri).run(RelocateRequest())
+        expected = {JobOutcome.NOTHING_TO_DO} | ({JobOutcome.DONE} if not copied.is_done else set())
+        if report.outcome not in expected:
+            self.problems.append(f"{report.outcome} and not {' or '.join(sorted(expected))}")
+
+    def _read_plainly(self, copied: Copied) -> None:
+        self.problems.extend(copied.expected.problems(lsm_view(self._table(copied.uri).base)))
+
     def work(self, *, all_jobs: bool) -> None:
         """Do what an operator and the application would do next: merge, write, merge again, and perhaps every job."""
         table = self._open()
@@ -85,8 +138,11 @@ class Aftermath:
 
     def _open(self) -> Table | None:
         opened: list[Table] = []
-        self._try("open", lambda: opened.append(Table.open(self._uri, settings=self._settings, clock=self._clock)))
+        self._try("open", lambda: opened.append(self._table(self._uri)))
         return opened[0] if opened else None
+
+    def _table(self, uri: str) -> Table:
+        return Table.open(uri, settings=self._settings, clock=self._clock)
 
     def _diagnose(self, table: Table) -> None:
         for each in table.doctor().damage:
@@ -94,20 +150,19 @@ class Aftermath:
                 self.problems.append(f"doctor: {each.finding_id} {each.summary} {dict(each.evidence)}")
 
     def _read(self, table: Table) -> None:
-        rows = table.to_arrow(consistency=Consistency.DURABLE)
-        self._compare(dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True)), rows.num_rows)
+        self._compare(table.to_arrow(consistency=Consistency.DURABLE), self._expected)
 
     def _read_base(self) -> None:
-        rows = lance.dataset(self._uri).to_table(columns=["id", "name"])
-        self._compare(dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True)), rows.num_rows)
+        self._compare(lance.dataset(self._uri).to_table(columns=["id", "name"]), self._expected)
 
-    def _compare(self, found: dict[int, Value], rows: int) -> None:
-        if rows != len(found):
-            self.problems.append(f"{rows - len(found)} rows are there twice")
+    def _compare(self, rows: pa.Table, expected: ExpectedRows) -> None:
+        found: dict[int, Value] = dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        if rows.num_rows != len(found):
+            self.problems.append(f"{rows.num_rows - len(found)} rows are there twice")
         new = {key: found.pop(key) for key in list(found) if key >= _NEW_KEY}
         if new not in ({}, self._new_rows()):
             self.problems.append(f"rows written after the cut are {new}")
-        self.problems.extend(self._expected.problems(found))
+        self.problems.extend(expected.problems(found))
 
     def _write(self, table: Table) -> None:
         with table.writer() as writer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -9,11 +10,12 @@ from pathlib import Path
 
 from memwal_core.rng import seeded_rng
 from testkit.powercut.aftermath import Aftermath
+from testkit.powercut.copies import COPYING, copies_at
 from testkit.powercut.disk import Disk, Losses
 from testkit.powercut.expected import ExpectedRows
 from testkit.powercut.operations import Recording, SyncClass
 from testkit.powercut.record import read_recording, record
-from testkit.powercut.workload import workload_settings
+from testkit.powercut.workload import TABLE_NAME, workload_settings
 
 OPERATIONS = (
     "create",
@@ -27,6 +29,8 @@ OPERATIONS = (
     "versions",
     "snapshot",
     "gc",
+    "backup",
+    "relocate",
 )
 """What a cut may interrupt, or follow at once."""
 
@@ -64,7 +68,7 @@ class PowerCuts:
     """One recorded process, whose power fails again and again.
 
     Args:
-        directory: Of the recording; each state is built in the place of its table.
+        directory: Of the recording; each state is built in the place of its tables.
         workload: Seed of the workload.
         recorded: Whether the recording is there already.
     """
@@ -78,7 +82,7 @@ class PowerCuts:
     def cut(
         self, seed: int, operation: str, *, without: Collection[SyncClass] = (), all_jobs: bool | None = None
     ) -> Cut:
-        """Cut the power once, put what is left in the place of the table, and find out what is wrong with it.
+        """Cut the power once, put what is left in the place of the tables, and find out what is wrong with it.
 
         Args:
             seed: Decides everything about the cut.
@@ -92,10 +96,12 @@ class PowerCuts:
         losses = Losses.drawn(rng)
         Disk(self.recording, place, without).build(rng, losses)
         expected = ExpectedRows.at(self.recording, place)
-        aftermath = Aftermath(self.recording.root, expected, workload_settings(self._workload))
+        uri = os.path.join(self.recording.root, TABLE_NAME)
+        aftermath = Aftermath(uri, expected, workload_settings(self._workload))
         if _is_torn(self.recording, place):
             aftermath.repair()
         aftermath.look()
+        aftermath.look_at_copies(copies_at(self.recording, place), finish=operation in COPYING)
         aftermath.work(all_jobs=seed % 4 == 0 if all_jobs is None else all_jobs)
         return Cut(self._workload, seed, operation, place, losses, tuple(aftermath.problems))
 

@@ -89,7 +89,8 @@ class Recording:
     """Everything that one process did to one directory, which was empty.
 
     Attributes:
-        root: The directory, absolute. Tables hold addresses, so that states must be built at the same place.
+        root: The directory with the table and its copies, absolute. Tables hold addresses, so that states must be built
+            at the same place.
         operations: In the order in which they ended.
         directories: Inodes of directories.
         paths: Every path below the root that each inode ever had.
@@ -109,7 +110,7 @@ class Recording:
     def class_of(self, inode: int) -> SyncClass:
         """Return what a sync of an inode is for."""
         paths = self.paths.get(inode, frozenset())
-        area = "region" if any(path.partition("/")[0] == "_mem_wal" for path in paths) else "table"
+        area = "region" if any("/_mem_wal/" in f"/{path}/" for path in paths) else "table"
         if inode in self.directories:
             return SyncClass(f"{area}-directory")
         return SyncClass(f"{area}-manifest" if any(map(_is_manifest, paths)) else f"{area}-data")

@@ -17,7 +17,7 @@ from testkit.powercut.disk import NO_LOSSES, Disk
 from testkit.powercut.operations import Recording
 from testkit.powercut.replay import Replay
 from testkit.powercut.syscalls import TRACED
-from testkit.powercut.workload import LIVES, MARKS_NAME, TABLE_NAME
+from testkit.powercut.workload import DISK_NAME, LIVES, MARKS_NAME
 
 TRACE_NAME = "trace"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -41,7 +41,7 @@ def record(directory: Path, workload: int) -> Recording:
     """Run a workload under strace.
 
     Args:
-        directory: Where its table, its marks and the trace go; made anew.
+        directory: Where its tables, its marks and the trace go; made anew.
         workload: Its seed.
 
     Returns:
@@ -53,7 +53,7 @@ def record(directory: Path, workload: int) -> Recording:
     """
     directory = directory.resolve()
     shutil.rmtree(directory, ignore_errors=True)
-    (directory / TABLE_NAME).mkdir(parents=True)
+    (directory / DISK_NAME).mkdir(parents=True)
     for life in range(LIVES):
         ended = _trace(directory, life, workload)
         if ended.returncode not in _KILLED and (ended.returncode or life < LIVES - 1):
@@ -101,7 +101,7 @@ def read_recording(directory: Path) -> Recording:
         UnknownCallError: The process changed its table in a way that cannot be played back.
     """
     directory = directory.resolve()
-    replay = Replay(os.fspath(directory / TABLE_NAME), os.fspath(directory / MARKS_NAME))
+    replay = Replay(os.fspath(directory / DISK_NAME), os.fspath(directory / MARKS_NAME))
     for life in range(LIVES):
         with (directory / f"{TRACE_NAME}-{life}").open(encoding="ascii") as lines:
             replay.play(lines)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from testkit.powercut.operations import ROOT, Mark, Names, Operation, Recording, Resize, Slot, Sync, Write
 from testkit.powercut.syscalls import Closing, SystemCall, read_trace
 
+_MKDIR = ("mkdir", "mkdirat")
 _WRITES = ("O_WRONLY", "O_RDWR")
 
 
@@ -49,6 +50,7 @@ class Replay:
         self._inodes = count(ROOT + 1)
         self._open: dict[int, _OpenFile] = {}
         self._line = 0
+        self._to_come: defaultdict[str, list[SystemCall]] = defaultdict(list)
         self._calls: dict[str, Callable[[SystemCall], None]] = {
             "open": self._opened, "openat": self._opened, "creat": self._opened,
             "dup": self._duplicated, "dup2": self._duplicated, "dup3": self._duplicated,
@@ -71,7 +73,12 @@ class Replay:
         """
         self._open.clear()
         self._ended = [-1] * len(self._operations)
-        for call in read_trace(lines):
+        calls = list(read_trace(lines))
+        self._to_come.clear()
+        for call in calls:
+            if isinstance(call, SystemCall) and call.name in _MKDIR:
+                self._to_come[_made(call)].append(call)
+        for call in calls:
             if isinstance(call, Closing):
                 self._open.pop(call.number, None)
             elif call.name in self._calls:
@@ -176,8 +183,13 @@ class Replay:
             self._name((slot, None))
 
     def _made_directory(self, call: SystemCall) -> None:
-        slot = self._slot(call.path_at(0) if call.name == "mkdirat" else call.path(0))
-        if slot is not None:
+        if call in self._to_come[_made(call)]:
+            self._slot(_made(call))
+
+    def _make(self, path: str, slot: Slot) -> None:
+        """Make a directory whose making is under way: another thread's use of it may be seen before its end."""
+        if self._to_come[path] and self._to_come[path][0].began <= self._line:
+            del self._to_come[path][0]
             inode = next(self._inodes)
             self._directories[inode] = {}
             self._name((slot, inode))
@@ -205,11 +217,14 @@ class Replay:
         """Return the name that a path below the root means; None for other paths, and for the root itself."""
         if not path.startswith(f"{self._root}/"):
             return None
-        *above, name = path.removeprefix(f"{self._root}/").split("/")
+        names = path.removeprefix(f"{self._root}/").split("/")
         directory = ROOT
-        for part in above:
-            directory = self._directories[directory][part]
-        return directory, name
+        for number, name in enumerate(names, 1):
+            if self._find((directory, name)) is None:
+                self._make("/".join([self._root, *names[:number]]), (directory, name))
+            if number < len(names):
+                directory = self._directories[directory][name]
+        return directory, names[-1]
 
     def _find(self, slot: Slot) -> int | None:
         return self._directories[slot[0]].get(slot[1])
@@ -236,3 +251,8 @@ class Replay:
     def _add(self, operation: Operation) -> None:
         self._operations.append(operation)
         self._ended.append(self._line)
+
+
+def _made(call: SystemCall) -> str:
+    """Return the directory that a call makes."""
+    return call.path_at(0) if call.name == "mkdirat" else call.path(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -20,9 +21,11 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from memwal_core.base_table import BaseTable, Sources
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InternalError
 from memwal_core.format.paths import table_manifest_path
+from memwal_core.jobs.backup.request import BackupRequest
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
@@ -30,6 +33,7 @@ from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.rng import seeded_rng
@@ -41,11 +45,16 @@ from memwal_core.settings import (
     WalCollection,
     WriterSettings,
 )
+from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore
 
+DISK_NAME = "disk"
+"""The directory of the table and its copies: what is recorded."""
 TABLE_NAME = "table"
+BACKUP_NAME, MOVED_NAME = "backup", "moved"
 MARKS_NAME = "marks"
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 KEYS = 40
@@ -81,14 +90,15 @@ class Workload:
     """One process and its table.
 
     Args:
-        directory: Has the directory of the table; the marks go beside it.
+        directory: Has the recorded directory; the marks go beside that.
         seed: Decides which rows are written and deleted, and under which settings.
         life: Number of processes that worked on the table before; the first one creates it.
     """
 
     def __init__(self, directory: Path, seed: int, life: int) -> None:
         """Go on with the file of the marks."""
-        self._uri = os.fspath(directory / TABLE_NAME)
+        self._disk = directory / DISK_NAME
+        self._uri = os.fspath(self._disk / TABLE_NAME)
         self._life = life
         self._rng = seeded_rng(seed * LIVES + life)
         self._marks = os.open(directory / MARKS_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -104,23 +114,25 @@ class Workload:
             self._mark(settled=True)
         if self._life < LIVES - 1:
             _die_before_call(self._rng.randrange(*_CALLS_OF_A_LIFE))
-        table = Table.open(self._uri, settings=self._settings, clock=self._clock, rng=self._rng)
-        for _ in range(ROUNDS):
-            self._round(table)
+        for number in range(ROUNDS):
+            self._round(number)
         self._mark(finished=True)
 
-    def _round(self, table: Table) -> None:
-        with table.writer(takeover="fence") as writer:
+    def _round(self, number: int) -> None:
+        table = self._table()
+        with (table if number % 2 else self._table(shares=True)).writer(takeover="fence") as writer:
             self._writes(writer, 3)
             self._do("flush", writer.flush)
             self._writes(writer, 2)
         self._do("merge", lambda: table.run(MergeRequest()))
         self._do("catchup", lambda: table.run(CatchupRequest()))
-        with table.writer(takeover="fence") as writer:
+        with self._table(shares=True, has_links=False).writer(takeover="fence") as writer:
             self._writes(writer, 2)
             self._do("flush", writer.flush)
         abandoned = table.writer(takeover="fence")
         self._writes(abandoned, 1)
+        if number == ROUNDS - 1:
+            self._copies(table)
         self._do("flush_idle", lambda: table.run(FlushRequest(fence=True)))
         self._do("snapshot", lambda: table.run(SnapshotRequest()))
         self._do("merge", lambda: table.run(MergeRequest()))
@@ -130,6 +142,28 @@ class Workload:
         for _ in range(2):
             self._do("gc", lambda: table.run(GcRequest(dry_run=False)))
         self._do("versions", lambda: table.run(CompactRequest(remove_versions=True)))
+
+    def _copies(self, table: Table) -> None:
+        """Make a backup, and make a copy at home that a person has made."""
+        backup, moved = (os.fspath(self._disk / f"{name}-{self._life}") for name in (BACKUP_NAME, MOVED_NAME))
+        self._do("backup", lambda: table.run(BackupRequest(target=backup)), target=backup)
+        shutil.copytree(self._uri, moved, copy_function=_copy)
+        self._mark(settled=True, moved=moved)
+        self._do("relocate", lambda: self._table(moved).run(RelocateRequest()), target=moved)
+
+    def _table(self, uri: str = "", *, shares: bool = False, has_links: bool = True) -> Table:
+        """Open a table.
+
+        Args:
+            uri: The recorded one's if empty.
+            shares: Whether its flushed MemTables share WAL entries, and pack none.
+            has_links: Whether they can do so by links.
+        """
+        writer = self._settings.writer.model_copy(update={"pack_below_bytes": 0} if shares else {})
+        settings = self._settings.model_copy(update={"writer": writer})
+        store = FaultyStore(open_store(uri or self._uri, settings=settings.storage))
+        store.has_links = has_links
+        return Table(OpenTable.of(BaseTable(store, settings=settings, sources=Sources(self._clock, self._rng))))
 
     def _tear(self) -> None:
         """Leave what is left of another program's commit after a power cut."""
@@ -156,13 +190,13 @@ class Workload:
         act()
         self._mark(ends=operation, rows=rows)
 
-    def _do(self, operation: str, act: Callable[[], Any]) -> None:
+    def _do(self, operation: str, act: Callable[[], Any], **said: str) -> None:
         self._clock.advance(_HOUR_S * 2)
-        self._mark(begins=operation)
+        self._mark(begins=operation, **said)
         outcome = getattr(act(), "outcome", JobOutcome.DONE)
         if outcome is not JobOutcome.DONE:
             raise InternalError("a recorded job did nothing", remedy="give it work", job=operation, outcome=outcome)
-        self._mark(ends=operation)
+        self._mark(ends=operation, **said)
 
     def _mark(self, **said: object) -> None:
         os.write(self._marks, json.dumps(said).encode())
@@ -171,6 +205,10 @@ class Workload:
 def table_of(rows: Mapping[int, str | None]) -> pa.Table:
     """Return rows of the recorded table."""
     return pa.table({"id": list(rows), "name": list(rows.values())}, schema=SCHEMA)
+
+
+def _copy(source: str, target: str) -> None:
+    Path(target).write_bytes(Path(source).read_bytes())
 
 
 def _die_before_call(number: int) -> None:

@@ -65,11 +65,36 @@ def test_file_that_is_written_linked_and_synced() -> None:
         ("manifest", SyncClass.TABLE_DATA),
         ("_mem_wal/a/manifest/1.binpb", SyncClass.REGION_MANIFEST),
         ("_mem_wal/a/wal/1.lance", SyncClass.REGION_DATA),
+        ("copy/_mem_wal/a/wal/1.lance", SyncClass.REGION_DATA),
     ],
 )
 def test_class_of_a_sync_follows_from_every_name_that_the_file_ever_had(path: str, expected: SyncClass) -> None:
     recording = Recording("/r", (), frozenset({0}), {5: frozenset({"staged", path})})
     assert recording.class_of(5) is expected
+
+
+def test_directory_is_there_for_a_thread_that_finds_it_before_the_call_that_makes_it_has_ended() -> None:
+    played = _play(
+        "7 openat(AT, '/r/x', O_WRONLY|O_CREAT|O_EXCL, 0666) = 3",
+        "7 mkdir('/r/d', 0777 <unfinished ...>",
+        "8 mkdir('/r/d', 0777) = -1 EEXIST (File exists)",
+        "8 link('/r/x', '/r/d/x') = 0",
+        "8 openat(AT, '/r', O_RDONLY) = 4",
+        "8 fsync(4<r>) = 0",
+        "7 <... mkdir resumed>) = 0",
+        "7 unlink('/r/d/x') = 0",
+        "7 rmdir('/r/d') = 0",
+        "7 mkdir('/r/d', 0777) = 0",
+    )
+    assert played.operations == (
+        Names((((0, "x"), 1),)),
+        Names((((0, "d"), 2),)),
+        Names((((2, "x"), 1),)),
+        Sync(0, 3),
+        Names((((2, "x"), None),)),
+        Names((((0, "d"), None),)),
+        Names((((0, "d"), 3),)),
+    )
 
 
 def test_sync_covers_only_what_had_ended_when_it_began() -> None:

@@ -194,11 +194,18 @@ class BatchRecords:
         self._store.put(batch_claim_path(batch.stream, region_id), to_bytes({**_named(batch), "epoch": epoch}))
 
     def claimant(self, batch: BatchId, region_id: RegionId, epoch: int) -> BatchId | None:
-        """Return the batch of this stream that claimed a region under an epoch; None if none did."""
-        note = load(self._store, batch_claim_path(batch.stream, region_id))
-        if note is None or note["epoch"] != epoch:
+        """Return the batch of this stream that claimed a region under an epoch; None if none did.
+
+        A note that cannot be read tells nothing: it is replaced in place, and a power cut may tear it. Then the region
+        counts as somebody else's until its writer is silent.
+        """
+        try:
+            note = load(self._store, batch_claim_path(batch.stream, region_id))
+            if note is None or note["epoch"] != epoch:
+                return None
+            return BatchId(batch.stream, note["batch"], note["number"])
+        except (CorruptionError, KeyError, TypeError, InvalidRequestError):
             return None
-        return BatchId(batch.stream, note["batch"], note["number"])
 
     def _tidy(self, batch: BatchId) -> None:
         """Remove what a finished batch no longer needs; a failure leaves harmless objects behind."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.format.paths import BATCHES_DIRECTORY, batch_directory, batch_share_path
+from memwal_core.format.paths import BATCHES_DIRECTORY, batch_claim_path, batch_directory, batch_share_path
+from memwal_core.ids import IdSource
 from memwal_core.ingest.batch import BatchId, RegionRows
 from memwal_core.ingest.records import KEPT_NUMBERED, BatchRecords, ShareDone
 from memwal_core.storage import ObjectStore, open_store
@@ -158,3 +159,17 @@ def test_a_record_without_its_fields_is_named(records: BatchRecords, store: Obje
         records.share(BATCH, "{}")
     with pytest.raises(CorruptionError):
         records.shares(BATCH)
+
+
+@pytest.mark.parametrize("torn", [b"", bytes(60), b"{}", b"[1]"])
+def test_power_cut_that_tears_the_note_of_a_claim_stops_no_later_batch(
+    records: BatchRecords, store: ObjectStore, torn: bytes
+) -> None:
+    """S5: the note is replaced in place, so that a cut may leave its name and none of its bytes."""
+    batch, region_id = BatchId("flights", "1", None), IdSource().region_id()
+    records.note_claim(batch, region_id, 3)
+    assert records.claimant(batch, region_id, 3) == batch
+    store.put(batch_claim_path(batch.stream, region_id), torn)
+    assert records.claimant(batch, region_id, 3) is None
+    records.note_claim(batch, region_id, 4)
+    assert records.claimant(batch, region_id, 4) == batch

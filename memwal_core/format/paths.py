@@ -49,6 +49,16 @@ TRANSACTIONS_DIRECTORY = "_transactions"
 TABLE_VERSIONS_DIRECTORY = "_versions"
 BRANCHES_DIRECTORY = "tree"
 """Lance keeps each branch of a table as a table below this directory."""
+LANCE_DIRECTORIES = (
+    DATA_DIRECTORY,
+    DELETIONS_DIRECTORY,
+    INDEX_DIRECTORY,
+    TRANSACTIONS_DIRECTORY,
+    TABLE_VERSIONS_DIRECTORY,
+    "_refs",
+    BRANCHES_DIRECTORY,
+)
+"""Where Lance opens files of a table by their names."""
 TABLE_MANIFEST_SUFFIX = ".manifest"
 
 MAX_UINT64 = 2**64 - 1

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from memwal_core.errors import ObjectExistsError
+from memwal_core.clock import Clock
+from memwal_core.errors import CorruptionError, ObjectExistsError
 from memwal_core.rng import Rng
 from memwal_core.storage import local_files
 from memwal_core.storage.address import TEMPORARY_PREFIX, Address, check_path, check_prefix, check_range, check_subtree
@@ -34,13 +35,14 @@ class LocalStore:
     store removes what crashes left in the staging directory, after a day.
     """
 
-    def __init__(self, address: Address, *, fsync: bool, rng: Rng) -> None:
+    def __init__(self, address: Address, *, fsync: bool, rng: Rng, clock: Clock) -> None:
         self._root = address.prefix
         self._fsync = fsync
         self._rng = rng
         self._staging = os.path.join(self._root, STAGING_NAME)
         self._staging_was_swept = False
         self._synced: set[str] = set()
+        self._foreign = local_files.ForeignEntries(self._root, clock)
 
     def __repr__(self) -> str:
         return f"LocalStore({self._root!r}, fsync={self._fsync})"
@@ -103,6 +105,15 @@ class LocalStore:
         """Return the names of the immediate subdirectories of a directory, sorted."""
         directory = self._inside("list", check_prefix(prefix))
         return sorted(entry.name for entry in self._entries(directory) if entry.is_dir())
+
+    def require_files(self, directories: Collection[str]) -> None:
+        """Refuse directories in which something is neither a file nor a directory."""
+        for directory in directories:
+            self._inside("list", check_subtree(directory))
+        with self._translated("list", ", ".join(directories)):
+            path = self._foreign.find(directories)
+        if path is not None:
+            raise local_files.foreign_refusal(self._root, path, "neither a file nor a directory of the table")
 
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing any earlier content; not synced, since a hint may be lost."""
@@ -217,9 +228,11 @@ class LocalStore:
     def _describe(self, entry: os.DirEntry[str], path: str) -> ObjectInfo | None:
         with self._translated("list", path):
             try:
+                if entry.is_symlink():
+                    return self.head(path)
                 return local_files.file_info(path, entry.stat())
-            except FileNotFoundError:
-                return None  # Deleted since the directory was read.
+            except (FileNotFoundError, CorruptionError):
+                return None  # Deleted since the directory was read, or not a file of this directory.
 
     def _stage(self, parts: Sequence[Part], *, sync: bool) -> str:
         """Write the parts to a new file in the staging directory and return its path."""

@@ -6,10 +6,11 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
+from memwal_core.clock import Clock
 from memwal_core.errors import CorruptionError
 from memwal_core.storage.address import TEMPORARY_PREFIX
 from memwal_core.storage.protocol import ObjectInfo, Part
@@ -23,6 +24,9 @@ _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP
 """Another file system, one without links (FAT, some network and object mounts), a forbidden or one too many."""
 _JOINED_BYTES = 256 * 1024
 """Up to this size, one copy costs less than passing the parts one by one."""
+_LARGE_ENTRIES = 256
+_SETTLED_S = 2.0
+"""Age from which the time of a directory tells its contents apart, however coarse the file system's clock is."""
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _LOOK_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
 _KINDS = (
@@ -90,24 +94,52 @@ def require_directory_inside(root: str, path: str) -> None:
         return
 
 
-def foreign_entry(root: str, directory: str) -> str | None:
-    """Return the path of something below a directory that is neither a file nor a directory; None if all are.
+class ForeignEntries:
+    """Finds what is neither a file nor a directory below a root, for code that opens files there by their names.
 
-    Symbolic links are looked at, and pass if they lead to a file or directory below the root. For directories that
-    other code opens by their names.
+    Symbolic links pass if they lead to a file or directory below the root. A large directory is not read again
+    while its time says that it has not changed.
     """
-    pending = [directory]
-    while pending:
-        inner = pending.pop()
-        for entry in visible_entries(f"{root}/{inner}" if inner else root):
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._known: dict[str, tuple[tuple[int, int], list[str]]] = {}
+
+    def find(self, directories: Collection[str]) -> str | None:
+        """Return the path of one that is anywhere below some directories, if there are any."""
+        pending = list(directories)
+        while pending:
+            found = self._directories(pending.pop())
+            if isinstance(found, str):
+                return found
+            pending += found
+        return None
+
+    def _directories(self, inner: str) -> list[str] | str:
+        place = f"{self._root}/{inner}"
+        try:
+            status = os.stat(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        state = (status.st_ino, status.st_mtime_ns)
+        known = self._known.get(inner)
+        if known is not None and known[0] == state:
+            return known[1]
+        directories = []
+        entries = visible_entries(place)
+        for entry in entries:
             if entry.is_file(follow_symlinks=False):
                 continue
-            path = f"{inner}/{entry.name}" if inner else entry.name
+            path = f"{inner}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                pending.append(path)
-            elif not entry.is_symlink() or not _leads_to_content(root, path):
+                directories.append(path)
+            elif not entry.is_symlink() or not _leads_to_content(self._root, path):
                 return path
-    return None
+        is_settled = self._clock.now().timestamp() - status.st_mtime > _SETTLED_S
+        if is_settled and len(entries) >= _LARGE_ENTRIES and not any(entry.is_symlink() for entry in entries):
+            self._known[inner] = (state, directories)
+        return directories
 
 
 def read_file(path: str) -> bytes:
@@ -252,11 +284,12 @@ def remove_stale_files(directory: str, reference: str, older_than_s: float) -> N
 
 def _leads_to_content(root: str, path: str) -> bool:
     try:
-        require_directory_inside(root, path)
-        status = os.stat(f"{root}/{path}")
+        if regular_status(root, path) is None:
+            require_directory_inside(root, path)
+            return os.path.isdir(f"{root}/{path}")
     except (OSError, CorruptionError):
         return False
-    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return True
 
 
 def _open(root: str, path: str, flags: int) -> tuple[int, os.stat_result]:
@@ -279,7 +312,7 @@ def _open(root: str, path: str, flags: int) -> tuple[int, os.stat_result]:
 
 def _refuse_circle(root: str, path: str, error: OSError) -> None:
     if error.errno == errno.ELOOP:
-        raise _refusal(root, path, "a symbolic link that leads nowhere") from error
+        raise foreign_refusal(root, path, "a symbolic link that leads nowhere") from error
 
 
 def _require_regular(status: os.stat_result, root: str, path: str) -> None:
@@ -288,7 +321,7 @@ def _require_regular(status: os.stat_result, root: str, path: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     found = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "of an unknown kind")
-    raise _refusal(root, path, found)
+    raise foreign_refusal(root, path, found)
 
 
 def _require_inside(descriptor: int, root: str, path: str) -> None:
@@ -297,7 +330,7 @@ def _require_inside(descriptor: int, root: str, path: str) -> None:
         return
     real = os.path.realpath(root).rstrip("/")
     if not place.startswith(f"{real}/"):
-        raise _refusal(root, path, "reached through a symbolic link that leads out of the directory")
+        raise foreign_refusal(root, path, "reached through a symbolic link that leads out of the directory")
 
 
 def _place_of(descriptor: int, path: str) -> str:
@@ -308,7 +341,8 @@ def _place_of(descriptor: int, path: str) -> str:
         return os.path.realpath(path)
 
 
-def _refusal(root: str, path: str, found: str) -> CorruptionError:
+def foreign_refusal(root: str, path: str, found: str) -> CorruptionError:
+    """Return the error of something that is not a file of a directory, and says what it is."""
     return CorruptionError(
         "what lies at this path is not a file of this directory, and is left alone",
         remedy="find out who put it there, and remove it; then run `memwal doctor`",

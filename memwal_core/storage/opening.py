@@ -65,9 +65,10 @@ def open_store(
     rng = rng if rng is not None else system_rng()
     options = dict(storage_options or {})
     remember_secrets(options)
+    clock = clock if clock is not None else SystemClock()
     if address.kind is StoreKind.LOCAL:
-        return LocalStore(address, fsync=settings.fsync, rng=rng)
-    retrier = Retrier(settings, clock if clock is not None else SystemClock(), rng)
+        return LocalStore(address, fsync=settings.fsync, rng=rng, clock=clock)
+    retrier = Retrier(settings, clock, rng)
     if address.kind is StoreKind.MEMORY:
         return RemoteStore(address, MemoryStore(), lambda: MappingProxyType({}), retrier)
     if address.kind is StoreKind.S3:

@@ -97,6 +97,17 @@ class ObjectStore(Protocol):
         """Return the names (last parts) of the immediate subdirectories of a directory, sorted."""
         ...
 
+    def require_files(self, directories: Collection[str]) -> None:
+        """Refuse directories that other code (pylance) must not open: something in one could block or mislead it.
+
+        Costs nothing on object stores, which hold nothing but objects. A directory that does not exist is none.
+
+        Raises:
+            CorruptionError: On a local disk, something below is a pipe, a socket, a device, or a symbolic link out of
+                the root; ``facts["path"]`` names it.
+        """
+        ...
+
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing any earlier content; not durable on local disks, and readers may see old or new.
 

@@ -122,6 +122,11 @@ class RemoteStore:
 
         return self._retrier.run(attempt)
 
+    def require_files(self, directories: Collection[str]) -> None:
+        """Do nothing: object stores hold nothing but objects."""
+        for directory in directories:
+            check_subtree(directory)
+
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing what is there."""
         self._retried("put", path, lambda key: obstore.put(self._backend, key, data, use_multipart=False))

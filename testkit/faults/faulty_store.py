@@ -181,6 +181,10 @@ class FaultyStore:
         """Return the names of the directories directly below a directory."""
         return self._call("list_directories", prefix, lambda: self.inner.list_directories(prefix))
 
+    def require_files(self, directories: Collection[str]) -> None:
+        """Refuse directories that others must not open; not a call, since object stores are not asked."""
+        self.inner.require_files(directories)
+
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing what is there."""
         self._call("put", path, lambda: self.inner.put(path, data))

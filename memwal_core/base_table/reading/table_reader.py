@@ -23,7 +23,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
-from memwal_core.format.paths import MEM_WAL_DIRECTORY
+from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY
 from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
@@ -104,8 +104,10 @@ class TableReader:
         """Open a version of the table with pylance, the newest by default.
 
         A ``lance.Session`` shares its caches with other datasets; without one, the dataset has its own.
-        ``CorruptionError``: the manifest of the version is torn, see ``history.torn``.
+        ``CorruptionError``: the manifest of the version is torn, see ``history.torn``; or something in the table's
+        directory is not a file.
         """
+        self.store.require_files(LANCE_DIRECTORIES)
         try:
             with translated("open the table", self.uri, version=version):
                 dataset = lance.dataset(

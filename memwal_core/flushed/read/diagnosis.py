@@ -89,6 +89,10 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
         UnavailableError: The store does not answer, so that nothing can be said.
     """
     root = generation_path(region_id, directory)
+    try:
+        store.require_files([root])
+    except CorruptionError as error:
+        return (Damage(FileKind.DIRECTORY, str(error.facts["path"]), f"it is {error.facts['found']}"),)
     listed = {info.path.removeprefix(f"{root}/"): info for info in store.list_objects(root)}
     if not listed:
         return (_vanished(store, region_id, root),)

@@ -31,7 +31,10 @@ def open_generation(
         ObjectNotFoundError: No dataset is there; it may have been merged and collected.
         DamagedError: It refers to other files than its region's WAL entries, or one of these is missing or has
             another size than when it was flushed.
+        CorruptionError: Something in its directory is not a file.
     """
+    store, directory = store_of(uri, storage_options)
+    store.require_files([directory])
     with translated("open a flushed MemTable", uri):
         dataset = lance.dataset(uri, storage_options=dict(storage_options) or None, session=session)
         bases = [(base.name, base.is_dataset_root, base.path) for base in dataset.base_paths().values()]

@@ -180,6 +180,7 @@ class TableConfiguration:
     def _lacks(self, path: str, index: IndexFacts) -> bool:
         """Return whether a flushed MemTable has values in an index's columns but lacks the index."""
         uri = self._table.store.uri_of(path)
+        self._table.store.require_files([path])
         with translated("read the indexes of a flushed MemTable", uri):
             dataset = lance.dataset(uri, storage_options=dict(self._table.storage_options) or None)
             if index.name in {each.name for each in dataset.describe_indices()}:

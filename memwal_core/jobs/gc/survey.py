@@ -260,13 +260,13 @@ class GcSurveyor:
         )
 
     def _with_references(self, region_id: RegionId, directory: DirectoryState, *, recorded: bool) -> DirectoryState:
-        uri = self.store.uri_of(generation_path(region_id, directory.name))
+        path = generation_path(region_id, directory.name)
         try:
-            names = files_of_other_bases(uri, self.store.storage_options)
+            names = files_of_other_bases(self.store, path)
         except MemwalError as error:
             if isinstance(error, ObjectNotFoundError) and not recorded:
                 return directory  # The remains of a table that cannot be opened refer to nothing.
-            _log.warning("flushed MemTable cannot be read [uri=%s]: %s", uri, error)
+            _log.warning("flushed MemTable cannot be read [path=%s]: %s", path, error)
             return replace(directory, wal_ids=None, problem=str(error))
         # The name alone is enough to keep the entry, whatever base the file has.
         numbers = (number_of(name.rpartition("/")[2], suffix) for name in names for suffix in WAL_SUFFIXES)

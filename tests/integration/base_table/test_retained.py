@@ -10,6 +10,7 @@ import pytest
 from memwal_core.base_table import BaseTable, files_of_other_bases, retained_versions
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import parse_staged_manifest_name, table_manifest_name
+from memwal_core.storage import open_store
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
@@ -91,9 +92,10 @@ def test_staged_manifest_is_no_retained_version(merged_twice):
 
 
 def test_table_without_other_bases_has_no_files_in_them(merged_twice):
-    assert files_of_other_bases(merged_twice.uri, {}) == frozenset()
+    above, _, name = merged_twice.uri.rpartition("/")
+    assert files_of_other_bases(open_store(above), name) == frozenset()
 
 
 def test_files_of_a_table_that_is_not_there_are_not_found(tmp_path):
     with pytest.raises(ObjectNotFoundError):
-        files_of_other_bases(str(tmp_path / "nothing"), {})
+        files_of_other_bases(open_store(str(tmp_path)), "nothing")

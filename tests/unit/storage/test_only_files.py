@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from memwal_core.errors import CorruptionError, ObjectExistsError
-from memwal_core.storage import ObjectStore, local_files, open_store
+from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.limits import MAX_OBJECT_BYTES
+from testkit.clock import ManualClock
 
 pytestmark = pytest.mark.req("T6")
 
@@ -84,7 +86,7 @@ def test_what_is_not_a_file_of_the_table_is_not_taken_for_an_earlier_write(
         store.put_if_absent(PATH, b"secret")
 
 
-@pytest.mark.parametrize("make", [_fifo, _socket, _device])
+@strange
 def test_listing_leaves_out_what_is_not_a_file(root: Path, store: ObjectStore, make: Make) -> None:
     (root / "file").write_bytes(b"1")
     make(root / PATH)
@@ -183,12 +185,29 @@ def test_a_file_without_end_is_refused_and_its_parts_can_be_read(root: Path, sto
 
 
 @strange
-def test_directories_for_lance_are_searched_for_what_it_would_wait_for(root: Path, make: Make) -> None:
-    (root / "data").mkdir()
-    (root / "data/file").write_bytes(b"1")
-    (root / "data/link").symlink_to("file")
-    assert local_files.foreign_entry(str(root), "") is None
+def test_directories_for_lance_are_searched_for_what_it_would_wait_for(
+    root: Path, store: ObjectStore, make: Make
+) -> None:
+    (root / "_mem_wal/link").symlink_to("region")
+    store.require_files(["_mem_wal", "data"])
 
     make(root / PATH)
 
-    assert local_files.foreign_entry(str(root), "") == PATH
+    with pytest.raises(CorruptionError) as caught:
+        store.require_files(["data", "_mem_wal"])
+    assert caught.value.facts["path"] == PATH
+
+
+def test_a_large_directory_is_searched_again_when_it_has_changed(root: Path) -> None:
+    (root / "data").mkdir()
+    for number in range(300):
+        (root / f"data/{number}").touch()
+    clock = ManualClock(datetime.now(UTC) + timedelta(hours=1))
+    store = open_store(str(root), clock=clock)
+    store.require_files(["data"])
+    store.require_files(["data"])
+
+    os.mkfifo(root / "data/pipe")
+
+    with pytest.raises(CorruptionError, match="neither"):
+        store.require_files(["data"])

@@ -1,0 +1,138 @@
+"""What somebody puts into a table's directory neither blocks nor ends a process, and leads to no other one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from memwal_core.errors import MemwalError
+from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import Settings
+from memwal_core.table import Table
+from memwal_core.web import create_app
+from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
+
+pytestmark = pytest.mark.req("T6")
+
+_PATIENCE_S = 120
+"""Far above what a busy machine needs: what it stops would never end."""
+
+Act = Callable[[str], object]
+
+
+class _One:
+    """A page's table."""
+
+    def __init__(self, uri: str) -> None:
+        self._tables = (RegisteredTable(name="people", uri=uri),)
+
+    def registry(self) -> Registry:
+        return Registry(tables=self._tables)
+
+    def open(self, table: RegisteredTable) -> Table:
+        return Table.open(table.uri)
+
+
+def _page(uri: str) -> object:
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(create_app(_One(uri)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            return [(await client.get(path)).status_code for path in ("/", "/table?name=people")]
+
+    assert asyncio.run(ask()) == [200, 200]
+    return None
+
+
+ACTS: Mapping[str, Act] = {
+    "status": lambda uri: Table.open(uri).status(),
+    "doctor": lambda uri: Table.open(uri).doctor(contents=True),
+    "page": _page,
+    "read": lambda uri: Table.open(uri).to_arrow(),
+    "merge": lambda uri: Table.open(uri).run(MergeRequest(dry_run=True)),
+    "gc": lambda uri: Table.open(uri).run(GcRequest(dry_run=True)),
+}
+
+
+def _ended(act: Act, uri: str) -> BaseException | None:
+    """Return how an act ended, which it must."""
+    outcome: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            act(uri)
+        except BaseException as error:  # noqa: BLE001 - every kind is looked at
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    assert outcome, "it did not end"
+    return outcome[0]
+
+
+KINDS: Mapping[str, str] = {
+    "base data": "data/*.lance",
+    "base manifest": "_versions/*.manifest",
+    "snapshot": "_indices/*/index.lance",
+    "flushed data": "{flushed}/data/*.lance",
+    "flushed manifest": "{flushed}/_versions/*.manifest",
+    "WAL entry": "{region}/wal/*.lance",
+    "region manifest": "{region}/manifest/*.binpb",
+    "hint": "{region}/manifest/version_hint.json",
+    "ledger": "_mem_wal/_ledger/**/*.json",
+}
+"""Kind of file -> pattern of its places; the newest is the first or last by its name."""
+
+
+def _place(table: GenerationTable, kind: str) -> Path:
+    flushed = table.directory()
+    pattern = KINDS[kind].format(flushed=flushed, region=flushed.rpartition("/")[0])
+    found = sorted(Path(table.table.uri).glob(pattern))
+    return found[-1] if kind in {"WAL entry", "region manifest"} else found[0]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> GenerationTable:
+    made = make_generation_table(str(tmp_path_factory.mktemp("hostile") / "people"), "ours")
+    settings = Settings.model_validate({"index": {"inline_snapshot_threshold": 0, "snapshot_interval_s": 0}})
+    Table.open(made.table.uri, settings=settings).run(SnapshotRequest())
+    for act in ACTS.values():
+        assert _ended(act, made.table.uri) is None
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("blow", ["pipe", "endless", "elsewhere"])
+def test_everything_ends_with_an_error_of_ours_or_without(
+    template: GenerationTable, tmp_path: Path, kind: str, blow: str
+) -> None:
+    place = _place(template, kind)
+    kept = tmp_path / "kept"
+    place.rename(kept)
+    try:
+        if blow == "pipe":
+            os.mkfifo(place)
+        else:
+            place.symlink_to("/dev/zero" if blow == "endless" else kept)
+        ends = {name: _ended(act, template.table.uri) for name, act in ACTS.items()}
+    finally:
+        place.unlink(missing_ok=True)
+        kept.rename(place)
+
+    assert {
+        name: error for name, error in ends.items() if error is not None and not isinstance(error, MemwalError)
+    } == {}
+    if kind.startswith(("base", "flushed")):
+        assert ends["read"] is not None
+    assert template.seen() == RIGHT

@@ -35,7 +35,9 @@ class IngestJob(Job[IngestRequest, IngestReport]):
         if done is not None:
             return IngestReport.of_done(base.uri, done)
         with session_for(context, "ingest") as spark:
-            frame = read_source(spark, source, base.state().schema)
+            frame = read_source(
+                spark, source, base.state().schema, (request.order_by or None, request.delete_column or None)
+            )
             rows = FrameBatch(
                 batch=batch,
                 source=str(source),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import lance
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -19,7 +20,9 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
 from memwal_core.spark.ingest.routed import CORRUPT
+from memwal_core.spark.ingest.watching import cause_of
 
+_TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _BY_SUFFIX = {
     ".parquet": SourceFormat.PARQUET,
     ".csv": SourceFormat.CSV,
@@ -85,12 +88,38 @@ def batch_of_files(source: Source) -> str:
     return f"files-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]}"
 
 
-def read_source(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
+def read_source(
+    spark: SparkSession, source: Source, schema: pa.Schema, steering: Collection[str | None] = ()
+) -> DataFrame:
     """Return the rows of a source.
 
     Text files are read in the schema of the table; records that do not fit it come with their text in
-    ``__corrupt``. ``InvalidRequestError``: there is nothing at a place, or Spark cannot read it.
+    ``__corrupt``. Errors say nothing that the source says: a registered directory may have any text in it.
+
+    Args:
+        spark: The session.
+        source: What to read.
+        schema: Of the table.
+        steering: Columns beside those of the table, which tell order and deletes.
+
+    Raises:
+        InvalidRequestError: There is nothing at a place, Spark cannot read it, or a text has other columns.
     """
+    frame = _read(spark, source, schema)
+    strangers = [name for name in frame.columns if name not in (CORRUPT, *schema.names, *steering)]
+    if strangers and source.known_format in _TEXTS:
+        raise InvalidRequestError(
+            "the source has columns that the table does not have",
+            remedy="compare its names of columns, for CSV its first line, with those of the table",
+            source=str(source),
+            unknown_columns=len(strangers),
+            missing=[name for name in schema.names if name not in frame.columns],
+            expected=schema.names,
+        )
+    return frame
+
+
+def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     try:
         match source.known_format:
             case SourceFormat.LANCE:
@@ -117,14 +146,14 @@ def read_source(spark: SparkSession, source: Source, schema: pa.Schema) -> DataF
                 known = [(name, StructField(name, StringType())) for name in schema.names]
                 types = _text_types([*known, *strangers], schema)
                 return _tolerant(spark, source.options, types).json(list(source.places))
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise InvalidRequestError(
             "the source cannot be read",
             remedy="correct its path, its format or the options of the reader",
             source=str(source),
             format=source.known_format.value,
-            cause=str(error).partition("\n")[0][:500],
-        ) from error
+            cause=cause_of(error),
+        ) from None
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:

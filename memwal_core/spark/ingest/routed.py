@@ -28,7 +28,6 @@ INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, CORRUPT})
 """Column of a batch with the text of records that its reader could not parse."""
 
 _PARTITION_BITS = 40
-_SHOWN_CHARACTERS = 200
 
 
 def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> DataFrame:
@@ -82,7 +81,9 @@ def _without_corrupt(rows: pa.Table) -> tuple[pa.Table, Examined | None]:
     texts, kept = pc.drop_null(rows.column(position)), rows.remove_column(position)
     if not len(texts):
         return kept, None
-    samples = tuple({"record": text[:_SHOWN_CHARACTERS]} for text in texts.slice(0, SAMPLE_ROWS).to_pylist())
+    # Not the text: what is no row of the table may be anything, and errors travel far.
+    lengths = pc.utf8_length(texts.slice(0, SAMPLE_ROWS)).to_pylist()
+    samples = tuple({"record": f"{length} characters"} for length in lengths)
     return kept, Examined((), RowProblem("a record cannot be read as a row of the table", "", len(texts), samples))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from pyspark.errors import PySparkException
 from memwal_core.errors import MemwalError, UnavailableError
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchRecords
+
+_CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_.]*)\]", re.MULTILINE)
+"""Spark's name of an error, in front of its text."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +77,22 @@ def spark_errors(batch: BatchId) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if "memwal_core.errors." in line or "Error" in line]
         raise UnavailableError(
             "Spark failed to write the batch",
             remedy="read the log of the executors, then run the batch again; it continues where it stopped",
             batch=str(batch),
-            cause=lines[-1][:500] if lines else type(error).__name__,
-        ) from error
+            cause=cause_of(error),
+        ) from None
+
+
+def cause_of(error: PySparkException | Py4JError) -> str:
+    """Return why Spark failed, without anything that a source says, which Spark quotes.
+
+    That is an error of ours, the name of Spark's own, or the class of a Java exception.
+    """
+    text = str(error)
+    ours = [line.strip() for line in text.splitlines() if line.strip().startswith("memwal_core.errors.")]
+    named = _CONDITION.search(text)
+    java = getattr(error, "java_exception", None)
+    found = ours[-1] if ours else named[1] if named else java.getClass().getName() if java is not None else ""
+    return f"{type(error).__name__}: {found}"[:500] if found else type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError
 from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.report import IngestReport
@@ -247,7 +248,7 @@ def test_columns_that_only_steer_keep_their_own_types_in_text(
         keyed = [{"id": key, "name": name, "at": at, "gone": gone} for key, name, at, gone in rows]
         place.write_text("".join(json.dumps(row) + "\n" for row in keyed))
 
-    run(read_source(spark, Source([str(place)]), PEOPLE), table, 0, order_by="at", delete_column="gone")
+    run(read_source(spark, Source([str(place)]), PEOPLE, ("at", "gone")), table, 0, order_by="at", delete_column="gone")
 
     assert names(table) == {1: "ten", 3: "stays"}
 
@@ -272,15 +273,52 @@ def test_records_that_are_no_rows_refuse_the_batch(
     assert regions(table).region_ids() == []
 
 
-def test_unknown_columns_and_missing_files_are_named(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:
+def test_unknown_columns_are_counted_and_missing_files_named(
+    table: BaseTable, spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_text('{"id": 1, "label": "a"}\n')
     with pytest.raises(InvalidRequestError) as caught:
-        run(read_source(spark, Source([str(tmp_path / "a.json")]), PEOPLE), table, 0)
-    assert caught.value.facts["unknown"] == ["label"]
-    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        read_source(spark, Source([str(tmp_path / "a.json")]), PEOPLE)
+    assert caught.value.facts["unknown_columns"] == 1
+    spark.createDataFrame([(1, "a")], "id long, label string").write.parquet(str(tmp_path / "a.parquet"))
+    with pytest.raises(InvalidRequestError) as caught:
+        run(read_source(spark, Source([str(tmp_path / "a.parquet")]), PEOPLE), table, 0)
+    assert caught.value.facts["unknown"] == ["label"]  # the name of a column in a schema, not text of a file
+    with pytest.raises(InvalidRequestError, match=r"cannot be read.*none\.parquet.*PATH_NOT_FOUND"):
         read_source(spark, Source([str(tmp_path / "none.parquet")]), PEOPLE)
     with pytest.raises(InvalidRequestError, match="format"):
         read_source(spark, Source(["rows"]), PEOPLE)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"passwd.csv": "CANARY:x:0:0\nCANARY:y:1:1\n"},
+        {"d/a.csv": "id,name,score\n1,a,1.0\n", "d/b.csv": "CANARY,b,c\n2,b,2.0\n"},
+        {"a.csv": "id,name,score\n1,a,1.0,CANARY\nx CANARY,b,2.0\n"},
+        {"passwd.json": "CANARY:x:0:0\n"},
+        {"a.json": '{"id": 1, "CANARY": 2}\n'},
+        {"a.json": '{"id": "CANARY", "name": 1, "score": {"CANARY": 1}}\n'},
+        {"passwd.parquet": "CANARY:x:0:0\nCANARY"},
+        {"passwd.lance": "CANARY:x:0:0\n"},
+    ],
+)
+def test_what_is_no_row_of_the_table_is_never_repeated(
+    table: BaseTable, spark: SparkSession, tmp_path: Path, files: dict[str, str]
+) -> None:
+    """T3: whatever text a source has, no error, chained ones included, quotes it."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    first = next(iter(files))
+    place, suffix = str(tmp_path / first.partition("/")[0]), Path(first).suffix.removeprefix(".")
+
+    with pytest.raises(MemwalError) as refused:
+        Table.open(table.uri).run(IngestRequest(sources=(place,), format=SourceFormat(suffix), batch="b"))
+
+    said = "".join(traceback.format_exception(refused.value)) + repr(refused.value.facts)
+    assert "CANARY" not in said
+    assert regions(table).region_ids() == []
 
 
 @pytest.mark.req("WRT-88")

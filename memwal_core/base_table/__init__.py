@@ -46,6 +46,7 @@ from memwal_core.base_table.indexes.text_index import (
 from memwal_core.base_table.indexes.vector_model import vector_model_digest
 from memwal_core.base_table.keys.primary_key import PrimaryKey
 from memwal_core.base_table.reading.foreign_files import files_of_other_bases
+from memwal_core.base_table.reading.sound import open_file, require_sound
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
@@ -84,6 +85,7 @@ __all__ = [
     "list_indexes",
     "list_versions",
     "named_regions",
+    "open_file",
     "publish_snapshot",
     "read_coverage",
     "read_document_lengths",
@@ -91,6 +93,7 @@ __all__ = [
     "read_text_index",
     "record_catchup",
     "remove_versions",
+    "require_sound",
     "retained_versions",
     "translated",
     "vector_model_digest",

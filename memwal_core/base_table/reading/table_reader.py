@@ -17,6 +17,7 @@ from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of, require_plain_names
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
+from memwal_core.base_table.reading.sound import require_sound
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
@@ -120,7 +121,7 @@ class TableReader:
         if dataset.version < 1:
             # Lance takes zeros for the manifest of an empty table.
             raise torn_error(self.store, version) or _no_version(self.uri)
-        return dataset
+        return require_sound(dataset)
 
     def state(self, version: int | None = None) -> TableState:
         """Read a version of the table, the newest by default.

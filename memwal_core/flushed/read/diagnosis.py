@@ -13,10 +13,9 @@ from enum import StrEnum
 
 import lance
 import pyarrow as pa
-from lance.file import LanceFileReader
 from lance.fragment import DeletionFile
 
-from memwal_core.base_table import decoding
+from memwal_core.base_table import decoding, open_file, require_sound
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
 from memwal_core.format.checksum import ChecksumError, verify
 from memwal_core.format.deletion_vector import count_deleted
@@ -105,6 +104,7 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
     try:
         with decoding(store.uri_of(root)):
             dataset = lance.dataset(store.uri_of(root), storage_options=dict(store.storage_options) or None)
+            require_sound(dataset)
             fragments = dataset.get_fragments()
             bases = [base.path for base in dataset.base_paths().values()]
     except CorruptionError as error:
@@ -223,7 +223,7 @@ def _cause_of_decoding(store: ObjectStore, path: str, rows: int) -> str:
     uri = store.uri_of(path)
     try:
         with decoding(uri):
-            reader = LanceFileReader(uri, storage_options=dict(store.storage_options) or None)
+            reader = open_file(uri, store.storage_options)
             found = sum(batch.num_rows for batch in reader.read_all().to_batches())
     except CorruptionError as error:
         return f"Lance cannot decode it: {error.facts['reason']}"

@@ -8,7 +8,7 @@ from functools import lru_cache
 import lance
 from lance.lance import _Session
 
-from memwal_core.base_table import translated
+from memwal_core.base_table import require_sound, translated
 from memwal_core.errors import DamagedError
 from memwal_core.flushed.wal_files import WAL_BASE_NAME
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
@@ -31,13 +31,14 @@ def open_generation(
         ObjectNotFoundError: No dataset is there; it may have been merged and collected.
         DamagedError: It refers to other files than its region's WAL entries, or one of these is missing or has
             another size than when it was flushed.
-        CorruptionError: Something in its directory is not a file.
+        CorruptionError: Something in its directory is not a file, or its columns cannot be handed over.
     """
     store, directory = store_of(uri, storage_options)
     store.require_files([directory])
     with translated("open a flushed MemTable", uri):
         dataset = lance.dataset(uri, storage_options=dict(storage_options) or None, session=session)
         bases = [(base.name, base.is_dataset_root, base.path) for base in dataset.base_paths().values()]
+    require_sound(dataset)
     if not bases:
         return dataset
     region, own = _region_of(uri), wal_of(uri)

@@ -17,6 +17,7 @@ from memwal_core.format.lance_file.pack import PLAIN_VERSION, FileShape, empty_f
 from memwal_core.format.lance_file.unpack import KnownSchema, known_schema
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
+from memwal_core.native.panics import panics_raised
 
 
 def schema_range(data: bytes) -> tuple[int, int]:
@@ -71,6 +72,7 @@ def described_schema(message: bytes, columns: int) -> KnownSchema | None:
         file.write(empty_file(message, columns))
         file.flush()
         try:
-            return known_schema(LanceFileReader(file.name).metadata().schema)
+            with panics_raised():
+                return known_schema(LanceFileReader(file.name).metadata().schema)
         except (OSError, RuntimeError, ValueError):
             return None  # Lance reports what is wrong when it reads the file.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from lance.file import LanceFileReader
 
-from memwal_core.base_table import decoding
+from memwal_core.base_table import decoding, open_file
 from memwal_core.deduplicate import last_row_per_key, rows_without_key
 from memwal_core.errors import CorruptionError
 from memwal_core.flushed.write.key_index import KEY_INDEX_DIRECTORY, KEY_INDEX_PAGES
@@ -72,7 +71,7 @@ def _indexed_keys(store: ObjectStore, damaged: DamagedGeneration, layout: TableL
     uri, [name] = store.uri_of(path), layout.key
     try:
         with decoding(uri):
-            reader = LanceFileReader(uri, storage_options=dict(store.storage_options) or None)
+            reader = open_file(uri, store.storage_options)
             values = reader.read_all().to_table().column(_VALUES)
             keys = pa.table({name: values.cast(layout.memtable_schema.field(name).type)})
     except CorruptionError:

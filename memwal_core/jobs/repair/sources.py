@@ -8,9 +8,8 @@ from itertools import pairwise
 from types import MappingProxyType
 
 import pyarrow as pa
-from lance.file import LanceFileReader
 
-from memwal_core.base_table import BaseTable, decoding
+from memwal_core.base_table import BaseTable, decoding, open_file
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
@@ -202,7 +201,7 @@ class SourceFinder:
                 found = codec.decode(self._store, region_id, wal_id, self._store.get(path)).rows
             else:
                 with decoding(uri):
-                    reader = LanceFileReader(uri, storage_options=dict(self._store.storage_options) or None)
+                    reader = open_file(uri, self._store.storage_options)
                     found = reader.read_all().to_table()
         except CorruptionError:
             return None

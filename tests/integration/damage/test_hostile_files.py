@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +22,7 @@ from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.settings import Settings
 from memwal_core.table import Table
 from memwal_core.web import create_app
+from testkit.tables.garbage import only_region
 from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
 
 pytestmark = pytest.mark.req("T6")
@@ -130,9 +134,47 @@ def test_everything_ends_with_an_error_of_ours_or_without(
         place.unlink(missing_ok=True)
         kept.rename(place)
 
-    assert {
-        name: error for name, error in ends.items() if error is not None and not isinstance(error, MemwalError)
-    } == {}
+    assert [error for error in ends.values() if not isinstance(error, MemwalError | None)] == []
     if kind.startswith(("base", "flushed")):
         assert ends["read"] is not None
     assert template.seen() == RIGHT
+
+
+NAMES = {
+    "base manifest": (b"name", b"na\0e"),
+    "snapshot": (b"writer_epoch", b"writer\0epoch"),
+    "flushed data": (b"name", b"na\0e"),
+    "flushed manifest": (b"name", b"na\0e"),
+}
+
+
+def test_a_column_that_arrow_cannot_spell_ends_no_process(template: GenerationTable) -> None:
+    """Lance aborted at the first batch, with all that ran in the process."""
+    code = "import sys, tests.integration.damage.test_hostile_files as attack; attack.misspell(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, template.table.uri], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {kind: {} for kind in NAMES}
+    assert template.seen() == RIGHT
+
+
+def misspell(uri: str) -> None:
+    """Print what ended in another way than with an error of ours, for each kind of file with a NUL in a name."""
+    opened = Table.open(uri)
+    table = GenerationTable(opened, only_region(opened))
+    ends = {}
+    for kind, change in NAMES.items():
+        place = _place(table, kind)
+        right = place.read_bytes()
+        assert change[0] in right
+        try:
+            place.write_bytes(right.replace(*change))
+            ends[kind] = _foreign_ends(uri)
+        finally:
+            place.write_bytes(right)
+    print(json.dumps(ends))
+
+
+def _foreign_ends(uri: str) -> dict[str, str]:
+    ends = {name: _ended(act, uri) for name, act in ACTS.items()}
+    return {name: repr(error) for name, error in ends.items() if not isinstance(error, MemwalError | None)}

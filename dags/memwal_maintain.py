@@ -189,6 +189,7 @@ with DAG(
         merge = SparkWork(
             task_id="merge",
             doc_md="Merges the table; repeating it is harmless.",
+            job="merge",
             item=prepared,
             jobs_folder=jobs_folder(__file__),
             map_index_template="{{ task.label }}",

@@ -74,8 +74,9 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
             """
             from airflow.sdk.exceptions import AirflowSkipException
 
-            from memwal_core.airflow.tasks.work import verify_work
+            from memwal_core.airflow.tasks.work import require_job, verify_work
 
+            require_job(items, info.name)
             results = list(done or ())
             if not (info.on_spark or results) or items[0]["request"].get("dry_run", False):
                 raise AirflowSkipException("nothing was changed, so there is nothing to verify")
@@ -85,7 +86,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
             return "; ".join(f"{change['table']}: {change['summary']}" for change in changes)
 
         planned = plan()
-        hold = hold_for(planned)
+        hold = hold_for(info.name, planned)
         hold.as_setup()  # type: ignore[no-untyped-call]
         if info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true":
             planned >> approval(info) >> hold
@@ -102,13 +103,19 @@ def _work(info: JobInfo, dag_file: str, pool: Mapping[str, Any]) -> Any:  # noqa
         return SparkWork.partial(
             task_id="work",
             doc_md=doc,
+            job=info.name,
             jobs_folder=jobs_folder(dag_file),
             map_index_template="{{ task.label }}",
             max_active_tis_per_dagrun=1,
             **pool,
         )
     return LeasedWork.partial(
-        task_id="work", doc_md=doc, map_index_template="{{ task.item.label }}", max_active_tis_per_dagrun=2, **pool
+        task_id="work",
+        doc_md=doc,
+        job=info.name,
+        map_index_template="{{ task.item.label }}",
+        max_active_tis_per_dagrun=2,
+        **pool,
     )
 
 

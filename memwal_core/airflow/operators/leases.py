@@ -27,6 +27,7 @@ class HoldLeases(Untemplated):
     a worker nor a pool slot is taken.
 
     Args:
+        job: Of which job; other work is refused.
         items: The work, as the plan returned it.
         wait_s: Seconds to wait at most.
         **arguments: Of every operator.
@@ -34,9 +35,10 @@ class HoldLeases(Untemplated):
 
     template_fields: Sequence[str] = ("items",)
 
-    def __init__(self, *, items: Any, wait_s: float = LEASE_WAIT_S, **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, job: str, items: Any, wait_s: float = LEASE_WAIT_S, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values."""
         super().__init__(**arguments)
+        self.job = job
         self.items = items
         self.wait_s = wait_s
 
@@ -45,6 +47,7 @@ class HoldLeases(Untemplated):
 
         Raises:
             LeaseHeldError: Somebody else has one, and there is no time left to wait.
+            InvalidRequestError: There is work of another job.
         """
         return self._take(context, (datetime.now(UTC) + timedelta(seconds=self.wait_s)).isoformat())  # noqa: TID251
 
@@ -54,9 +57,10 @@ class HoldLeases(Untemplated):
         return self._take(context, event["until"])
 
     def _take(self, context: Context, until: str) -> list[dict[str, Any]]:
-        from memwal_core.airflow.tasks.work import hold_leases, wanted_leases
+        from memwal_core.airflow.tasks.work import hold_leases, require_job, wanted_leases
         from memwal_core.coordination.lease import LeaseHeldError
 
+        require_job(self.items, self.job)
         holder = holder_of(context)
         try:
             return list(map(dict, hold_leases(self.items, holder)))
@@ -70,10 +74,11 @@ class HoldLeases(Untemplated):
             raise TaskDeferred(trigger=trigger, method_name="resume") from None
 
 
-def hold_for(items: Any) -> HoldLeases:  # noqa: ANN401 - the result of a task
+def hold_for(job: str, items: Any) -> HoldLeases:  # noqa: ANN401 - the result of a task
     """Return the task that takes the leases for the work that a plan returned."""
     return HoldLeases(
         task_id="hold",
+        job=job,
         items=items,
         doc_md="Takes the lease of each piece of work for this run; waits, without a worker, while others hold one. "
         "Clearing a task of work clears this, too.",

@@ -42,6 +42,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
     store: on a command line everybody could read them.
 
     Args:
+        job: Of which job; other work is refused.
         item: The work; ``{{ task.label }}`` names the mapped task.
         jobs_folder: Where the Spark applications are.
         **arguments: Of the Spark operator.
@@ -49,10 +50,11 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
     template_fields = ("item",)
 
-    def __init__(self, *, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, job: str, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values; connection and document are made when the job starts."""
         # Not durable: a repeated job is harmless, and finds by its lease whether the first one still works.
         super().__init__(**{"conn_id": SPARK_CONNECTION, "durable": False, **arguments})
+        self.job = job
         self.item = item
         self.jobs_folder = jobs_folder
 
@@ -66,20 +68,19 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
         Raises:
             AirflowSkipException: There is no work.
-            InvalidRequestError: The work names something that is not registered, or the driver runs elsewhere and the
-                table's connection has secrets.
+            InvalidRequestError: The work is of another job or names something that is not registered, or the driver
+                runs elsewhere and the table's connection has secrets.
         """
         if not self.item:
             raise AirflowSkipException("nothing to do; the log of the plan says why")
         from memwal_core.airflow.tasks.tables import find_table, storage_options
-        from memwal_core.airflow.tasks.work import document_of
-        from memwal_core.jobs.catalog import request_type
+        from memwal_core.airflow.tasks.work import document_of, require_job
         from memwal_core.jobs.document import DOCUMENT_VARIABLE
         from memwal_core.storage.options import STORAGE_OPTIONS_VARIABLE
         from memwal_core.telemetry import child_variables
 
-        # The name of a job that exists: the item comes from another task.
-        self.application = str(Path(self.jobs_folder) / f"{request_type(self.item['job']).info.name}.py")
+        require_job([self.item], self.job)
+        self.application = str(Path(self.jobs_folder) / f"{self.job}.py")
         self.name = self.label
         document = document_of(self.item, holder_of(context)).to_text()
         options = dict(storage_options(find_table(self.item["table"])))

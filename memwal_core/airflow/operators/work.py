@@ -22,15 +22,17 @@ class LeasedWork(Untemplated):
     nor a pool slot is taken.
 
     Args:
+        job: Of which job; other work is refused.
         item: The work; ``{{ task.item.label }}`` names the mapped task.
         **arguments: Of every operator.
     """
 
     template_fields: Sequence[str] = ("item",)
 
-    def __init__(self, *, item: Any, **arguments: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, job: str, item: Any, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values."""
         super().__init__(**arguments)
+        self.job = job
         self.item = item
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -39,10 +41,12 @@ class LeasedWork(Untemplated):
         Raises:
             AirflowSkipException: There was nothing left to do.
             FencedError: Somebody else has the lease now, and does the work.
+            InvalidRequestError: It is work of another job.
             TaskDeferred: The rest is done after waiting.
         """
-        from memwal_core.airflow.tasks.work import do_work
+        from memwal_core.airflow.tasks.work import do_work, require_job
 
+        require_job([self.item], self.job)
         result = do_work(self.item, holder_of(context))
         if result["due_at"] and self.item["request"].get("wait"):
             from memwal_core.airflow.triggers import GraceTrigger
@@ -58,8 +62,9 @@ class LeasedWork(Untemplated):
         Raises:
             FencedError: Somebody else has the lease now, and does the work.
         """
-        from memwal_core.airflow.tasks.work import finish_work
+        from memwal_core.airflow.tasks.work import finish_work, require_job
 
+        require_job([self.item], self.job)
         self.log.info("waited [fenced=%s]", event["fenced"])
         return _told(finish_work(self.item, holder_of(context), event["begun"]))
 

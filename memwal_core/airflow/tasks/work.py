@@ -11,6 +11,7 @@ from memwal_core.airflow.tasks.leases import give_back, take
 from memwal_core.airflow.tasks.tables import choose_tables, find_table, open_table
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import parse_ticket
+from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.catalog import parse_request, request_type
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.document import JobDocument
@@ -172,6 +173,22 @@ def _item(table: RegisteredTable, piece: Piece, asked: JobRequest) -> WorkItem:
         promise=dict(piece.promise),
         ticket="",
     )
+
+
+def require_job(items: Iterable[WorkItem], job: str) -> None:
+    """Refuse work of another job than the task's own, which only changed results of tasks can be.
+
+    Raises:
+        InvalidRequestError: There is such work. It is not done: rights and approvals differ from DAG to DAG.
+    """
+    others = sorted({str(item["job"]) for item in items if item["job"] != job})
+    if others:
+        raise InvalidRequestError(
+            "this task does work of one job only",
+            remedy="trigger the DAG of the other job, if you may",
+            job=job,
+            found=others,
+        )
 
 
 def request_of(item: WorkItem) -> JobRequest:

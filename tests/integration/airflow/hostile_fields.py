@@ -24,7 +24,9 @@ PARAMS = {
     "tables": [HOSTILE],
     "sources": [BLOCK],
     "batch": BLOCK,
+    "stream": HOSTILE,
     "order_by": HOSTILE,
+    "delete_column": BLOCK,
     "indexes": [HOSTILE],
     "docs": BLOCK,
     "options": {HOSTILE: BLOCK},
@@ -105,6 +107,62 @@ def rendered(task: Any, dag: Any) -> dict[str, Any]:
     return {"before": as_json(before), "after": as_json(after), "label": label}
 
 
+def texts_of(value: Any) -> list[str]:
+    """Return the texts in a value that was written in a DAG file, those of parameters and results left out."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for each in value.items() for text in texts_of(each)]
+    return [text for each in value for text in texts_of(each)] if isinstance(value, list | tuple | set) else []
+
+
+def written(task: Any) -> dict[str, Any]:
+    """Return what a DAG file says of a task, where a template would be rendered, called or shown."""
+    own = {**vars(task), **(getattr(task, "partial_kwargs", None) or {})}
+    templates = {name: texts_of(value) for name, value in own.items() if not name.startswith("_")}
+    return {
+        "operator": task.task_type,
+        "templates": {name: texts for name, texts in templates.items() if any("{{" in text for text in texts)},
+        "callbacks": sorted(
+            {
+                each.__name__
+                for name, value in own.items()
+                if name.startswith("on_") and value
+                for each in (value if isinstance(value, list | tuple) else [value])
+            }
+        ),
+        "told": [own.get("email"), own.get("notifiers")],
+        "links": [type(link).__name__ for link in getattr(task, "operator_extra_links", ())],
+        "pool": own.get("pool"),
+        "display": own.get("_task_display_property_value") or own.get("_task_display_name"),
+    }
+
+
+def free_texts(dag: Any) -> list[str]:
+    """Return the fields of a form that take any text, alone, in a list or in an object."""
+    found = []
+    for name in dag.params:
+        schema = dag.params.get_param(name).schema
+        kinds = [schema.get("type")] if isinstance(schema.get("type"), str) else list(schema.get("type") or ())
+        inner = schema.get("items") or schema.get("additionalProperties") or {}
+        free = "string" in kinds and not schema.get("enum") and not schema.get("pattern")
+        free |= inner.get("type") == "string" and not inner.get("pattern")
+        found += [name] if free else []
+    return found
+
+
+def form(dag: Any) -> dict[str, Any]:
+    return {
+        "free": free_texts(dag),
+        "macros": sorted(dag.user_defined_macros or {}),
+        "native": dag.render_template_as_native_obj,
+        "search": dag.template_searchpath,
+        "templates": [text for text in (dag.doc_md, dag.description, dag.dag_display_name) if "{{" in (text or "")],
+        "callbacks": [each for each in (dag.on_failure_callback, dag.on_success_callback) if each],
+        "links": sorted(dag.owner_links or {}),
+    }
+
+
 bag = DagBag(Path(sys.argv[1]))
 merge = bag.dags["memwal_merge"]
 control = Templated(task_id="control", item=ITEM, dag=merge)
@@ -112,6 +170,14 @@ facts = {
     "secret": SECRET,
     "hostile": [HOSTILE, BLOCK],
     "import_errors": bag.import_errors,
+    "given": sorted(PARAMS),
+    "forms": {dag.dag_id: form(dag) for dag in bag.dags.values()},
+    "written": {
+        f"{dag.dag_id}.{task.task_id}": written(task)
+        for dag in bag.dags.values()
+        for task in dag.tasks
+        if task is not control
+    },
     "control": rendered(control, merge),
     "tasks": {
         f"{dag.dag_id}.{task.task_id}": rendered(task, dag)

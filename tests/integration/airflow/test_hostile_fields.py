@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from memwal_core.jobs.catalog import REQUESTS
+
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 APPROVAL = "memwal_gc.approve"
@@ -48,6 +50,37 @@ def test_values_that_look_like_templates_are_handed_on_unchanged(facts: dict[str
     jobs = {name.partition(".")[0] for name in tasks} - {"memwal_maintain"}
     assert {f"{dag}.{task}" for dag in jobs for task in ("hold", "work", "verify", "release")} <= given
     assert {"memwal_maintain.cycle.merge", "memwal_maintain.cycle.snapshot", "memwal_ingest.start_merge"} <= given
+
+
+def test_every_dag_of_every_job_is_looked_at_and_every_text_of_its_form(facts: dict[str, Any]) -> None:
+    jobs = {request.info.name for request in REQUESTS if not request.info.by_hand}
+
+    assert set(facts["forms"]) == {f"memwal_{job}" for job in jobs}
+    assert {name for each in facts["forms"].values() for name in each["free"]} <= set(facts["given"])
+    for each in facts["forms"].values():
+        assert not any(each[name] for name in ("macros", "native", "search", "templates", "callbacks", "links")), each
+
+
+def test_nothing_else_of_a_task_is_a_template_or_is_called_with_one(facts: dict[str, Any]) -> None:
+    """A new operator, link, callback or message has to be judged, and then named here."""
+    written = facts["written"]
+
+    assert {each["operator"] for each in written.values()} == {
+        "SparkWork", "LeasedWork", "HoldLeases", "ApprovalOperator", "TriggerDagRunOperator",
+        "_PythonDecoratedOperator",
+    }  # fmt: skip
+    templates = {name: each["templates"] for name, each in written.items() if each["templates"]}
+    labels = {text for each in templates.values() for text in each.get("map_index_template", ())}
+    assert labels == {"{{ label }}", "{{ task.label }}", "{{ task.item.label }}"}
+    others = {name for name, each in templates.items() if set(each) - {"map_index_template"}}
+    assert others == {APPROVAL}
+    assert set(templates[APPROVAL]) == {"subject"}
+    assert {callback for each in written.values() for callback in each["callbacks"]} == {"tell_failure"}
+    assert not any(message for each in written.values() for message in each["told"])
+    assert not [name for name, each in written.items() if each["display"]]
+    # Airflow's own link, to the run that a task triggered.
+    assert {link for each in written.values() for link in each["links"]} <= {"TriggerDagRunLink"}
+    assert all(each["pool"] in ("default_pool", None) or "{" not in each["pool"] for each in written.values())
 
 
 def test_question_to_a_person_names_the_table_and_renders_it_once(facts: dict[str, Any]) -> None:

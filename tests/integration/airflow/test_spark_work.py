@@ -54,7 +54,7 @@ def _spark(monkeypatch: pytest.MonkeyPatch, host: str, mode: str) -> None:
 
 def _work(folder: Path, table: str = "people") -> SparkWork:
     item = {"label": table, "table": table, "job": "merge", "request": {}, "promise": {}, "ticket": ""}
-    return SparkWork(task_id="work", item=item, jobs_folder=str(folder))
+    return SparkWork(task_id="work", job="merge", item=item, jobs_folder=str(folder))
 
 
 def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
@@ -75,6 +75,17 @@ def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
     assert options == {"aws_region": "eu-1", "aws_access_key_id": "key", "aws_secret_access_key": SECRET}
     assert not [name for name in environment if "AIRFLOW" in name or "VAULT" in name]
     assert "airflow-s-fernet-key" not in json.dumps(environment)
+
+
+def test_work_of_another_job_is_refused(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _spark(monkeypatch, "local[1]", "client")
+    work = _work(tmp_path)
+    work.item = {**work.item, "job": "ingest"}
+
+    with pytest.raises(InvalidRequestError, match="one job only"):
+        work.execute(CONTEXT)
+
+    assert not target.exists()
 
 
 def test_the_operator_names_what_else_jobs_inherit() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
+from memwal_core.airflow.operators.leases import HoldLeases
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_leases
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import FencedError
+from memwal_core.errors import FencedError, InvalidRequestError
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
@@ -44,7 +45,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
 def work(table: BaseTable, **params: object) -> LeasedWork:
     asked = {"table": table.uri, "dry_run": False, **params}
     [item] = hold_leases(plan_work("gc", asked), RUN)
-    return LeasedWork(task_id="work", item=item)
+    return LeasedWork(task_id="work", job="gc", item=item)
 
 
 def context() -> Any:
@@ -126,4 +127,19 @@ def test_work_that_somebody_else_did_is_skipped(table: BaseTable) -> None:
     [item] = hold_leases([planned], RUN)
 
     with pytest.raises(AirflowSkipException):
-        LeasedWork(task_id="work", item=item).execute(context())
+        LeasedWork(task_id="work", job="gc", item=item).execute(context())
+
+
+def test_a_collection_is_not_done_by_the_task_of_another_job(table: BaseTable) -> None:
+    """Whoever may change results of tasks would collect garbage without the approval that its own DAG asks for."""
+    [item] = hold_leases(plan_work("gc", {"table": table.uri, "dry_run": False}), RUN)
+    before = directories(table)
+
+    for step in (
+        lambda: LeasedWork(task_id="work", job="snapshot", item=item).execute(context()),
+        lambda: LeasedWork(task_id="work", job="snapshot", item=item).resume(context(), {"fenced": False, "begun": {}}),
+        lambda: HoldLeases(task_id="hold", job="snapshot", items=[item]).execute(context()),
+    ):
+        with pytest.raises(InvalidRequestError, match="one job only"):
+            step()
+    assert directories(table) == before > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ def admit(request: _R, table: RegisteredTable, registry: Registry) -> _R:
     """Return a request with what the registry gives for the names in it.
 
     Which fields name something is declared in the request, by ``Grant``. Where the registry opens its door for a
-    single user, fields may also hold addresses, files and options themselves.
+    single user, fields may also hold addresses, files and options themselves; suites stay those of the registry.
 
     Args:
         request: As a run asks for it.
@@ -115,14 +116,29 @@ def _writing(request: JobRequest, registry: Registry) -> dict[str, Any]:
 
 
 def _suite(name: str, registry: Registry) -> str:
-    folder = Path(registry.suites_folder)
+    """Return the file of a suite. Suites execute code, those in JSON as well, so no setting admits any other file."""
+    folder = Path(os.path.realpath(registry.suites_folder))
     path = Path(os.path.realpath(folder / name)) if "\0" not in name else folder
-    if path.is_relative_to(os.path.realpath(folder)) and path.is_file():
-        return str(path)
-    if registry.single_user and path.suffix == ".json":
-        return name
-    known = sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.suffix in {".json", ".py"})
-    raise _not_registered("suite", [name], known)
+    if not path.is_relative_to(folder) or not path.is_file():
+        known = sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.suffix in {".json", ".py"})
+        raise _not_registered("suite", [name], known)
+    _refuse_writable(path, folder)
+    return str(path)
+
+
+def _refuse_writable(path: Path, folder: Path) -> None:
+    """Raise ``InvalidRequestError`` if users of the machine other than the operator's may change what is executed."""
+    for part in (path, *path.parents):
+        mode = part.stat().st_mode
+        # Above the folder, a sticky directory lets others add entries, and not replace the one that leads here.
+        is_safe = not mode & stat.S_IWOTH or (mode & stat.S_ISVTX and part in folder.parents)
+        if not is_safe:
+            raise InvalidRequestError(
+                "every user of this machine may write the suite, or a directory that leads to it",
+                remedy=f"take that right away: chmod o-w {part}",
+                suite=str(path),
+                writable=str(part),
+            )
 
 
 def _not_registered(what: str, asked: Sequence[str], known: Sequence[str]) -> InvalidRequestError:

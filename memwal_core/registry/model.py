@@ -76,7 +76,8 @@ class Registry(_Entry):
         include: Tables that may be maintained by hand without an entry.
         exclude: Patterns of names and addresses that are maintained by nothing, entries included.
         sources: What may be ingested.
-        suites_folder: Where suites are, which runs name by their path in it; Python suites run from nowhere else.
+        suites_folder: Where suites are, which runs name by their path in it. They execute code, and none comes from
+            elsewhere.
         docs: Name -> directory or address for the pages of checks.
         single_user: Whether runs may also name addresses, files and reader options of their own. Whoever may start a
             run then reads and writes whatever the workers can.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +154,60 @@ def test_a_link_below_a_local_source_does_not_lead_out(tmp_path: Path) -> None:
     assert _ingest(registry, "/x.lance", sources=("landing/c*",)).sources == (f"{landing}/c*",)
 
 
-def test_a_single_user_opens_the_door_but_not_for_python(tmp_path: Path) -> None:
+def test_a_single_user_opens_the_door_but_not_for_suites(tmp_path: Path) -> None:
+    """Suites in JSON have conditions that pandas and Spark evaluate: with them, a file ran commands of the system."""
     registry = parse_registry("single_user = true", str(tmp_path / "tables.toml"))
+    (tmp_path / "x.json").write_text("{}")
 
-    found = _ingest(registry, "/data/people.lance", sources=("/data/a.csv",), suites=("/data/x.json",))
+    assert _ingest(registry, "/data/people.lance", sources=("/data/a.csv",)).sources == ("/data/a.csv",)
+    for suite in (str(tmp_path / "x.json"), "/data/x.json", "/data/x.py", "../x.json"):
+        with pytest.raises(InvalidRequestError, match="not registered"):
+            _ingest(registry, "/data/people.lance", sources=("/data/a.csv",), suites=(suite,))
 
-    assert (found.sources, found.suites) == (("/data/a.csv",), ("/data/x.json",))
+
+@pytest.mark.parametrize("writable", ["rows.py", ".", "below", "below/rows.py", ".."])
+def test_suites_that_everybody_may_write_are_refused(registry: Registry, tmp_path: Path, writable: str) -> None:
+    folder = tmp_path / "suites"
+    (folder / "below").mkdir()
+    (folder / "below" / "rows.py").touch()
+    name = "below/rows.py" if "below" in writable else "rows.py"
+    assert _ingest(registry, sources=("landing",), suites=(name,)).suites == (str(folder / name),)
+    (folder / writable).chmod(0o777)
+
+    with pytest.raises(InvalidRequestError, match="every user of this machine may write"):
+        _ingest(registry, sources=("landing",), suites=(name,))
+
+
+def test_suites_below_a_sticky_directory_are_admitted_unless_it_is_the_folder(
+    registry: Registry, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o1777)
+    assert _ingest(registry, sources=("landing",), suites=("rows.py",)).suites
+    (tmp_path / "suites").chmod(0o1777)
+
+    with pytest.raises(InvalidRequestError, match="every user of this machine may write"):
+        _ingest(registry, sources=("landing",), suites=("rows.py",))
+
+
+@pytest.mark.parametrize("kind", ["a link to a folder outside", "a loop of links", "a pipe", "a folder"])
+def test_a_suite_is_a_file_inside_the_folder(registry: Registry, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "suites"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "rows.py").touch()
+    (folder / "out").symlink_to(tmp_path / "elsewhere")
+    (folder / "loop.py").symlink_to(folder / "loop.py")
+    os.mkfifo(folder / "pipe.py")
+    (folder / "folder.py").mkdir()
+    (folder / "folder.py" / "__main__.py").touch()
+    name = {
+        "a link to a folder outside": "out/rows.py",
+        "a loop of links": "loop.py",
+        "a pipe": "pipe.py",
+        "a folder": "folder.py",
+    }[kind]
+
     with pytest.raises(InvalidRequestError, match="not registered"):
-        _ingest(registry, "/data/people.lance", sources=("/data/a.csv",), suites=("/data/x.py",))
+        _ingest(registry, sources=("landing",), suites=(name,))
 
 
 def test_every_text_of_a_request_is_granted_or_opens_nothing() -> None:

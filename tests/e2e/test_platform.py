@@ -120,7 +120,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
     with (directory.spark / "spark-defaults.conf").open("a") as defaults:
         defaults.write("spark.executor.memory 512m\nspark.executor.cores 1\nspark.task.maxFailures 8\n")
         # As in the containers: everything on the cluster proves that it belongs to it.
-        defaults.write((checkout / "deploy" / "spark-defaults.conf").read_text())
+        defaults.write((Path(__file__).parents[2] / "deploy" / "spark-defaults.conf").read_text())
         defaults.write("spark.authenticate.secret 0123456789abcdef0123456789abcdef\n")
     options = dict(s3.storage_options)
     key, secret = options.pop("aws_access_key_id"), options.pop("aws_secret_access_key")

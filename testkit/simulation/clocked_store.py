@@ -27,8 +27,9 @@ class ClockedStore(FaultyStore):
 
     def notice(self) -> None:
         """Date everything that pylance wrote since the last call; called after every turn."""
+        now = self._clock.now()
         for info in self.inner.list_objects(""):
-            self._dated(info)
+            self._first_seen.setdefault((info.path, info.etag), now)
 
     def head(self, path: str) -> ObjectInfo | None:
         """Describe an object with its simulated time."""

@@ -21,8 +21,11 @@ from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob
 from testkit.simulation.world import Actor
 from testkit.simulation.writers import WriterActor
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 TURNS = 200
+RUNS = [(0, 80), *(pytest.param(seed, TURNS, marks=pytest.mark.slow) for seed in range(5))]
+STALE_SEEDS = (2006, *(seed for seed in range(2000, 2020) if seed != 2006))
+"""The shortest run that fails, and others once the code has moved on."""
+
 CROWDED = Chances(interleave=0.15, fail=0.004, crash=0.002)
 
 
@@ -37,8 +40,8 @@ def index_writers(world: World) -> list[Actor]:
     ]
 
 
-def run(seed: int, directory: Path, actors: Callable[[World], list[Actor]]) -> SimulationResult:
-    return simulate(seed, directory, turns=TURNS, chances=CROWDED, actors=actors, full_check_turns=TURNS)
+def run(seed: int, directory: Path, actors: Callable[[World], list[Actor]], turns: int = TURNS) -> SimulationResult:
+    return simulate(seed, directory, turns=turns, chances=CROWDED, actors=actors, full_check_turns=turns)
 
 
 def interrupted(trace: tuple[str, ...]) -> Counter[str]:
@@ -54,10 +57,10 @@ def interrupted(trace: tuple[str, ...]) -> Counter[str]:
 
 
 @pytest.mark.req("IDX-27", "IDX-28", "IDX-29", "BLD-15", "CAT-07", "CAT-08")
-@pytest.mark.parametrize("seed", SEEDS)
-def test_progress_survives_every_builder_that_a_merge_overtakes(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "turns"), RUNS)
+def test_progress_survives_every_builder_that_a_merge_overtakes(seed: int, turns: int, tmp_path: Path) -> None:
     """Bug classes 3 and 20: the checks of every turn look at progress in every version."""
-    result = run(1000 + seed, tmp_path, index_writers)
+    result = run(1000 + seed, tmp_path, index_writers, turns)
 
     overtaken = interrupted(result.trace)
     assert overtaken["builder-1"] + overtaken["builder-2"] > 0
@@ -95,11 +98,11 @@ class StaleBuilder:
 def test_without_the_strict_commit_of_builders_progress_goes_back(tmp_path: Path) -> None:
     """Negative control: the same crowd with one builder that commits from a stale read."""
     found = []
-    for seed in range(20):
+    for seed in STALE_SEEDS:
         scratch = tmp_path / str(seed)
         scratch.mkdir()
         try:
-            run(2000 + seed, scratch, lambda world: [*index_writers(world), StaleBuilder(world)])
+            run(seed, scratch, lambda world: [*index_writers(world), StaleBuilder(world)])
         except SimulationFailedError as error:
             found.append(str(error))
             break

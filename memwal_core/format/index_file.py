@@ -22,12 +22,7 @@ _REMEDY = "create the index again"
 
 
 class IndexFile:
-    """One Lance file of an index.
-
-    Args:
-        store: The table's store.
-        path: Relative to the table.
-    """
+    """One Lance file of an index."""
 
     def __init__(self, store: ObjectStore, path: str) -> None:
         """Read the footer and where the global buffers are.

@@ -67,10 +67,6 @@ class ManifestFacts:
 def read_manifest(size_bytes: int, read: ReadRange) -> ManifestFacts:
     """Read what concerns the MemWAL index from a manifest file.
 
-    Args:
-        size_bytes: Length of the file.
-        read: Reads a part of it.
-
     Raises:
         CorruptionError: The file is not a table manifest, or lists two MemWAL indexes.
     """

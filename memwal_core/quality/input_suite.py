@@ -45,9 +45,6 @@ def arrow_check(files: Sequence[str]) -> Callable[[pa.Table], None]:
     It runs through pandas and takes tens of milliseconds per batch, so write large batches. It raises as that of
     ``frame_check``.
 
-    Args:
-        files: As for ``frame_check``.
-
     Raises:
         InvalidRequestError: A file has no suite. Correct the path or the file.
     """

@@ -24,13 +24,7 @@ from memwal_core.storage.limits import MAX_NOTE_BYTES
 
 
 class QualityTable:
-    """The quality of one table.
-
-    Args:
-        table: The base table.
-        manifests: Its region manifests.
-        settings: All settings.
-    """
+    """The quality of one table."""
 
     def __init__(self, table: BaseTable, manifests: ManifestStore, settings: Settings) -> None:
         self.table = table

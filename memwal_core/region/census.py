@@ -107,13 +107,7 @@ class Census:
 
 
 class CensusTaker:
-    """Takes the census of one table.
-
-    Args:
-        store: The table's store.
-        manifests: Its region manifests.
-        concurrency: Requests under way at once.
-    """
+    """Takes the census of one table."""
 
     def __init__(self, store: ObjectStore, manifests: ManifestStore, concurrency: int) -> None:
         self._store = store

@@ -25,11 +25,6 @@ def admit(request: _R, table: RegisteredTable, registry: Registry) -> _R:
     Which fields name something is declared in the request, by ``Grant``. Where the registry opens its door for a
     single user, fields may also hold addresses, files and options themselves; suites stay those of the registry.
 
-    Args:
-        request: As a run asks for it.
-        table: What it works on.
-        registry: What may be named.
-
     Raises:
         InvalidRequestError: It names something that is not registered, or not for this table; or only people start
             the job.

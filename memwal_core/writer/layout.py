@@ -71,11 +71,6 @@ def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schem
     It is that of the newest version of the base table with these columns. If none exists any more, the field
     ids that the entries name are enough; entries that name none need such a version.
 
-    Args:
-        table: The base table.
-        current: The layout of its newest version.
-        rows_schema: Schema of the rows.
-
     Raises:
         InvalidRequestError: Nothing tells which fields of the base table the columns are.
     """

@@ -40,9 +40,6 @@ def take(table: RegisteredTable, key: JobKey, holder: str) -> str:
 def give_back(tickets: Iterable[tuple[RegisteredTable, str]]) -> Sequence[str]:
     """Give leases back, as well as possible: one that cannot be given back ends by itself.
 
-    Args:
-        tickets: Tables and tickets.
-
     Returns:
         The tickets that were given back; the others were lost before.
     """

@@ -236,10 +236,6 @@ def lease_key(item: WorkItem) -> JobKey | None:
 def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
     """Take the leases of a run's work, all or none.
 
-    Args:
-        items: The work.
-        holder: The run's id.
-
     Returns:
         The work with its tickets.
 
@@ -312,11 +308,6 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
 
 def finish_work(item: WorkItem, holder: str, begun: WorkResult) -> WorkResult:
     """Do the rest of a piece of work that had to wait, under the same lease.
-
-    Args:
-        item: The work.
-        holder: The run's id.
-        begun: What was done before.
 
     Returns:
         Both together. What the second half drained itself is left to a later run.

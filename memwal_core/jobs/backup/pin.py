@@ -94,11 +94,7 @@ class _MovedOnError(Exception):
 
 
 class Pinner:
-    """Finds moments of one table.
-
-    Args:
-        opened: The table.
-    """
+    """Finds moments of one table."""
 
     def __init__(self, opened: OpenTable) -> None:
         """Keep the parts; nothing is read."""

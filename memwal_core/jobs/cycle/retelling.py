@@ -27,12 +27,6 @@ _MEANINGS: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
 def retold_cycle(opened: OpenTable, plan: CyclePlan, holder: str, began: datetime) -> MaintainReport:
     """Return the report of a cycle that is over.
 
-    Args:
-        opened: The table.
-        plan: Its plan.
-        holder: In whose name its steps ran.
-        began: When it began.
-
     Raises:
         UnavailableError: Storage failed. Try again.
         CorruptionError: A history cannot be read.

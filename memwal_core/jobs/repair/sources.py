@@ -67,15 +67,7 @@ class RowSources:
 
 
 class SourceFinder:
-    """Looks for the rows of generations of one table. Reads only.
-
-    Args:
-        table: The base table.
-        manifests: Its region manifests.
-        layout: Of the table's newest version.
-        field_ids: Its top-level field ids.
-        concurrency: Requests under way at once.
-    """
+    """Looks for the rows of generations of one table. Reads only."""
 
     def __init__(
         self,

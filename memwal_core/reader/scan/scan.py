@@ -71,10 +71,6 @@ class ScanRequest:
 class Scan:
     """One scan of a view; each method runs it anew.
 
-    Args:
-        opened: The view.
-        request: What is wanted.
-
     Raises:
         InvalidRequestError: A column does not exist, or the limit is negative. Correct the request.
     """

@@ -21,11 +21,6 @@ _log = logging.getLogger(__name__)
 class OwnFiles:
     """The files that one pass wrote.
 
-    Args:
-        table: The base table.
-        staging: The pass's staging directory.
-        is_staged: Whether workers leave files there.
-
     Attributes:
         paths: Data files and deletion vectors, relative to the table.
     """

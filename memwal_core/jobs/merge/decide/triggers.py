@@ -73,12 +73,7 @@ class TriggerVerdict:
 
 
 def judge_triggers(waiting: WaitingGenerations, settings: MergeTriggerSettings) -> TriggerVerdict:
-    """Decide whether a region is due for a merge.
-
-    Args:
-        waiting: What waits.
-        settings: The thresholds.
-    """
+    """Decide whether a region is due for a merge."""
     if not waiting.generations:
         return TriggerVerdict(False, (), "nothing waits for a merge")
     distances = [

@@ -130,11 +130,6 @@ class InProcessReader:
 def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinners:
     """Read a region's generations, newest row of each key.
 
-    Args:
-        task: What to read.
-        take: Opens a generation.
-        concurrency: Generations read at once.
-
     Raises:
         UnavailableError: Storage failed. Try again.
         ObjectNotFoundError: A generation vanished. Plan anew.
@@ -158,11 +153,6 @@ def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinn
 
 def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[KeyedGeneration]:
     """Read the keys of a region's generations.
-
-    Args:
-        task: What to read.
-        take: Opens a generation.
-        concurrency: Generations read at once.
 
     Raises:
         UnavailableError: Storage failed. Try again.

@@ -14,12 +14,13 @@ from memwal_core.format.region_manifest.model import (
 from memwal_core.region.changes import claim_epoch, drain, raise_wal_hint, record_flush, restore_generation
 from memwal_core.region.fence import check_epoch, claim
 from memwal_core.region.invariants import Violation, manifest_violations, transition_violations
-from memwal_core.region.store import ManifestStore
+from memwal_core.region.store import ManifestObserver, ManifestStore
 
 __all__ = [
     "BASE_TABLE_GENERATION",
     "FIRST_GENERATION",
     "FlushedGeneration",
+    "ManifestObserver",
     "ManifestStore",
     "RegionManifest",
     "RegionStatus",

@@ -71,6 +71,7 @@ class Memory:
             self,
             progress={each: merged for each, merged in self.progress.items() if each in regions},
             regions={each: seen for each, seen in self.regions.items() if each in regions},
+            absent=self.absent & frozenset(regions),
         )
 
     def learned(self, address: str, table: SeenTable | None, progress: Mapping[RegionId, int]) -> Memory:

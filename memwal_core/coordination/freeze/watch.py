@@ -87,11 +87,11 @@ class HistoryWatch:
         return self._compared()
 
     def known_of(self, regions: Collection[RegionId]) -> Memory:
-        """Return what this run knows of some regions, for another process that works on them in its name."""
-        return self._learned(self._memory).of_regions(regions)
+        """Return what this run compares some regions with, for another process that works on them in its name."""
+        return self._known().of_regions(regions)
 
     def resume(self, known: Memory) -> ComparedTable:
-        """Go on in another process with what the run knows, and return the table to work on.
+        """Go on in another process with what the run compares with, and return the table to work on.
 
         Args:
             known: What ``known_of`` returned in the process where the run began.

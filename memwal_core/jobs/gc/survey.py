@@ -45,9 +45,6 @@ from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 _INTERNAL_INDEX_PREFIX = "__"
 _NOT_READ = "references to WAL entries were not read"
 
-ReadManifest = tuple[RegionManifest, bytes] | CorruptionError | None
-"""A region's newest manifest with its bytes, or what is wrong with it; None if the region is being created."""
-
 FoundRegion = tuple[RegionId, RegionManifest | CorruptionError]
 
 _log = logging.getLogger(__name__)
@@ -104,16 +101,9 @@ class GcSurveyor:
 
     def _manifests_of(self, region_ids: Sequence[RegionId]) -> list[RegionManifest | CorruptionError | None]:
         if self.sharing is None or not self.sharing.on_executors:
-            return map_concurrently(self._manifest, region_ids, self.concurrency)
+            return self.newest(region_ids)
         shares = self.sharing.run("read manifests", _read_manifests, self.sharing.divide(region_ids))
-        return map_concurrently(self._shown, [each for share in shares for each in share], self.concurrency)
-
-    def _shown(self, read: ReadManifest) -> RegionManifest | CorruptionError | None:
-        """Return what another process read, after it was compared with what was seen before."""
-        if not isinstance(read, tuple):
-            return read
-        self.manifests.show(*read)
-        return read[0]
+        return [each for share in shares for each in share]
 
     def _contents_of(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
         if self.sharing is None or not self.sharing.on_executors:
@@ -125,14 +115,9 @@ class GcSurveyor:
         """List the objects of some regions, whose manifests were read before."""
         return map_concurrently(lambda pair: self._region(*pair), pairs, self.concurrency)
 
-    def read(self, region_id: RegionId) -> ReadManifest:
-        """Read the newest manifest of a region with its bytes, for a process that compares it."""
-        try:
-            return self.manifests.load_with_bytes(region_id)
-        except CorruptionError as error:
-            return error
-        except ObjectNotFoundError:
-            return None  # As in ``_manifest``.
+    def newest(self, region_ids: Sequence[RegionId]) -> list[RegionManifest | CorruptionError | None]:
+        """Read the newest manifests of some regions, or what is wrong with them; None if a region is being created."""
+        return map_concurrently(self._manifest, region_ids, self.concurrency)
 
     def _gone(self, listed: Collection[RegionId]) -> list[GcRegionState]:
         """Return the regions that must exist and were not listed."""
@@ -151,7 +136,7 @@ class GcSurveyor:
     def regions(self, regions: Collection[RegionId], base: BaseState) -> GcState:
         """Read some regions again, with a base table that was read before."""
         region_ids = sorted(regions)
-        manifests = map_concurrently(self._manifest, region_ids, self.concurrency)
+        manifests = self.newest(region_ids)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
         return GcState(self.table.uri, base, tuple(self.contents(pairs)))
 
@@ -297,9 +282,10 @@ class GcSurveyor:
         )
 
 
-def _read_manifests(context: JobContext, region_ids: Sequence[RegionId]) -> list[ReadManifest]:
-    surveyor = GcSurveyor.of(context)
-    return map_concurrently(surveyor.read, region_ids, surveyor.concurrency)
+def _read_manifests(
+    context: JobContext, region_ids: Sequence[RegionId]
+) -> list[RegionManifest | CorruptionError | None]:
+    return GcSurveyor.of(context).newest(region_ids)
 
 
 def _list_regions(context: JobContext, regions: Sequence[FoundRegion]) -> list[GcRegionState]:

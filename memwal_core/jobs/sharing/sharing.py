@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from memwal_core.coordination.freeze.memory import Memory
 from memwal_core.coordination.freeze.watch import HistoryWatch
@@ -19,7 +19,9 @@ from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.jobs.sharing.place import Engine, Work, Workplace, choose_place, no_executors
+from memwal_core.region import ManifestObserver, RegionManifest
 from memwal_core.settings import Settings
+from memwal_core.storage.concurrent import map_concurrently
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -96,8 +98,9 @@ class Sharing:
             stage: What is done, for people.
             task: Does one share.
             shares: On executors, each may be done several times, see ``Executors.map``.
-            regions: Of a share that the task reads by itself: what the run knows of them goes with the share, and what
-                the task reads is compared with it. Without it, a task that reads regions must return what it read.
+            regions: Of a share whose regions the task changes: what the run knows of them goes with the share, and what
+                the task reads is compared with it before each change. What other tasks read of regions is compared here
+                when they have ended.
         """
         if not self.on_executors or self._executors is None:
             return [task(self._context, share) for share in shares]
@@ -113,7 +116,13 @@ class Sharing:
         )  # fmt: skip
         _log.info("on executors: %s [table=%s, shares=%d]", stage, table.uri, len(given))
         with self._lease_kept():
-            return self._executors.map(f"{self._job}: {stage}", partial(_do_share, origin, task), given)
+            done = self._executors.map(f"{self._job}: {stage}", partial(_do_share, origin, task), given)
+        map_concurrently(
+            lambda read: self._context.manifests.show(*read),
+            [read for each in done for read in each.read],
+            table.settings.storage.concurrency,
+        )
+        return [each.found for each in done]
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
@@ -138,13 +147,37 @@ class _Origin:
     ticket: LeaseTicket | None
 
 
-def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, Memory | None]) -> ResultT:
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[ResultT]):
+    """What a task returned, and the region manifests that it read, which the run still has to compare."""
+
+    found: ResultT
+    read: tuple[tuple[RegionManifest, bytes], ...]
+
+
+class _Reads(ManifestObserver):
+    """Keeps the region manifests that are read."""
+
+    def __init__(self) -> None:
+        self.manifests: list[tuple[RegionManifest, bytes]] = []
+
+    def read_manifest(self, manifest: RegionManifest, data: bytes) -> None:
+        self.manifests.append((manifest, data))
+
+    def read_regions(self, listed: Collection[RegionId]) -> None:
+        """The run lists regions itself."""
+
+
+def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, Memory | None]) -> _Done[ResultT]:
     """Do one share in another process, under the same guards as in the process where the run began."""
     share, known = given
     opened = OpenTable.at(origin.uri, storage_options=origin.storage_options, settings=origin.settings)
     guards = [_lease_guard(opened, origin.ticket)]
     watch = None
-    if known is not None:
+    reads = _Reads()
+    if known is None:
+        opened = replace(opened, manifests=opened.manifests.observed(reads))
+    else:
         watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, origin.job)
         compared = watch.resume(known)
         opened = replace(opened, base=compared.base, manifests=compared.manifests)
@@ -157,7 +190,7 @@ def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, M
     found = task(JobContext(opened, guard, origin.holder, ticket=origin.ticket, watch=watch), share)
     if watch is not None:
         watch.check()
-    return found
+    return _Done(found, tuple(reads.manifests))
 
 
 def _lease_guard(opened: OpenTable, ticket: LeaseTicket | None) -> CheckLease:

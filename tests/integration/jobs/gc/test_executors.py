@@ -22,6 +22,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.executors import FoundT, GivenT
 from memwal_core.jobs.sharing.place import Engine
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import ExecutorSettings
 from memwal_core.table import Table
 from testkit.pickling_executors import PicklingExecutors
@@ -138,8 +139,9 @@ def test_share_of_a_table_that_was_frozen_meanwhile_deletes_nothing(uri):
     assert objects(admin) == before
 
 
-def test_share_compares_what_it_reads_with_what_the_run_has_seen(uri):
+def test_share_compares_what_it_reads_with_what_was_seen(uri):
     admin = gc_admin(uri)
+    admin.run(SnapshotRequest(force=True))  # Which remembers the regions as they are.
     region_id = admin.opened.manifests.region_ids()[0]
     manifest = admin.opened.manifests.load(region_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.snapshot.run import SnapshotContext, build_region_snapshot, count_snapshot
@@ -16,7 +17,12 @@ class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
     def run(self, context: JobContext, request: SnapshotRequest) -> SnapshotReport:
         """Publish the snapshot if it would say anything new."""
         parts = SnapshotContext(
-            context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
+            context.base,
+            context.manifests,
+            context.settings,
+            context.clock,
+            check_lease=context.guard,
+            sharing=Sharing(context, request.engine, request),
         )
         return build_region_snapshot(parts, force=request.force, dry_run=request.dry_run)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memwal_core.ids import RegionId
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.snapshot.plan import SnapshotPlan
 from memwal_core.jobs.view import ReportView, show_words
 
@@ -25,6 +26,7 @@ class SnapshotReport:
         plan: The last plan; of a dry run, the one that a run would execute.
         seconds: The whole build.
         reason: Why a conflict ended it; empty otherwise.
+        place: Where regions were surveyed, and why there; None if nothing was to choose.
     """
 
     table_uri: str
@@ -37,6 +39,7 @@ class SnapshotReport:
     plan: SnapshotPlan
     seconds: float
     reason: str = ""
+    place: Workplace | None = None
 
     def why(self) -> str:
         """Say whether there was anything new to publish."""
@@ -45,7 +48,7 @@ class SnapshotReport:
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
-        return {"version": self.version_after, "regions": self.plan.regions}
+        return {"version": self.version_after, "regions": self.plan.regions, **place_facts(self.place)}
 
     def view(self) -> ReportView:
         """Return a line about the build, and why it was due or not."""
@@ -65,7 +68,7 @@ class SnapshotReport:
         notes = [f"why: {self.reason or plan.reason.value}"]
         if self.hints_failed:
             notes.append(f"{len(self.hints_failed)} WAL hints could not be raised, which does no harm")
-        return ReportView(headline, notes=tuple(notes))
+        return ReportView(headline, notes=(*notes, *place_lines(self.place)))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -82,4 +85,5 @@ class SnapshotReport:
             "overtaken": self.overtaken,
             "plan": self.plan.to_dict(),
             "seconds": round(self.seconds, 6),
+            **place_facts(self.place),
         }

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from memwal_core.jobs.request import INDEXES_ASSET, JobInfo, JobRequest
+from memwal_core.jobs.sharing.place import Engine, engine_field
 
 _GUIDE = """
 ### Publish a snapshot of a table's regions
@@ -27,6 +28,7 @@ class SnapshotRequest(JobRequest):
 
     Attributes:
         force: Publish even if nothing has changed.
+        engine: Where regions are surveyed.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -40,3 +42,4 @@ class SnapshotRequest(JobRequest):
     )
 
     force: bool = Field(default=False, title="Force", description="Publish even if nothing has changed.")
+    engine: Engine = engine_field()

@@ -14,6 +14,7 @@ from memwal_core.format.memwal_index.snapshot import build_snapshot
 from memwal_core.format.paths import wal_directory
 from memwal_core.ids import RegionId
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.plan import SnapshotPlan, SnapshotReason, SnapshotSurvey, is_same_snapshot, plan_snapshot
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.survey import survey_regions
@@ -43,6 +44,7 @@ class SnapshotContext:
         clock: Dates the snapshot, and measures.
         check_lease: Called before each write.
         failpoints: Hit at the places of a build.
+        sharing: Divides the survey between executors; None: this process does it.
     """
 
     table: BaseTable
@@ -51,6 +53,7 @@ class SnapshotContext:
     clock: Clock
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
+    sharing: Sharing | None = None
 
 
 def build_region_snapshot(context: SnapshotContext, *, force: bool = False, dry_run: bool = False) -> SnapshotReport:
@@ -107,7 +110,7 @@ class _Build:
     def _plan(self) -> tuple[SnapshotSurvey, TableState, SnapshotPlan]:
         context = self._context
         concurrency = context.settings.storage.concurrency
-        survey, state = survey_regions(context.table, context.manifests, context.clock, concurrency)
+        survey, state = survey_regions(context.table, context.manifests, context.clock, concurrency, context.sharing)
         plan = plan_snapshot(survey, context.settings.index, force=self._force)
         self._version_before = self._version_before or state.version
         context.failpoints.hit(SNAPSHOT_SURVEYED)
@@ -177,4 +180,5 @@ class _Build:
             plan=plan,
             seconds=self._context.clock.monotonic() - self._began,
             reason=reason,
+            place=self._context.sharing.place if self._context.sharing is not None else None,
         )

@@ -11,6 +11,7 @@ from memwal_core.base_table.commit.compaction import (
     FragmentFacts,
     compact_fragments,
     list_fragments,
+    rewrite_fragments,
 )
 from memwal_core.base_table.commit.snapshots import (
     SnapshotOvertakenError,
@@ -95,6 +96,7 @@ __all__ = [
     "remove_versions",
     "require_sound",
     "retained_versions",
+    "rewrite_fragments",
     "translated",
     "vector_model_digest",
 ]

@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lance
 import psutil
 import pytest
 
 from demo.stack.stack import free_port
-from memwal_core.base_table import BaseTable
+from memwal_core.base_table import BaseTable, read_snapshot
+from memwal_core.format.memwal_index.snapshot import snapshot_manifests
+from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.sharing.place import Engine
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.table import Table
 from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import drop_old_versions, write_generations
@@ -31,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 REGIONS = 24
-SETTINGS = {"MEMWAL_GC__GRACE_S": "0", "MEMWAL_GC__OPEN_WRITER_S": "0", "MEMWAL_EXECUTORS__SHARES_PER_SLOT": "8"}
+SETTINGS = {"MEMWAL_GC__GRACE_S": "0", "MEMWAL_GC__OPEN_WRITER_S": "0", "MEMWAL_COMPACT__TARGET_ROWS": "5000"}
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,12 @@ class Cluster:
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors of all applications."""
-        children = [child for worker in self.workers for child in psutil.Process(worker.pid).children()]
-        return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+        found = []
+        for child in [child for worker in self.workers for child in psutil.Process(worker.pid).children()]:
+            with suppress(psutil.NoSuchProcess):  # One that has just ended.
+                if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
 
     def submit(self, uri: str, request: JobRequest, log: Path, moment: str) -> dict[str, Any]:
         """Run a job, kill one executor with its tasks as soon as the job's log has a text, and return the report."""
@@ -59,8 +68,8 @@ class Cluster:
                 wait_for(lambda: moment in log.read_text(), job, log)
                 wait_for(lambda: bool(self.executors()), job, log)
                 victim = self.executors()[0]
-                for each in [*victim.children(recursive=True), victim]:
-                    with suppress(psutil.NoSuchProcess):
+                with suppress(psutil.NoSuchProcess):
+                    for each in [*victim.children(recursive=True), victim]:
                         each.kill()
                 assert job.wait(600) == 0, last_of(log)
             finally:
@@ -95,12 +104,41 @@ def test_collection_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: 
     uri = str(tmp_path / "t")
     table = merged_table(uri)
     before = lsm_view(table)
-    request = GcRequest.model_validate({"dry_run": False, "engine": "spark"})
+    manifests = Table.open(uri).opened.manifests
+    recorded = sum(len(manifests.load(region).flushed_generations) for region in manifests.region_ids())
+    request = GcRequest(dry_run=False, engine=Engine.SPARK)
 
     report = cluster.submit(uri, request, tmp_path / "gc.log", "on executors: collect regions")
 
-    manifests = Table.open(uri).opened.manifests
-    assert report["done"]["flushed_memtable"]["items"] == 2 * REGIONS
+    assert report["done"]["flushed_memtable"]["items"] == recorded > REGIONS
     assert report["failures"] == []
     assert all(not manifests.load(region).flushed_generations for region in manifests.region_ids())
     assert lsm_view(table) == before
+
+
+def test_snapshot_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    uri = str(tmp_path / "t")
+    table = merged_table(uri)
+    manifests = Table.open(uri).opened.manifests
+
+    cluster.submit(uri, SnapshotRequest(engine=Engine.SPARK), tmp_path / "snapshot.log", "on executors: survey regions")
+
+    stored = read_snapshot(table, table.state())
+    assert stored is not None
+    generations = {each.region_id: each.flushed_generations for each in snapshot_manifests(stored)}
+    assert generations == {region: manifests.load(region).flushed_generations for region in manifests.region_ids()}
+
+
+def test_compaction_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    uri = str(tmp_path / "t")
+    rows = people(*range(20_000))
+    make_people_table(uri, rows=rows.slice(0, 1000))
+    for begin in range(1000, 20_000, 1000):
+        lance.write_dataset(rows.slice(begin, 1000), uri, mode="append")
+
+    report = cluster.submit(
+        uri, CompactRequest(engine=Engine.SPARK), tmp_path / "compact.log", "on executors: rewrite fragments"
+    )
+
+    assert (report["fragments_before"], report["fragments_after"]) == (20, 4)
+    assert lance.dataset(uri).to_table().sort_by("id").equals(rows)

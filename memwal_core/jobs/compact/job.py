@@ -10,6 +10,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.needed import versions_needed
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 
 
@@ -19,7 +20,10 @@ class CompactJob(Job[CompactRequest, CompactReport]):
     def run(self, context: JobContext, request: CompactRequest) -> CompactReport:
         """Rewrite what is worth it, and remove old versions if that is asked for."""
         surveyor = GcSurveyor.of(context)
-        parts = CompactContext(catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor))
+        sharing = Sharing(context, request.engine, request)
+        parts = CompactContext(
+            catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor), sharing
+        )
         return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
 
     def count(self, instruments: Instruments, report: CompactReport) -> None:

@@ -8,6 +8,7 @@ from memwal_core.jobs.catchup.report import CatchupReport
 from memwal_core.jobs.compact.cleanup import CleanupReport
 from memwal_core.jobs.compact.plan import CompactPlan
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import ReportView, show_words
 from memwal_core.text import show_bytes
 
@@ -63,6 +64,7 @@ class CompactReport:
         plan: The first plan; of a dry run, the one that a run would execute first.
         seconds: The whole run.
         reason: Why it ended early; empty otherwise.
+        place: Where fragments were rewritten, and why there; None if nothing was to choose.
     """
 
     table_uri: str
@@ -78,6 +80,7 @@ class CompactReport:
     plan: CompactPlan
     seconds: float
     reason: str = ""
+    place: Workplace | None = None
 
     def why(self) -> str:
         """Say how many fragments became how many."""
@@ -91,6 +94,7 @@ class CompactReport:
             "rewrites": len(self.rewrites),
             "fragments_before": self.fragments_before,
             "fragments_after": self.fragments_after,
+            **place_facts(self.place),
         }
 
     def view(self) -> ReportView:
@@ -104,6 +108,7 @@ class CompactReport:
             removed = "would remove" if self.outcome is JobOutcome.PLANNED else "removed"
             gone = self.cleanup.result
             notes.append(f"{removed} {gone.versions} versions and {show_bytes(gone.size_bytes)}; kept {kept or 'none'}")
+        notes += place_lines(self.place)
         return ReportView(self._headline(), after.grids if after is not None else (), tuple(notes))
 
     def _headline(self) -> str:
@@ -135,4 +140,5 @@ class CompactReport:
             "cleanup": None if self.cleanup is None else self.cleanup.to_dict(),
             "plan": self.plan.to_dict(),
             "seconds": round(self.seconds, 6),
+            **place_facts(self.place),
         }

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from memwal_core.jobs.request import JobInfo, JobRequest
+from memwal_core.jobs.sharing.place import Engine, engine_field
 
 _GUIDE = """
 ### Rewrite small and half deleted fragments of a base table
@@ -29,6 +30,7 @@ class CompactRequest(JobRequest):
     Attributes:
         force: Rewrite small neighbours however few they are.
         remove_versions: Then remove versions older than ``settings.compact.retention_s`` that nothing needs.
+        engine: Where fragments are rewritten.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -47,3 +49,4 @@ class CompactRequest(JobRequest):
         title="Remove old versions",
         description="Then remove versions older than MEMWAL_COMPACT__RETENTION_S that nothing needs.",
     )
+    engine: Engine = engine_field()

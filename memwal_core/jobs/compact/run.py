@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from memwal_core.base_table import CompactionOptions, CompactionResult, compact_fragments, list_fragments
+from lance.optimize import CompactionTask, RewriteResult
+
+from memwal_core.base_table import (
+    CompactionOptions,
+    CompactionResult,
+    compact_fragments,
+    list_fragments,
+    rewrite_fragments,
+)
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError
 from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.catchup.extend import CatchupContext
@@ -15,7 +23,10 @@ from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
 from memwal_core.jobs.compact.plan import CompactPlan, plan_compaction
 from memwal_core.jobs.compact.report import CompactReport, RewriteReport
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Work
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import (
     COMPACT_BYTES,
     COMPACT_FRAGMENTS,
@@ -44,11 +55,13 @@ class CompactContext:
             failpoints are shared.
         settings: Thresholds, bounds and retention.
         versions_needed: Reads which old versions another job still derives a decision from.
+        sharing: Divides the rewriting between executors; None: this process does it.
     """
 
     catchup: CatchupContext
     settings: CompactSettings
     versions_needed: Callable[[], Collection[int]]
+    sharing: Sharing | None = None
 
 
 def compact(
@@ -94,6 +107,9 @@ class _Run:
         self._after: CatchupReport | None = None
         self._reason = ""
         self._first = self._plan()
+        self._sharing = context.sharing
+        if self._sharing is not None and self._first.take:
+            self._sharing.choose(Work(size_bytes=self._first.size_bytes))
         self._last = self._first
 
     def planned(self) -> JobOutcome:
@@ -207,7 +223,12 @@ class _Run:
                 batch_rows=settings.batch_rows,
                 threads=settings.threads,
             ),
+            rewrite=self._rewrite_elsewhere if self._sharing is not None and self._sharing.on_executors else None,
         )
+
+    def _rewrite_elsewhere(self, tasks: Sequence[CompactionTask]) -> list[RewriteResult]:
+        assert self._sharing is not None  # noqa: S101 - otherwise this process rewrites
+        return self._sharing.run("rewrite fragments", rewrite_share, tasks)
 
     def _require_nothing_lost(self, result: CompactionResult) -> int:
         """Return the number of live rows, which a rewrite must not change, nor may it change merge progress."""
@@ -241,4 +262,10 @@ class _Run:
             plan=self._first,
             seconds=self._clock.monotonic() - self._began,
             reason=self._reason,
+            place=self._sharing.place if self._sharing is not None else None,
         )
+
+
+def rewrite_share(context: JobContext, task: CompactionTask) -> RewriteResult:
+    """Rewrite the fragments of one of Lance's tasks."""
+    return rewrite_fragments(context.base, task)

@@ -48,7 +48,7 @@ FULL: tuple[JobRequest, ...] = (
     FlushRequest(dry_run=True, regions=(REGION,), fence=True, due_only=True),
     MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True, engine=Engine.SPARK),
     CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True),
-    CompactRequest(dry_run=True, force=True, remove_versions=True),
+    CompactRequest(dry_run=True, force=True, remove_versions=True, engine=Engine.SPARK),
     SnapshotRequest(dry_run=True, force=True, engine=Engine.SPARK),
     GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),

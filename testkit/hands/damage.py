@@ -9,7 +9,7 @@ from pathlib import Path
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.format.paths import manifest_directory, region_directory
 from testkit.faults.file_damage import damage_file
-from testkit.hands.model import REGION_CAUSES
+from testkit.hands.model import REGION_CAUSES, VANISHED
 from testkit.hands.place import TablePlace
 from testkit.hands.world import Hand, HandledTables
 
@@ -47,7 +47,7 @@ def remove_region(world: HandledTables, place: TablePlace) -> str:
     region_id = world.rng.choice(sorted(named))
     shutil.rmtree(Path(place.uri) / region_directory(region_id))
     if model.merged(region_id):
-        model.must_freeze.add("a region vanished")
+        model.must_freeze.add(VANISHED)
     model.regions[region_id].removed(model.merged(region_id))
     model.partial.add(str(region_id))
     model.excuses |= REGION_CAUSES

@@ -26,6 +26,10 @@ REGION_CAUSES = frozenset({FreezeCause.REGION_VANISHED, FreezeCause.REGION_BEGAN
 """What a freeze may say after a region's directory was removed, or on a table that has none of its regions."""
 
 
+VANISHED = "a region vanished"
+"""The one reason for which a merge stops for a region, and not for the table."""
+
+
 def with_writes(rows: Rows, writes: Iterable[Writes]) -> dict[int, str]:
     """Return rows after some writes, in order."""
     found: dict[int, str | None] = dict(rows)
@@ -109,8 +113,8 @@ class TableModel:
         addresses: Where jobs have accepted the table.
         excuses: Causes that a freeze may have.
         frozen: Causes of freezes that were found and not ended; they go with the table.
-        must_freeze: Why a merge has to stop; empty if it has not.
-        is_turned_back: Content and progress no longer belong together, so that what a read shows is not judged.
+        must_freeze: Why a merge must not end well; empty if it may.
+        is_turned_back: Content and progress no longer belong together, so that every read has to warn.
         damaged: Path -> bytes before the damage.
         partial: Why the table is not whole, so that reads may be refused: it refers to files elsewhere, or lost some.
         tags: Tag -> rows.
@@ -147,19 +151,14 @@ class TableModel:
         return self.now.progress is not None
 
     @property
+    def stops_all(self) -> bool:
+        """Whether nothing at all may be merged."""
+        return bool(self.must_freeze - {VANISHED})
+
+    @property
     def is_sound(self) -> bool:
         """Whether no file is missing or damaged."""
         return not self.damaged and not self.partial
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether generations of a region that began again look merged, which only jobs can tell."""
-        return any(
-            region_id in self.regions
-            and merged.incarnation != self.regions[region_id].incarnation
-            and 0 < merged.generation <= len(self.regions[region_id].layers)
-            for region_id, merged in (self.now.progress or {}).items()
-        )
 
     def merged(self, region_id: RegionId) -> int:
         """Return how many generations of the present incarnation the newest version has merged."""

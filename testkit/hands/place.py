@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,13 +17,14 @@ from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.errors import CorruptionError, FrozenError, InternalError, InvalidRequestError, MemwalError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable
+from memwal_core.reader.freshness import FRESHNESS_KEY
 from memwal_core.settings import CompactSettings, FlushSettings, GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.settings.model import StorageSettings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
 from testkit.hands.clients import KEYS
-from testkit.hands.model import Rows, TableModel
+from testkit.hands.model import HISTORY_CAUSES, Rows, TableModel
 from testkit.tables.readable import keys_of
 
 _LATER = timedelta(days=30)
@@ -161,7 +163,7 @@ class TablePlace:
             return
         stored = {each: merged.generation for each, merged in model.now.progress.items()}
         changed = {each: merged for each, merged in progress.items() if merged != stored.get(each, 0)}
-        wrong = [each for each in changed.items() if model.must_freeze or not self._may_become(*each)]
+        wrong = [each for each in changed.items() if model.stops_all or not self._may_become(*each)]
         if wrong:
             self._read_base()  # Wrong rows are worse than wrong progress, and told first.
             raise WrongError(f"progress became {wrong} although {sorted(model.must_freeze)} {model.regions}")
@@ -187,26 +189,32 @@ class TablePlace:
                 self.model.regions[region_id].flushed()
 
     def look(self) -> str:
-        """Read everything in every way, and compare; return what was refused.
+        """Read everything in every way, and compare; return what was refused, or warned of.
 
         Raises:
-            WrongError: Other rows than the model's, an error that is not ours, or a refusal without a reason.
+            WrongError: Other rows than the model's without a warning, an error that is not ours, a refusal or a warning
+                without a reason.
         """
         truth = self.model.truth()
-        judged = not (self.model.is_hidden or self.model.is_turned_back)
-        said = {self._read(way, read, truth) for way, read in _WAYS.items()} if judged else set()
+        said = {self._read(way, read, truth) for way, read in _WAYS.items()}
         said |= {self._read_base()}
         self._read_versions()
         return ", ".join(sorted(said - {""}))
 
     def _read(self, way: str, read: Callable[[Table], pa.Table], truth: Rows) -> str:
         try:
-            found = _as_rows(way, read(self.table()))
-        except WrongError:
-            raise
+            rows = read(self.table())
         except Exception as error:  # noqa: BLE001 - whatever a read raises is judged
             return self.require_excused(error, way)
-        _require_equal(way, found, truth)
+        causes = {FreezeCause(each) for each in json.loads(rows.schema.metadata[FRESHNESS_KEY])["frozen"]}
+        if causes - self.excuses():
+            raise WrongError(f"{way}: warns without a reason: {sorted(causes - self.excuses())}")
+        if self.model.is_turned_back:
+            # Content and progress no longer belong together: what the rows are is a person's to say.
+            if not causes & HISTORY_CAUSES:
+                raise WrongError(f"{way}: does not warn of a table that was turned back: {sorted(causes)}")
+            return f"{way} warns"
+        _require_equal(way, _as_rows(way, rows), truth)
         return ""
 
     def _read_base(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from memwal_core.base_table import TableReader, TableState, inherited_progress
 from memwal_core.coordination.freeze.cause import FreezeCause
 from memwal_core.coordination.freeze.comparison import Contradiction, Sighting, compare
-from memwal_core.coordination.freeze.document import MaintenanceRecord
+from memwal_core.coordination.freeze.document import Freeze, MaintenanceRecord
 from memwal_core.coordination.freeze.memory import SeenTable
 from memwal_core.coordination.freeze.store import FreezeStore
 from memwal_core.coordination.freeze.watch import seen_region, sighting_of, with_index_history
@@ -78,8 +78,11 @@ class RecordedHistory:
     @property
     def causes(self) -> tuple[str, ...]:
         """Why the table is frozen."""
-        active = self._record.active if self._record is not None else ()
-        return tuple(dict.fromkeys(each.cause.value for each in active))
+        return tuple(dict.fromkeys(each.cause.value for each in self._active))
+
+    @property
+    def _active(self) -> tuple[Freeze, ...]:
+        return self._record.active if self._record is not None else ()
 
     def doubts(self, state: TableState, manifests: Sequence[RegionManifest]) -> Doubts:
         """Compare what a read found; see ``Recollection``."""
@@ -89,18 +92,21 @@ class RecordedHistory:
         except MemwalError as error:
             _log.warning("a read cannot tell whether the history of the table changed: %s", error)
             return Doubts(self.causes)
+        known = {(each.cause, each.region_id) for each in self._active}
+        frozen = tuple(Contradiction(each.cause, each.evidence, each.region_id) for each in self._active)
         by_id = {each.region_id: each for each in manifests}
         refused = {
             each.region_id: _refusal(each, by_id[each.region_id])
-            for each in found
-            if each.cause in _REFUSED and each.region_id is not None
+            for each in (*frozen, *found)
+            if each.cause in _REFUSED and each.region_id in by_id
         }
         causes = dict.fromkeys([*self.causes, *(each.cause.value for each in found if each.cause not in _REFUSED)])
-        return Doubts(tuple(causes), refused, are_new=bool(refused) or len(causes) > len(self.causes))
+        are_new = any((each.cause, each.region_id) not in known for each in found)
+        return Doubts(tuple(causes), refused, are_new=are_new)
 
     def _contradictions(self, state: TableState, seen: Sighting) -> tuple[Contradiction, ...]:
         record = self._record
-        if record is None:
+        if record is None or record.memory.table is None:
             return self._of_clone(state, seen)
         known = record.memory.table
         is_another = known is not None and state.entry is not None and known.index_id != state.entry.index_id

@@ -82,7 +82,7 @@ class HistoryWatch:
             self._memory = record.memory
             self._parked = frozenset(each.subject for each in record.active)
             self._noticed(Sighting(address=address_of(self._base)))
-        else:
+        if record is None or record.memory.table is None:
             self._freeze(first_look(self._base.observed(self.read_state), self._manifests.observed(self)))
         return self._compared()
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from memwal_core.coordination.freeze import watch
+from memwal_core.coordination.freeze import reading, watch
+from memwal_core.region.census import Census, CensusTaker
 from testkit.hands import HistoryFailedError, Made, play
-from testkit.hands.clients import LANCEDB, Client
+from testkit.hands.clients import LANCEDB, OURS, PYLANCE, Client
 from testkit.hands.damage import DAMAGE_HANDS
 from testkit.hands.table_hands import TABLE_HANDS
 from testkit.powercut.record import temporary_directory
@@ -51,12 +52,26 @@ def without_watch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(watch, "first_look", lambda *_: ())
 
 
+def without_comparison_of_readers(patch: pytest.MonkeyPatch) -> None:
+    """Let readers take every region for the one that was seen."""
+    patch.setattr(reading, "compare", lambda *_: ())
+
+
+def without_census(patch: pytest.MonkeyPatch) -> None:
+    """Take the regions that are listed for all there are."""
+    patch.setattr(CensusTaker, "take", lambda taker, *_: taker.read(taker._manifests.region_ids()))
+    patch.setattr(Census, "with_known", lambda census, *_: census)
+
+
 @pytest.mark.parametrize(
     ("switch_off", "client", "hands", "seed", "wrong"),
     [
         (without_watch, LANCEDB, ("overwrite", "enable"), 9, "base table: wrong rows"),
+        (without_comparison_of_readers, PYLANCE, ("clone",), 36, "scan: wrong rows"),
+        (without_comparison_of_readers, PYLANCE, ("overwrite", "enable", "restore"), 0, "scan: does not warn"),
+        (without_census, OURS, ("remove region",), 0, "scan: wrong rows"),
     ],
-    ids=["watch"],
+    ids=["watch", "readers that refuse", "readers that warn", "census"],
 )
 def test_without_a_guard_a_history_ends_in_wrong_rows(
     switch_off: Callable[[pytest.MonkeyPatch], None], client: Client, hands: Sequence[str], seed: int, wrong: str

@@ -132,6 +132,9 @@ def test_s3_region_that_passed_inherited_progress_on_a_clone_is_refused_before_a
     for number in (10, 11):
         write(clone, number)
     require_refused(clone, "began again")
+    with pytest.raises(FrozenError):
+        merge(clone)
+    require_refused(clone, "began again")
     require_right_after_thaw(clone, {0, 1, 10, 11})
 
 

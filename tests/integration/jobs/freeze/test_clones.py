@@ -64,3 +64,14 @@ def test_s3_region_that_passed_its_progress_on_a_young_clone_is_told(original: s
     for number in range(10, 13):
         PYLANCE.write(clone, [number], "clone")
     require_merged_after_thaw(clone)
+
+
+def test_clone_that_was_frozen_by_hand_before_any_job_is_looked_at_by_the_first(original: str, tmp_path: Path) -> None:
+    """The freeze made a record without a memory, and the look at a table that no job has seen was left out."""
+    clone = str(tmp_path / "clone.lance")
+    lance.dataset(original).shallow_clone(clone, lance.dataset(original).version)
+    for number in range(10, 13):
+        PYLANCE.write(clone, [number], "clone")
+    Table.open(clone).freeze("wait", by="someone")
+    Table.open(clone).thaw(Decision(Choice.ACCEPT, "someone"))
+    require_merged_after_thaw(clone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -15,6 +16,7 @@ from pydantic.fields import FieldInfo
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_bar, show_view
 from memwal_core.jobs.request import Flag, JobRequest
+from memwal_core.jobs.thaw.report import told, told_to_machines
 from memwal_core.storage.options import parse_pairs
 
 
@@ -28,10 +30,13 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
         table = open_table(uri, storage_option, even_if_damaged=request_type.info.mends_damage)
         with progress_bar(disable=json or request.dry_run) as progress:
             report = table.run(request, progress=progress)
+        frozen = table.opened.freezes.active() if request.dry_run else ()
         if json:
-            print_json(report.to_dict())
+            told_frozen = {"frozen": told_to_machines(uri, frozen)} if request.dry_run else {}
+            print_json({**report.to_dict(), **told_frozen})
         else:
-            show_view(report.view())
+            view = report.view()
+            show_view(replace(view, notes=(*view.notes, *told(uri, frozen))))
         sys.exit(report.outcome.exit_code)
 
     own = [_parameter(name, field) for name, field in fields.items()]

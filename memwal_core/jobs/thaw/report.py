@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from memwal_core.coordination.freeze import Choice, Freeze
@@ -94,6 +95,24 @@ def explain(freeze: Freeze) -> Iterator[str]:
     for choice, meaning in facts.choices.items():
         yield f"  --choice {choice.value}: {meaning}"
     yield f"  see: {facts.runbook}"
+
+
+def told(uri: str, active: Iterable[Freeze]) -> Iterator[str]:
+    """Return what a dry run says of active freezes, as lines: what is frozen, why, and what ends it."""
+    for each in active:
+        what = "the table" if each.stops_table else "a region"
+        yield f"frozen: jobs leave {what} alone until a person decides; next: {_command(uri, each)}"
+        yield from (f"  {line}" for line in explain(each))
+
+
+def told_to_machines(uri: str, active: Iterable[Freeze]) -> list[dict[str, object]]:
+    """Return the same, JSON-able."""
+    return [{**explained(each), "command": _command(uri, each)} for each in active]
+
+
+def _command(uri: str, freeze: Freeze) -> str:
+    choices = "|".join(each.value for each in freeze.cause.facts.choices)
+    return f"memwal thaw {shlex.quote(uri)} --cause {freeze.cause.value} --choice {choices}"
 
 
 def explained(freeze: Freeze) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from memwal_core.base_table import BaseTable
+from memwal_core.errors import DamagedError, ObjectNotFoundError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.triggers import TriggerVerdict, WaitingGenerations, judge_triggers
@@ -27,7 +28,10 @@ def judge_regions(
     def judge(share: RegionPlan) -> TriggerVerdict:
         if not share.take and not share.waiting and not share.verdict.needs_human:
             return nothing
-        manifest = manifests.load(share.region_id)
+        try:
+            manifest = manifests.load(share.region_id)
+        except (DamagedError, ObjectNotFoundError):
+            return nothing  # The plan parks it, and says why.
         return judge_triggers(waiting_generations(table, manifest, share, now), triggers)
 
     judged = map_concurrently(judge, plan.regions, concurrency)

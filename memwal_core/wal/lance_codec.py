@@ -137,6 +137,7 @@ class LanceCodec:
                 version = file_version(data)
                 rows, stored = _read_with_lance(store, wal_entry_path(region_id, wal_id, self.suffix), data)
                 rows = _shaped(rows, stored, shape)
+            rows.validate(full=True)
         except (OSError, RuntimeError, MemoryError, ValueError, pa.ArrowException) as error:
             # Of ours, Lance's and Arrow's: the checksum fits whatever bytes somebody gave it.
             refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)

@@ -8,10 +8,10 @@ from pathlib import Path
 from zlib import crc32
 
 from memwal_core.rng import seeded_rng
-from testkit.fuzz.byte_changes import change_bytes
+from testkit.fuzz.changes.blind import change_bytes
+from testkit.fuzz.changes.names import hostile_name
+from testkit.fuzz.changes.reseal import reseal
 from testkit.fuzz.kinds import KINDS
-from testkit.fuzz.names import hostile_name
-from testkit.fuzz.reseal import reseal
 from testkit.fuzz.tables import MAKERS
 
 _BLIND = 0.25

@@ -148,4 +148,4 @@ DECODERS: Mapping[str, Decode] = MappingProxyType(
         "backup journal": _journal,
     }
 )
-"""Kind of file -> reads the bytes of an attack. Anything but an error of ours is a finding."""
+"""KindOfFile of file -> reads the bytes of an attack. Anything but an error of ours is a finding."""

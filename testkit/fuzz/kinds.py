@@ -8,16 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from memwal_core.rng import Rng
-from testkit.fuzz.byte_changes import change_bytes
-from testkit.fuzz.file_changes import (
+from testkit.fuzz.changes.blind import change_bytes
+from testkit.fuzz.changes.documents import change_json
+from testkit.fuzz.changes.files import (
     change_arrow_stream,
     change_index_details,
     change_inline_snapshot,
     change_lance_file,
     change_table_manifest,
 )
-from testkit.fuzz.json_changes import change_json
-from testkit.fuzz.wire_tree import change_message
+from testkit.fuzz.changes.messages import change_message
 
 Change = Callable[[bytes, bytes, Rng], tuple[bytes, str]]
 """From a file, and another of its kind, to changed bytes and what was done."""
@@ -26,7 +26,7 @@ _REGION = "_mem_wal/????????-????-????-????-????????????"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindOfFile:
     """One kind of file.
 
     Attributes:
@@ -61,40 +61,40 @@ def _document(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, str]:
 
 _OURS = ("lance", "arrow")
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, KindOfFile] = MappingProxyType(
     {
-        "base table manifest": Kind(("_versions/*.manifest",), change_table_manifest),
-        "newest base table manifest": Kind(("_versions/*.manifest",), change_table_manifest, newest_only=True),
-        "index details": Kind(("_versions/*.manifest",), change_index_details, newest_only=True),
-        "inline snapshot": Kind(("_versions/*.manifest",), change_inline_snapshot, ("lance",), newest_only=True),
-        "snapshot file": Kind(("_indices/*/index.lance",), change_lance_file, ("arrow",)),
-        "region manifest": Kind((f"{_REGION}/manifest/*.binpb",), _message),
-        "newest region manifest": Kind((f"{_REGION}/manifest/00*.binpb",), _message, for_writers=True),
-        "version hint": Kind(("_mem_wal/**/version_hint.json",), _document),
-        "Lance's version hint": Kind(("**/latest_version_hint.json",), _document),
-        "WAL entry": Kind((f"{_REGION}/wal/*.lance",), change_lance_file, ("lance",), for_writers=True),
-        "Arrow WAL entry": Kind(
+        "base table manifest": KindOfFile(("_versions/*.manifest",), change_table_manifest),
+        "newest base table manifest": KindOfFile(("_versions/*.manifest",), change_table_manifest, newest_only=True),
+        "index details": KindOfFile(("_versions/*.manifest",), change_index_details, newest_only=True),
+        "inline snapshot": KindOfFile(("_versions/*.manifest",), change_inline_snapshot, ("lance",), newest_only=True),
+        "snapshot file": KindOfFile(("_indices/*/index.lance",), change_lance_file, ("arrow",)),
+        "region manifest": KindOfFile((f"{_REGION}/manifest/*.binpb",), _message),
+        "newest region manifest": KindOfFile((f"{_REGION}/manifest/00*.binpb",), _message, for_writers=True),
+        "version hint": KindOfFile(("_mem_wal/**/version_hint.json",), _document),
+        "Lance's version hint": KindOfFile(("**/latest_version_hint.json",), _document),
+        "WAL entry": KindOfFile((f"{_REGION}/wal/*.lance",), change_lance_file, ("lance",), for_writers=True),
+        "Arrow WAL entry": KindOfFile(
             (f"{_REGION}/wal/*.arrow",), change_arrow_stream, ("arrow", "pylance"), for_writers=True
         ),
-        "flushed manifest": Kind((f"{_REGION}/*_gen_*/_versions/*.manifest",), change_table_manifest),
-        "flushed data": Kind((f"{_REGION}/*_gen_*/data/*.lance",), change_lance_file),
-        "deletion vector": Kind((f"{_REGION}/*_gen_*/_deletions/*",), change_bytes, ("lance",)),
-        "key index": Kind((f"{_REGION}/*_gen_*/_pk_index/*.lance",), change_lance_file),
-        "key filter": Kind((f"{_REGION}/*_gen_*/memwal_key_filter.bin",), change_arrow_stream, _OURS),
-        "bloom filter": Kind((f"{_REGION}/*_gen_*/bloom_filter.bin",), _message),
-        "transaction": Kind(("_transactions/*.txn", f"{_REGION}/*_gen_*/_transactions/*.txn"), _message),
-        "base data": Kind(("data/*.lance",), change_lance_file),
-        "base index": Kind(("_indices/*/page_*.lance",), change_lance_file),
-        "lease": Kind(("_mem_wal/_leases/*/*/[01]*.json",), _document),
-        "ledger": Kind(("_mem_wal/_ledger/*/*/[01]*.json",), _document),
-        "freeze": Kind(("_mem_wal/_record/[01]*.json",), _document),
-        "hold": Kind(
+        "flushed manifest": KindOfFile((f"{_REGION}/*_gen_*/_versions/*.manifest",), change_table_manifest),
+        "flushed data": KindOfFile((f"{_REGION}/*_gen_*/data/*.lance",), change_lance_file),
+        "deletion vector": KindOfFile((f"{_REGION}/*_gen_*/_deletions/*",), change_bytes, ("lance",)),
+        "key index": KindOfFile((f"{_REGION}/*_gen_*/_pk_index/*.lance",), change_lance_file),
+        "key filter": KindOfFile((f"{_REGION}/*_gen_*/memwal_key_filter.bin",), change_arrow_stream, _OURS),
+        "bloom filter": KindOfFile((f"{_REGION}/*_gen_*/bloom_filter.bin",), _message),
+        "transaction": KindOfFile(("_transactions/*.txn", f"{_REGION}/*_gen_*/_transactions/*.txn"), _message),
+        "base data": KindOfFile(("data/*.lance",), change_lance_file),
+        "base index": KindOfFile(("_indices/*/page_*.lance",), change_lance_file),
+        "lease": KindOfFile(("_mem_wal/_leases/*/*/[01]*.json",), _document),
+        "ledger": KindOfFile(("_mem_wal/_ledger/*/*/[01]*.json",), _document),
+        "freeze": KindOfFile(("_mem_wal/_record/[01]*.json",), _document),
+        "hold": KindOfFile(
             ("_mem_wal/_quality/quarantined/*/*.json", "_mem_wal/_quality/released/*/*.json"), _document, _OURS
         ),
-        "quality document": Kind(("_mem_wal/_quality/newest-*.json",), _document, _OURS),
-        "reservation": Kind(("_mem_wal/_regions/*/*.json",), _document, _OURS, for_writers=True),
-        "birth mark": Kind(("_mem_wal/_regions/*/*.created",), change_bytes, _OURS, for_writers=True),
-        "release": Kind(("_mem_wal/_writers/*.json",), _document, _OURS, for_writers=True),
-        "backup journal": Kind(("_mem_wal_copy/journal.json",), _document, _OURS),
+        "quality document": KindOfFile(("_mem_wal/_quality/newest-*.json",), _document, _OURS),
+        "reservation": KindOfFile(("_mem_wal/_regions/*/*.json",), _document, _OURS, for_writers=True),
+        "birth mark": KindOfFile(("_mem_wal/_regions/*/*.created",), change_bytes, _OURS, for_writers=True),
+        "release": KindOfFile(("_mem_wal/_writers/*.json",), _document, _OURS, for_writers=True),
+        "backup journal": KindOfFile(("_mem_wal_copy/[01]*.json",), _document, _OURS),
     }
 )

@@ -19,7 +19,7 @@ from memwal_core.errors import MemwalError
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.backup.plan import Journal
-from memwal_core.jobs.backup.run import JOURNAL_PATH
+from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -85,9 +85,8 @@ def _registers(path: Path) -> object:
         _tolerated(read)
     for key in opened.leases.known_keys():
         _tolerated(lambda key=key: opened.leases.read(key))  # type: ignore[misc]
-    journal = path / JOURNAL_PATH
-    if journal.exists():
-        _tolerated(lambda: Journal.decode(journal.read_bytes(), JOURNAL_PATH))
+    for journal in (path / JOURNAL_DIRECTORY).glob("[01]*.json"):
+        _tolerated(lambda journal=journal: Journal.decode(journal.read_bytes(), journal.name))  # type: ignore[misc]
     return None
 
 

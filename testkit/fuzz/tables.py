@@ -10,7 +10,7 @@ from pathlib import Path
 from memwal_core.coordination.freeze import Choice
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.backup.request import BackupRequest
-from memwal_core.jobs.backup.run import JOURNAL_PATH
+from memwal_core.jobs.backup.run import JOURNAL_DIRECTORY
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -21,7 +21,7 @@ from memwal_core.region.quarantine import Quarantined
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import Settings
 from memwal_core.table import Table
-from testkit.fuzz.values import NEIGHBOUR
+from testkit.fuzz.changes.values import NEIGHBOUR
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people, quality_of
 
@@ -79,9 +79,7 @@ def _documents(table: Table) -> None:
         pass
     copy = f"{table.uri}.copy"
     table.run(BackupRequest(target=copy))
-    journal = Path(copy) / JOURNAL_PATH
-    (Path(table.uri) / JOURNAL_PATH).parent.mkdir()
-    shutil.copy(journal, Path(table.uri) / JOURNAL_PATH)
+    shutil.copytree(f"{copy}/{JOURNAL_DIRECTORY}", f"{table.uri}/{JOURNAL_DIRECTORY}")
     shutil.rmtree(copy)
 
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,11 +28,11 @@ _DECODED_AT_ONCE = 50
 _POLL_S = 0.2
 _CLOCK = SystemClock()
 _START_S = 600.0
-_SAID_AT_THE_END = 4_000
+_SAID_AT_THE_END = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Harm:
     """A case that did harm.
 
     Attributes:
@@ -61,11 +61,13 @@ class WatchedWorker:
 
     Args:
         directory: Where workers have their tables.
+        without: What is switched off in them (``WITHOUT``).
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, without: Sequence[str] = ()) -> None:
         """Start nothing yet."""
         self._directory = directory
+        self._without = without
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._ran = 0
@@ -81,7 +83,7 @@ class WatchedWorker:
         """Stop the worker."""
         self._stop()
 
-    def run(self, case: Case) -> list[Finding]:
+    def run(self, case: Case) -> list[Harm]:
         """Run one case."""
         most = _CASES_PER_WORKER * (_DECODED_AT_ONCE if case.decoder_only else 1)
         if self._process is None or self._ran >= most:
@@ -94,10 +96,10 @@ class WatchedWorker:
             for message in self._messages():
                 attack, look = message.get("attack", attack), message.get("look", look)
                 if "problems" in message:
-                    return [Finding(case, attack, each) for each in message["problems"]]
+                    return [Harm(case, attack, each) for each in message["problems"]]
         except HarmfulError as error:
             self._stop()
-            return [Finding(case, attack, f"{look}: {error}")]
+            return [Harm(case, attack, f"{look}: {error}")]
         raise AssertionError("a worker says how a case ended")
 
     def _start(self) -> None:
@@ -107,7 +109,7 @@ class WatchedWorker:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "RUST_BACKTRACE": "0", "TMPDIR": str(place)}
         with (place.with_suffix(".log")).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this program
-                [sys.executable, "-m", "testkit.fuzz.worker", str(place)],
+                [sys.executable, "-m", "testkit.fuzz.worker", str(place), *self._without],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -186,13 +188,16 @@ def _processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_cases(chosen: Iterable[Case], directory: Path) -> Iterator[tuple[Case, list[Finding]]]:
+def run_cases(
+    chosen: Iterable[Case], directory: Path, without: Sequence[str] = ()
+) -> Iterator[tuple[Case, list[Harm]]]:
     """Run cases one after another in workers; each case with what it did.
 
     Args:
         chosen: The cases.
         directory: For the tables; what lies there stays below it.
+        without: What is switched off in the workers (``WITHOUT``).
     """
-    with WatchedWorker(directory) as worker:
+    with WatchedWorker(directory, without) as worker:
         for case in chosen:
             yield case, worker.run(case)

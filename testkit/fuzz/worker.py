@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from memwal_core.errors import MemwalError
+from testkit.fuzz import decoders
 from testkit.fuzz.case import Attack, Case
-from testkit.fuzz.decoders import DECODERS
 from testkit.fuzz.footprint import Footprint, differences, footprint
 from testkit.fuzz.kinds import KINDS
 from testkit.fuzz.looks import LOOKS, WRITING, Look
 from testkit.fuzz.tables import make_tables
+from testkit.fuzz.without import WITHOUT
 
 _KEPT_FRAMES = 14
 ROOM_BYTES = 4 << 30
@@ -56,7 +57,7 @@ class Worker:
         attack = case.attack(self._tables)
         _say({"attack": str(attack)})
         if case.decoder_only:
-            return self._look("decoder", lambda _: DECODERS[case.kind](attack), attack)
+            return self._look("decoder", lambda _: decoders.DECODERS[case.kind](attack), attack)
         before = attack.path.read_bytes() if attack.path.exists() else None
         try:
             _write(attack.path, attack.data)
@@ -127,9 +128,11 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.disable(logging.CRITICAL)
-    directory = Path(sys.argv[1])
-    worker = Worker(directory)
+    directory, *without = sys.argv[1:]
+    worker = Worker(Path(directory))
     worker.run(Case(0, "version hint"))  # What the first case of a process needs, threads included, is not its fault.
+    for each in without:
+        WITHOUT[each]()
     _limit_memory()
     _say({"ready": os.getpid()})
     for line in sys.stdin:

@@ -11,17 +11,18 @@ from collections.abc import Mapping
 import lance
 from lance.file import LanceFileReader
 
+from memwal_core.base_table.keys.primary_key import require_plain_names
 from memwal_core.base_table.translate import decoding
 
 
 def require_sound(dataset: lance.LanceDataset) -> lance.LanceDataset:
-    """Return a dataset whose columns can be handed over.
+    """Return a dataset whose columns can be handed over, and have names of their own.
 
     Raises:
-        CorruptionError: They cannot.
+        CorruptionError: They cannot, or have not.
     """
     with decoding(dataset.uri):
-        _ = dataset.schema
+        require_plain_names(dataset.schema, dataset.version)
     return dataset
 
 

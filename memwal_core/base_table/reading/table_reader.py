@@ -15,7 +15,7 @@ from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.torn import torn_error
 from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
-from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of, require_plain_names
+from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.reading.sound import require_sound
 from memwal_core.base_table.state import TableState
@@ -173,14 +173,12 @@ class TableReader:
     def key_columns(self, dataset: lance.LanceDataset) -> tuple[str, ...]:
         """Return the primary key columns of an opened version; refuse a key that MemWAL cannot use."""
         with translated("read the schema", self.uri, version=dataset.version):
-            require_plain_names(dataset.schema, dataset.version)
             return check_primary_key(dataset.schema, primary_key_of(dataset.lance_schema.fields())).columns
 
     def _state_of(self, dataset: lance.LanceDataset) -> TableState:
         facts = self.manifests.read(dataset.version)
         with translated("read the table", self.uri, version=dataset.version):
             fields = dataset.lance_schema.fields()
-            require_plain_names(dataset.schema, dataset.version)
             entry = facts.mem_wal
             legacy = entry is None or is_legacy_payload(entry.payload)
             return TableState(

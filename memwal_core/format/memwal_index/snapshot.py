@@ -119,7 +119,8 @@ def normalise_snapshot(found: pa.Table, details: MemWalIndexDetails) -> pa.Table
     schema = pa.schema([*_FIXED_COLUMNS, *(field.remove_metadata() for field in values)])
     try:
         table = renamed.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        _require_values(table)
+    except (pa.ArrowException, KeyError, ValueError) as error:
         raise CorruptionError(
             "a region snapshot has columns of unexpected types",
             remedy="read with consistency `latest`, which reads the region manifests instead",
@@ -128,6 +129,14 @@ def normalise_snapshot(found: pa.Table, details: MemWalIndexDetails) -> pa.Table
     if _MERGED_COLUMN in names:
         _log_disagreement(table.column("region_id"), renamed.column(_MERGED_COLUMN), details)
     return table
+
+
+def _require_values(table: pa.Table) -> None:
+    """Refuse NULL where a region has a value; ``ValueError`` if there is one."""
+    flushed = table.column("flushed_generations").combine_chunks().flatten()
+    empty = [field.name for field in _FIXED_COLUMNS if table.column(field.name).null_count]
+    if empty or flushed.null_count or any(column.null_count for column in flushed.flatten()):
+        raise ValueError(f"NULL in {empty or 'flushed_generations'}")
 
 
 def snapshot_manifests(snapshot: pa.Table) -> tuple[RegionManifest, ...]:

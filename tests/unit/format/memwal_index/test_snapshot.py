@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_core.errors import CorruptionError
+from memwal_core.format.footer import read_file_footer
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.snapshot import (
     build_snapshot,
@@ -174,3 +177,52 @@ def test_column_of_another_type_is_corruption() -> None:
 
     with pytest.raises(CorruptionError, match="unexpected types"):
         normalise_snapshot(wrong, MemWalIndexDetails())
+
+
+def _by_another_program(snapshot: pa.Table, path: Path) -> bytes:
+    with LanceFileWriter(str(path), snapshot.schema) as writer:
+        writer.write_batch(snapshot.to_batches()[0])
+    return path.read_bytes()
+
+
+def test_other_programs_read_our_file_with_lance(tmp_path: Path) -> None:
+    snapshot = build_snapshot(MANIFESTS, SPECS)
+    path = tmp_path / "index.lance"
+    path.write_bytes(snapshot_to_bytes(snapshot))
+    assert LanceFileReader(str(path)).read_all().to_table().equals(snapshot)
+
+
+def test_file_of_another_program_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
+    snapshot = build_snapshot(MANIFESTS, SPECS)
+    data = _by_another_program(snapshot, tmp_path / "index.lance")
+    assert snapshot_from_bytes(data).equals(snapshot)
+
+
+def test_pages_that_end_the_process_that_reads_them_are_corruption(tmp_path: Path) -> None:
+    """Lance aborts on them: a flipped bit in a snapshot once ended whatever showed the status of the table."""
+    data = _by_another_program(build_snapshot(MANIFESTS, SPECS), tmp_path / "index.lance")
+    pages = read_file_footer(data, len(data)).columns_start
+    for start in range(0, pages, pages // 2):
+        forged = data[:start] + b"\xff" * 40 + data[start + 40 :]
+        try:
+            snapshot_from_bytes(forged)
+        except CorruptionError:
+            continue
+
+
+def test_every_changed_byte_of_the_rows_in_our_file_is_corruption() -> None:
+    data = snapshot_to_bytes(build_snapshot(MANIFESTS, SPECS))
+    start = data.index(b"\xff\xff\xff\xff")  # An Arrow stream begins so.
+    for at in range(start, start + 400, 7):
+        with pytest.raises(CorruptionError):
+            snapshot_from_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_null_in_place_of_a_value_is_corruption() -> None:
+    snapshot = build_snapshot(MANIFESTS, SPECS)
+    for name in ("region_id", "version", "flushed_generations"):
+        at = snapshot.schema.get_field_index(name)
+        kind = snapshot.schema.field(name).type
+        forged = snapshot.set_column(at, pa.field(name, kind), pa.nulls(snapshot.num_rows, kind))
+        with pytest.raises(CorruptionError):
+            normalise_snapshot(forged, MemWalIndexDetails())

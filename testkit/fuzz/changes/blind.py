@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from memwal_core.rng import Rng
-from testkit.fuzz.values import NUMBERS
+from testkit.fuzz.changes.values import NUMBERS
 
 _MOST_RANDOM = 4_096
 _WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
@@ -14,7 +15,7 @@ _WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
 def change_bytes(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, str]:
     """Change a file's bytes; those left, and what was done. ``other`` is another file of the same kind."""
     half = rng.randrange(len(data) + 1)
-    choices = {
+    choices: dict[str, Callable[[], bytes]] = {
         "flipped bits": lambda: _flipped(data, rng),
         "numbers overwritten": lambda: _overwritten(data, rng),
         "truncated": lambda: data[:half],

@@ -10,18 +10,20 @@ from memwal_core.format.footer import (
     FILE_FOOTER_BYTES,
     MANIFEST_FOOTER_BYTES,
     PLACE,
+    FileFooter,
     read_file_footer,
     read_manifest_footer,
 )
 from memwal_core.format.framing import framed, read_framed
 from memwal_core.format.memwal_index.codec import decode_details, encode_details
-from memwal_core.format.pb import table_manifest_pb2 as pb
 from memwal_core.format.table_manifest import MemWalEntry, replace_mem_wal_entry
 from memwal_core.rng import Rng
-from testkit.fuzz.byte_changes import change_bytes
-from testkit.fuzz.values import NUMBERS, hostile_bytes
-from testkit.fuzz.wire_tree import change_message
+from testkit.fuzz.changes.blind import change_bytes
+from testkit.fuzz.changes.messages import change_message, encode_tree, parse_tree
+from testkit.fuzz.changes.values import NUMBERS, hostile_bytes
 
+_INDEX_SECTION = 6
+"""Field of a ``Manifest``: where the list of indexes is."""
 _LONGS = "<QQQIIHH"
 
 
@@ -34,7 +36,7 @@ def change_lance_file(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, str]:
         field = rng.randrange(len(numbers))
         limit = 256 ** struct.calcsize("<" + _LONGS[1 + field])
         numbers[field] = rng.choice((*NUMBERS, len(data), len(data) - 1, numbers[field] + 1)) % limit
-        return data[:-FILE_FOOTER_BYTES] + footer._make(numbers).pack(), f"footer {footer._fields[field]}"
+        return data[:-FILE_FOOTER_BYTES] + FileFooter(*numbers).pack(), f"footer {footer._fields[field]}"
     places = [footer.column_places + number * PLACE.size for number in range(footer.columns)]
     places += [footer.buffer_places + number * PLACE.size for number in range(footer.buffers)]
     place = rng.choice(places)
@@ -67,12 +69,13 @@ def change_table_manifest(data: bytes, other: bytes, rng: Rng) -> tuple[bytes, s
         return data[:at] + struct.pack("<I", number) + data[at + 4 :], f"length = {number}"
     file = BoundedFile(len(data), lambda start, length: data[start : start + length], len(data))
     stored = read_framed(file, footer.manifest)
-    manifest = pb.Manifest.FromString(stored)
     body = data[:-MANIFEST_FOOTER_BYTES]
-    if what == "indexes" and manifest.HasField("index_section"):
-        section, done = change_message(read_framed(file, manifest.index_section), rng)
-        manifest.index_section = len(body)
-        body, stored = body + framed(section), manifest.SerializeToString()
+    fields = parse_tree(stored) or []
+    listed = next((field for field in fields if field.number == _INDEX_SECTION), None)
+    if what == "indexes" and listed is not None:
+        section, done = change_message(read_framed(file, int(listed.value)), rng)  # type: ignore[arg-type]
+        listed.value = len(body)
+        body, stored = body + framed(section), encode_tree(fields)
         done = f"indexes: {done}"
     else:
         stored, done = change_message(stored, rng)

@@ -6,7 +6,7 @@ import re
 
 from memwal_core.format.paths import table_manifest_name
 from memwal_core.rng import Rng
-from testkit.fuzz.values import NUMBERS
+from testkit.fuzz.changes.values import NUMBERS
 
 _BITS = re.compile(r"[01]{64}")
 _VERSION = re.compile(r"[0-9]{20}\.manifest")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from memwal_core.rng import Rng
-from testkit.fuzz.values import NUMBERS, TIMES, hostile_text
+from testkit.fuzz.changes.values import NUMBERS, TIMES, hostile_text
 
 _MARK = "memwal-fuzz-raw"
+_MOST_PLACES = 10_000
 _DEPTHS = (50, 900, 100_000)
 _RAW = (
     "NaN", "-Infinity", "1e999", "-0.0", "1" * 4_000, "1" * 5_000, "true", "null", "[]", "{}", '""', "[[]]", '{"a": 1}',
@@ -24,7 +26,8 @@ def change_json(data: bytes, rng: Rng) -> tuple[bytes, str]:
     raw: list[str] = []
     done = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        holder, place = rng.choice(list(_places(root)))
+        places = list(islice(_places(root), _MOST_PLACES))
+        holder, place = rng.choice(places)
         done.append(f"{place!r} {_change_one(holder, place, root, raw, rng)}")
     text = json.dumps(root[0])
     for number, each in enumerate(raw):
@@ -58,8 +61,8 @@ def _value_for(kind: str, value: Any, root: Any, raw: list[str], rng: Rng) -> An
         raw.append(rng.choice((*_RAW, *(deep,) * 4)))
         return f"{_MARK}{len(raw) - 1}"
     if kind == "other":
-        there, key = rng.choice(list(_places(root)))
+        there, key = rng.choice(list(islice(_places(root), _MOST_PLACES)))
         return json.loads(json.dumps(there[key]))
     if kind == "repeated":
-        return [value] * rng.choice((2, 1_000, 50_000))
+        return [value] * rng.choice((2, 100, 5_000))
     return rng.choice((rng.choice((*NUMBERS, -1, -(2**63), 10**30, 1e308, 0.5)), hostile_text(rng), rng.choice(TIMES)))

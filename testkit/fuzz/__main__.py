@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,9 @@ from memwal_core.clock import SystemClock
 from testkit.fuzz.case import cases
 from testkit.fuzz.decoders import DECODERS
 from testkit.fuzz.kinds import KINDS
-from testkit.fuzz.watch import run_cases
+from testkit.fuzz.watch import WatchedWorker
+
+_REPORTED = 50
 
 
 def main(
@@ -35,19 +36,21 @@ def main(
         raise typer.BadParameter(f"kinds are {', '.join(known)}")
     seeds = range(first, first + count) if seed is None else range(seed, seed + 1)
     chosen = cases(seeds, kind or list(known), decoder_only=decoders)
-    harm: collections.Counter[str] = collections.Counter()
     clock = SystemClock()
-    began = clock.monotonic()
-    with tempfile.TemporaryDirectory(prefix="memwal-fuzz-") as directory:
-        for case, findings in run_cases(chosen, Path(directory)):
-            for finding in findings:
-                console.print(str(finding), markup=False, highlight=False)
-            harm[case.kind] += bool(findings)
-    console.print(f"{len(chosen)} cases in {clock.monotonic() - began:.0f} s, {sum(harm.values())} did harm")
-    for name, times in harm.most_common():
-        if times:
-            console.print(f"  {name}: {times}", markup=False)
-    if harm.total():
+    began, harmful = clock.monotonic(), 0
+    with tempfile.TemporaryDirectory(prefix="memwal-fuzz-") as directory, WatchedWorker(Path(directory)) as worker:
+        for number, case in enumerate(chosen, 1):
+            found = worker.run(case)
+            harmful += bool(found)
+            for each in found:
+                console.print(str(each), markup=False, highlight=False)
+            if number % _REPORTED == 0 or number == len(chosen):
+                spent = clock.monotonic() - began
+                console.print(
+                    f"{number} cases in {spent:.0f} s: {harmful} did harm, Lance ended the process in "
+                    f"{worker.ended_by_lance}"
+                )
+    if harmful:
         raise typer.Exit(1)
 
 

@@ -35,6 +35,7 @@ class KindOfFile:
         makers: The tables that have such files; all if empty.
         newest_only: Whether only the first file in the order of names counts.
         for_writers: Whether a writer reads it when it claims a region.
+        has_pages: Whether Lance decodes its pages in the process that reads rows, and may end that process.
     """
 
     patterns: tuple[str, ...]
@@ -42,6 +43,7 @@ class KindOfFile:
     makers: tuple[str, ...] = ()
     newest_only: bool = False
     for_writers: bool = False
+    has_pages: bool = False
 
     def files(self, table: Path) -> list[Path]:
         """Return its files in a table, ordered by name."""
@@ -72,19 +74,21 @@ KINDS: Mapping[str, KindOfFile] = MappingProxyType(
         "newest region manifest": KindOfFile((f"{_REGION}/manifest/00*.binpb",), _message, for_writers=True),
         "version hint": KindOfFile(("_mem_wal/**/version_hint.json",), _document),
         "Lance's version hint": KindOfFile(("**/latest_version_hint.json",), _document),
-        "WAL entry": KindOfFile((f"{_REGION}/wal/*.lance",), change_lance_file, ("lance",), for_writers=True),
+        "WAL entry": KindOfFile(
+            (f"{_REGION}/wal/*.lance",), change_lance_file, ("lance",), for_writers=True, has_pages=True
+        ),
         "Arrow WAL entry": KindOfFile(
             (f"{_REGION}/wal/*.arrow",), change_arrow_stream, ("arrow", "pylance"), for_writers=True
         ),
         "flushed manifest": KindOfFile((f"{_REGION}/*_gen_*/_versions/*.manifest",), change_table_manifest),
-        "flushed data": KindOfFile((f"{_REGION}/*_gen_*/data/*.lance",), change_lance_file),
+        "flushed data": KindOfFile((f"{_REGION}/*_gen_*/data/*.lance",), change_lance_file, has_pages=True),
         "deletion vector": KindOfFile((f"{_REGION}/*_gen_*/_deletions/*",), change_bytes, ("lance",)),
-        "key index": KindOfFile((f"{_REGION}/*_gen_*/_pk_index/*.lance",), change_lance_file),
+        "key index": KindOfFile((f"{_REGION}/*_gen_*/_pk_index/*.lance",), change_lance_file, has_pages=True),
         "key filter": KindOfFile((f"{_REGION}/*_gen_*/memwal_key_filter.bin",), change_arrow_stream, _OURS),
         "bloom filter": KindOfFile((f"{_REGION}/*_gen_*/bloom_filter.bin",), _message),
         "transaction": KindOfFile(("_transactions/*.txn", f"{_REGION}/*_gen_*/_transactions/*.txn"), _message),
-        "base data": KindOfFile(("data/*.lance",), change_lance_file),
-        "base index": KindOfFile(("_indices/*/page_*.lance",), change_lance_file),
+        "base data": KindOfFile(("data/*.lance",), change_lance_file, has_pages=True),
+        "base index": KindOfFile(("_indices/*/page_*.lance",), change_lance_file, has_pages=True),
         "lease": KindOfFile(("_mem_wal/_leases/*/*/[01]*.json",), _document),
         "ledger": KindOfFile(("_mem_wal/_ledger/*/*/[01]*.json",), _document),
         "freeze": KindOfFile(("_mem_wal/_record/[01]*.json",), _document),

@@ -155,5 +155,8 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
 )
 """Name -> what looks at a table. Anything but an error of ours is a finding."""
 
+READS_PAGES = frozenset({"doctor", "scan", "scan of what is durable", "count", "lookup", "merge", "writer"})
+"""Looks that let Lance decode pages; the others must survive whatever these are."""
+
 WRITING: Mapping[str, Look] = MappingProxyType({"writer": _writer})
 """The same, for files that only writers read."""

@@ -17,6 +17,8 @@ from typing import Any, Self
 
 from memwal_core.clock import SystemClock
 from testkit.fuzz.case import Case
+from testkit.fuzz.kinds import KINDS
+from testkit.fuzz.looks import READS_PAGES
 
 MOST_SECONDS = 5.0
 """What a look may take of processor time, or of time in which the process does nothing."""
@@ -53,7 +55,16 @@ class Harm:
 
 
 class HarmfulError(Exception):
-    """The worker had to be stopped, or died."""
+    """The worker had to be stopped, or died.
+
+    Attributes:
+        ended: Whether it died.
+    """
+
+    def __init__(self, what: str, *, ended: bool = False) -> None:
+        """Say what happened."""
+        super().__init__(what)
+        self.ended = ended
 
 
 class WatchedWorker:
@@ -62,12 +73,16 @@ class WatchedWorker:
     Args:
         directory: Where workers have their tables.
         without: What is switched off in them (``WITHOUT``).
+
+    Attributes:
+        ended_by_lance: Cases in which Lance ended the process while it decoded pages.
     """
 
     def __init__(self, directory: Path, without: Sequence[str] = ()) -> None:
         """Start nothing yet."""
         self._directory = directory
         self._without = without
+        self.ended_by_lance = 0
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._ran = 0
@@ -99,6 +114,9 @@ class WatchedWorker:
                     return [Harm(case, attack, each) for each in message["problems"]]
         except HarmfulError as error:
             self._stop()
+            if KINDS[case.kind].has_pages and look in READS_PAGES and error.ended:
+                self.ended_by_lance += 1  # docs/security.md says so.
+                return []
             return [Harm(case, attack, f"{look}: {error}")]
         raise AssertionError("a worker says how a case ended")
 
@@ -150,7 +168,7 @@ class WatchedWorker:
                 if selector.select(_POLL_S):
                     received = os.read(stdout.fileno(), 1 << 16)
                     if not received:
-                        raise HarmfulError(f"the process ended with {self._process.wait()}\n{self._said()}")
+                        raise HarmfulError(f"the process ended with {self._process.wait()}\n{self._said()}", ended=True)
                     *lines, self._pending = (self._pending + received).split(b"\n")
                     yield from map(json.loads, lines)
                     since, worked = _CLOCK.monotonic(), _processor_s(pid)

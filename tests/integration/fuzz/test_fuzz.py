@@ -17,7 +17,7 @@ _QUICK_DECODERS = 20 * len(DECODERS)
 _ENOUGH = 300
 """Cases within which a bound that is switched off must be missed."""
 _SHOWN = 5
-_SLOW = 1_000
+_SLOW = 300
 _LONG = 20_000
 _PARTS = 10
 
@@ -49,7 +49,7 @@ def test_hostile_bytes_do_no_harm_to_a_decoder(worker: WatchedWorker) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_thousand_cases_of_hostile_bytes_do_no_harm(worker: WatchedWorker) -> None:
+def test_some_hundred_cases_of_hostile_bytes_do_no_harm(worker: WatchedWorker) -> None:
     _require_harmless(worker, cases(range(_QUICK, _QUICK + _SLOW), list(KINDS)))
 
 

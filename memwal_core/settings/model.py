@@ -62,6 +62,14 @@ class StorageSettings(_Section):
         description="Longest wait between attempts in seconds. Longer puts less load on a failing store and recovers "
         "later.",
     )
+    read_timeout_s: float = Field(
+        default=30.0,
+        ge=0.3,
+        le=3600,
+        description="Seconds in which every read of a remote store ends, all attempts together; two thirds of it for "
+        "one request, of any kind, to the store. An endpoint that accepts connections and never answers is an error "
+        "after that time. Longer lets slower lines fetch large objects, and an outage is noticed later.",
+    )
 
 
 class MergeSettings(_Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from memwal_core.storage.address import Address, parse_address
 from memwal_core.storage.local import LocalStore
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.storage.remote import RemoteStore
-from memwal_core.storage.retrying import Retrier
+from memwal_core.storage.retrying import Retrier, request_timeout_s
 from memwal_core.storage.translate import describe
 
 # Options of the HTTP client, which obstore takes separately from the store's own.
@@ -33,6 +34,8 @@ _LANCE_OPTIONS = frozenset({
     "client_max_retries", "client_retry_timeout", "download_retry_count", "refresh_offset_millis",
     "request_timeout", "s3_express",
 })  # fmt: skip
+
+_CONNECT_MS = 5000
 
 # obstore does not retry: only our own code knows which requests may be repeated.
 _NO_RETRIES: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(minutes=3)}
@@ -71,15 +74,27 @@ def open_store(
     retrier = Retrier(settings, clock, rng)
     if address.kind is StoreKind.MEMORY:
         return RemoteStore(address, MemoryStore(), lambda: MappingProxyType({}), retrier)
+    limits = _limits(settings)
     if address.kind is StoreKind.S3:
         # boto3 takes a fifth of a second to import, which processes that need no S3 do not spend.
         from memwal_core.storage.s3_access import resolve_s3_access  # noqa: PLC0415
 
-        access = resolve_s3_access(options)
-        backend = _bucket(address, S3Store, access.options, credential_provider=access.provider)
-        return RemoteStore(address, backend, access.pylance_options, retrier)
+        access = resolve_s3_access(options, request_timeout_s(settings))
+        backend = _bucket(address, S3Store, {**limits, **access.options}, credential_provider=access.provider)
+        return RemoteStore(address, backend, lambda: {**limits, **access.pylance_options()}, retrier)
+    options = {**limits, **options}
     backend = _bucket(address, GCSStore if address.kind is StoreKind.GCS else AzureStore, options)
     return RemoteStore(address, backend, lambda: MappingProxyType(options), retrier)
+
+
+def _limits(settings: StorageSettings) -> dict[str, str]:
+    """Return the options that end requests of obstore and of Lance in time; those of the caller win."""
+    request_ms = round(request_timeout_s(settings) * 1000)
+    return {
+        "timeout": f"{request_ms}ms",
+        "connect_timeout": f"{min(request_ms, _CONNECT_MS)}ms",
+        "client_retry_timeout": str(math.ceil(settings.read_timeout_s)),
+    }
 
 
 def _bucket(address: Address, make: Any, options: Mapping[str, str], **more: Any) -> Backend:  # noqa: ANN401

@@ -80,7 +80,7 @@ class RemoteStore:
 
     def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Read a whole object."""
-        return self._retried("get", path, lambda key: self._whole(key, max_bytes))
+        return self._read("get", path, lambda key: self._whole(key, max_bytes))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read a part; less than ``length`` where the object ends before."""
@@ -88,7 +88,7 @@ class RemoteStore:
         if length == 0:
             return self.get_range(path, 0, 1)[:0]  # obstore refuses empty ranges; a missing object is still an error.
         try:
-            return self._retried(
+            return self._read(
                 "get_range", path, lambda key: bytes(obstore.get_range(self._backend, key, start=start, length=length))
             )
         except ObjectNotFoundError:
@@ -102,14 +102,14 @@ class RemoteStore:
     def head(self, path: str) -> ObjectInfo | None:
         """Describe an object, or return None if it does not exist."""
         try:
-            return self._retried("head", path, lambda key: _info(obstore.head(self._backend, key)))
+            return self._read("head", path, lambda key: _info(obstore.head(self._backend, key)))
         except ObjectNotFoundError:
             return None
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
         """Describe all objects below a directory, as one listing taken at the first step."""
         directory = check_prefix(prefix)
-        yield from self._retrier.run(lambda: self._list(directory))
+        yield from self._retrier.read(lambda: self._list(directory))
 
     def list_directories(self, prefix: str) -> list[str]:
         """Return the names of the directories directly below a directory, sorted."""
@@ -120,7 +120,7 @@ class RemoteStore:
                 found = obstore.list_with_delimiter(self._backend, prefix=directory or None)["common_prefixes"]
             return sorted(name for name in (path.rpartition("/")[2] for path in found) if not is_temporary(name))
 
-        return self._retrier.run(attempt)
+        return self._retrier.read(attempt)
 
     def require_files(self, directories: Collection[str]) -> None:
         """Do nothing: object stores hold nothing but objects."""
@@ -219,6 +219,10 @@ class RemoteStore:
     def _retried(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         check_path(path)
         return self._retrier.run(lambda: self._once(operation, path, request))
+
+    def _read(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
+        check_path(path)
+        return self._retrier.read(lambda: self._once(operation, path, request))
 
     def _list(self, directory: str) -> list[ObjectInfo]:
         with self._translated("list_objects", directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,13 +28,20 @@ class Retrier:
         self._clock = clock
         self._rng = rng
 
-    def run(self, attempt: Callable[[], _Result]) -> _Result:
+    def run(self, attempt: Callable[[], _Result], limit_s: float = math.inf) -> _Result:
         """Call until it does not raise ``UnavailableError``, at most ``max_attempts`` times.
 
-        Only for calls that do no harm when an earlier one took effect without a reply.
+        Only for calls that do no harm when an earlier one took effect without a reply. No call begins later than
+        ``limit_s`` seconds after the first.
         """
+        began = self._clock.monotonic()
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            begins = self._clock.monotonic() - began + state.upcoming_sleep
+            return state.attempt_number >= self._settings.max_attempts or begins > limit_s
+
         retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self._settings.max_attempts),
+            stop=is_over,
             wait=self._wait_s,
             retry=tenacity.retry_if_exception_type(UnavailableError),
             sleep=self._clock.sleep,
@@ -41,6 +49,15 @@ class Retrier:
         )
         return retrying(attempt)
 
+    def read(self, attempt: Callable[[], _Result]) -> _Result:
+        """Do the same with a call that only reads, within ``read_timeout_s`` if each request keeps to its share."""
+        return self.run(attempt, self._settings.read_timeout_s - request_timeout_s(self._settings))
+
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         doubled = self._settings.retry_wait_s * 2.0 ** min(state.attempt_number - 1, 32)
         return min(doubled, self._settings.retry_wait_max_s) * self._rng.uniform(0.5, 1.0)
+
+
+def request_timeout_s(settings: StorageSettings) -> float:
+    """Return how long one request to a remote store may take; what is left of a read's time is for repeating it."""
+    return settings.read_timeout_s * 2 / 3

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import boto3
+import botocore.session
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -46,8 +48,11 @@ class S3Access:
         return options
 
 
-def resolve_s3_access(explicit: Mapping[str, str]) -> S3Access:
-    """Combine the sources; explicit options (with or without ``aws_`` in front) win."""
+def resolve_s3_access(explicit: Mapping[str, str], timeout_s: float) -> S3Access:
+    """Combine the sources; explicit options (with or without ``aws_`` in front) win.
+
+    A service that gives credentials is waited for ``timeout_s`` seconds.
+    """
     options = {normal_name(name): value for name, value in explicit.items()}
     _take_first(options, "aws_endpoint", _ENDPOINT_VARIABLES)
     _take_first(options, "aws_region", _REGION_VARIABLES)
@@ -66,11 +71,18 @@ def resolve_s3_access(explicit: Mapping[str, str]) -> S3Access:
         return S3Access(_with_matching_token(options), None)
     if options.get("aws_skip_signature", "").lower() in _TRUE:
         return S3Access(options, None)
-    session = boto3.Session(region_name=options.get("aws_region"))
+    session = boto3.Session(botocore_session=_patient_for(timeout_s), region_name=options.get("aws_region"))
     provider = _provider(session)
     if session.region_name is not None:
         options["aws_region"] = session.region_name
     return S3Access(options, provider)
+
+
+def _patient_for(timeout_s: float) -> botocore.session.Session:
+    session = botocore.session.get_session()
+    once = Config(connect_timeout=timeout_s, read_timeout=timeout_s, retries={"total_max_attempts": 1})
+    session.set_default_client_config(once)
+    return session
 
 
 def normal_name(name: str) -> str:

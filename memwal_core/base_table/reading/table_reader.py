@@ -21,14 +21,14 @@ from memwal_core.base_table.reading.sound import require_sound
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
-from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY
+from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
 from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
-from memwal_core.storage import ObjectStore, open_store
+from memwal_core.storage import ObjectStore, StoreKind, open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,12 @@ class TableReader:
         Raises:
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used.
+            UnavailableError: The store does not answer.
         """
         settings = settings if settings is not None else Settings()
         if store is None:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
+        _require_answer(store)
         table = cls(store, settings=settings, sources=sources)
         table.dataset()
         return table
@@ -223,3 +225,16 @@ def _is_region(directory: str) -> bool:
     except InvalidRequestError:
         return False
     return True
+
+
+def _require_answer(store: ObjectStore) -> None:
+    """Ask a remote store for anything: Lance would wait for a silent one several times as long as we do."""
+    if store.kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
+        return
+    try:
+        store.head(table_manifest_path(1))
+    except InvalidRequestError:
+        return  # An answer; what it means to Lance is Lance's to say.
+    except UnavailableError as error:
+        if "status" not in error.facts:
+            raise

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.settings import StorageSettings
 from memwal_core.storage import StoreKind, open_store
 
+LIMITS = {"timeout": "20000ms", "connect_timeout": "5000ms", "client_retry_timeout": "30"}
 KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "hunter2", "aws_region": "eu-west-1"}
 
 
@@ -41,7 +43,15 @@ def test_options_reach_pylance_under_its_names() -> None:
         storage_options={"ACCESS_KEY_ID": "key", "secret_access_key": "hunter2", "region": "eu-west-1"},
     )
 
-    assert dict(store.storage_options) == KEYS
+    assert dict(store.storage_options) == KEYS | LIMITS
+
+
+@pytest.mark.req("T6")
+def test_limits_of_time_come_from_the_setting_unless_options_say_otherwise() -> None:
+    settings = StorageSettings(read_timeout_s=3)
+    store = open_store("s3://bucket/t", storage_options={**KEYS, "connect_timeout": "1s"}, settings=settings)
+
+    assert store.storage_options.items() >= {"timeout": "2000ms", "connect_timeout": "1s"}.items()
 
 
 def test_options_of_lance_alone_are_passed_on_to_it() -> None:

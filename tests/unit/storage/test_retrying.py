@@ -5,7 +5,7 @@ import pytest
 from memwal_core.errors import ConflictError, UnavailableError
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
-from memwal_core.storage.retrying import Retrier
+from memwal_core.storage.retrying import Retrier, request_timeout_s
 from testkit.clock import ManualClock
 
 
@@ -77,3 +77,15 @@ def test_many_attempts_do_not_overflow_the_wait() -> None:
     Retrier(settings, clock, seeded_rng(1)).run(Flaky(49, UNAVAILABLE))
 
     assert max(clock.sleeps) <= 600
+
+
+@pytest.mark.req("T6")
+def test_reads_begin_no_attempt_that_could_end_after_their_time() -> None:
+    clock, flaky = ManualClock(), Flaky(100, UNAVAILABLE)
+    settings = StorageSettings(max_attempts=50, retry_wait_s=1, retry_wait_max_s=4, read_timeout_s=30)
+
+    with pytest.raises(UnavailableError):
+        Retrier(settings, clock, seeded_rng(1)).read(flaky)
+
+    assert 1 < flaky.calls < 50
+    assert sum(clock.sleeps) <= 30 - request_timeout_s(settings)

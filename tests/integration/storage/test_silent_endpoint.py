@@ -1,0 +1,135 @@
+"""An endpoint that accepts connections and never answers is one error, in the time that a setting states."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from memwal_core.cli.app import app
+from memwal_core.errors import UnavailableError
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import Settings, StorageSettings
+from memwal_core.storage import ObjectStore, open_store
+from memwal_core.table import Table
+from memwal_core.web import create_app
+
+pytestmark = pytest.mark.req("T6")
+
+URI = "s3://bucket/people"
+STORAGE = StorageSettings(read_timeout_s=0.6, retry_wait_s=0)
+_PATIENCE_S = 120
+"""Far above what a busy machine needs; without limits, Lance waits for minutes."""
+
+
+class Silent:
+    """Listens, and counts who came; reads and writes nothing."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {
+            "aws_endpoint": f"http://127.0.0.1:{self._listener.getsockname()[1]}",
+            "allow_http": "true",
+            "aws_access_key_id": "id",
+            "aws_secret_access_key": "secret",
+            "aws_region": "us-east-1",
+        }
+
+    @property
+    def visitors(self) -> int:
+        return len(self._open)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self._open.append(self._listener.accept()[0])
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._listener.close()
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    listener = Silent()
+    yield listener
+    listener.close()
+
+
+def _in_time(act: Callable[[], object]) -> object:
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        return pool.submit(act).result(timeout=_PATIENCE_S)
+    finally:
+        pool.shutdown(wait=False)
+
+
+READS: list[Callable[[ObjectStore], object]] = [
+    lambda store: store.get("object"),
+    lambda store: store.get_range("object", 0, 1),
+    lambda store: store.head("object"),
+    lambda store: list(store.list_objects("directory")),
+    lambda store: store.list_directories("directory"),
+]
+
+
+@pytest.mark.parametrize("read", READS, ids=["get", "get_range", "head", "list_objects", "list_directories"])
+def test_a_read_of_a_silent_store_is_not_repeated_past_its_time(
+    silent: Silent, read: Callable[[ObjectStore], object]
+) -> None:
+    store = open_store(URI, storage_options=silent.options, settings=STORAGE)
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        _in_time(lambda: read(store))
+
+    assert silent.visitors == 1  # Its one request took two thirds of the time, and no other could end in the rest.
+
+
+def test_the_library_says_so(silent: Silent) -> None:
+    settings = Settings(storage=STORAGE)
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        _in_time(lambda: Table.open(URI, storage_options=silent.options, settings=settings))
+
+    assert silent.visitors == 1
+
+
+def test_a_command_says_so(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMWAL_STORAGE__READ_TIMEOUT_S", "0.6")
+    options = [part for name, value in silent.options.items() for part in ("--storage-option", f"{name}={value}")]
+
+    done = _in_time(lambda: CliRunner().invoke(app, ["status", URI, *options]))
+
+    assert isinstance(done.exception, UnavailableError)  # type: ignore[attr-defined]
+
+
+def test_the_page_says_so(silent: Silent) -> None:
+    class Source:
+        def registry(self) -> Registry:
+            return Registry(tables=(RegisteredTable(name="people", uri=URI),))
+
+        def open(self, table: RegisteredTable) -> Table:
+            return Table.open(table.uri, storage_options=silent.options, settings=Settings(storage=STORAGE))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(Source()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            return await client.get("/")
+
+    answer = _in_time(lambda: asyncio.run(ask()))
+
+    assert "did not answer" in answer.text  # type: ignore[attr-defined]

@@ -17,6 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOTS = "MAINTENANCE_SCREENSHOTS"
 """Folder outside the repository in which a CI keeps the screenshots."""
 
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENCE_MS = 120_000
+"""How long the page of a busy machine may take; Playwright's own limits are 5 and 30 seconds."""
+
 LOOKS: Mapping[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

@@ -19,17 +19,11 @@ from playwright.sync_api import FrameLocator, Page, expect, sync_playwright
 
 from demo.stack.marked import marked_processes
 from memwal_core.table import Table
-from tests.browser.looks import LOOKS, PLACES, cut_off, hard_to_read, shoot, tab_to
+from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, PLACES, cut_off, hard_to_read, shoot, tab_to
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-PATIENCE_MS = 120_000
-"""How long the page of a busy machine may take; Playwright's own limits are 5 and 30 seconds."""
 expect.set_options(timeout=PATIENCE_MS)
 PATH = "/airflow"
 """Airflow and with it the page are below a path, as behind a reverse proxy: the harder case."""

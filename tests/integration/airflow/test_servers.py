@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -26,8 +27,12 @@ from memwal_core.settings import LeaseSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
+from testkit.faults.quoting_server import QuotingServer, quoting_server
+from testkit.s3_server import S3Server, s3_server
 from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people
+from tests.integration.airflow import role_matrix
+from tests.integration.airflow.processes import jobs_of, whatever_was_written
 from tests.integration.airflow.servers import CLOCK, RETRIES, Servers
 from tests.integration.telemetry.collector import Collector, collecting
 
@@ -47,6 +52,16 @@ pattern = '{root}/*'
 name = 'cycle'
 uri = '{root}/cycle.lance'
 
+[[tables]]
+name = 'lake'
+uri = 's3://bucket/lake.lance'
+connection = 'lake'
+
+[[tables]]
+name = 'broken'
+uri = 's3://bucket/broken.lance'
+connection = 'broken'
+
 [[sources]]
 name = 'landing'
 address = '{root}/landing'
@@ -64,8 +79,35 @@ def collector() -> Iterator[Collector]:
         yield server
 
 
+CANARIES = {
+    "login": "CANARYlogin0123456789",
+    "password": "CANARYsecret/key+0123456789",
+    "extra": {"aws_session_token": "CANARYtoken//0123456789==", "aws_region": "us-east-1", "allow_http": "true"},
+}
+"""Credentials of the object stores of the tables ``lake`` and ``broken``; the first store takes any."""
+
+
+def connection_to(endpoint: str) -> str:
+    extra = {**CANARIES["extra"], "aws_endpoint": endpoint}  # type: ignore[dict-item]
+    return json.dumps({**CANARIES, "conn_type": "lance", "extra": extra})
+
+
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Servers]:
+def s3() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def quoting() -> Iterator[QuotingServer]:
+    with quoting_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def servers(
+    tmp_path_factory: pytest.TempPathFactory, collector: Collector, s3: S3Server, quoting: QuotingServer
+) -> Iterator[Servers]:
     root = tmp_path_factory.mktemp("servers")
     directory = claim_directory(root / "stack")
     checkout = find_checkout(Path(memwal_core.__file__).parent)
@@ -76,6 +118,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> I
         # Airflow makes up the password of the guest, who has no role.
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,op:op,user:user,viewer:viewer,guest:",
         BAIT: json.dumps({"conn_type": "lance", "login": "key", "password": SECRET}),
+        "AIRFLOW_CONN_LAKE": connection_to(s3.endpoint),
+        "AIRFLOW_CONN_BROKEN": connection_to(quoting.endpoint),
+        "MEMWAL_STORAGE__MAX_ATTEMPTS": "1",
         "MAINTENANCE_GC_APPROVAL": "true",
         "MAINTENANCE_SCHEDULE": "0 0 * * *",
         "MAINTENANCE_RETRIES": str(RETRIES),
@@ -415,3 +460,123 @@ def test_an_event_that_a_user_makes_up_starts_nothing_on_other_tables(servers: S
     refused.value.close()
     assert servers.ask("GET", "dags/memwal_snapshot/dagRuns")["total_entries"] == before
     assert Table.open(outside.uri).opened.ledger.runs() == []
+
+
+def test_roles_may_do_what_the_table_says(servers: Servers) -> None:
+    listed = role_matrix.rows()
+
+    assert role_matrix.routes_of_page() <= {(row.method, row.path) for row in listed}
+    assert role_matrix.requests_of_buttons() <= {(row.method, row.path) for row in listed}
+    found = {
+        (row.method, row.path): tuple(
+            role_matrix.shown(role_matrix.answer(servers, row, user)[0], expected)
+            for user, expected in zip(role_matrix.ROLES, row.answers, strict=True)
+        )
+        for row in listed
+    }
+    assert found == {(row.method, row.path): row.answers for row in listed}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_answers_of_the_page_carry_the_policy_also_when_they_are_errors(servers: Servers, method: str) -> None:
+    for path, query in [
+        ("", ""), ("table", "?name=cycle"), ("table", ""), ("table", "?name=../cycle"),
+        ("region", "?table=cycle&region=1"),
+        ("run", "?dag=memwal_gc&table=cycle"), ("run", "?dag=%3Cscript%3E&table=cycle"), ("nowhere", ""),
+        ("static/page.css", ""), ("static/../app.py", ""), ("static/nothing.js", ""),
+    ]:  # fmt: skip
+        for user in (None, "guest", "viewer"):
+            row = role_matrix.Row(method, f"/memwal/{path}", ())
+            status, headers, text = role_matrix.answer(servers, row, user, query=query)
+
+            assert "default-src 'none'" in headers["Content-Security-Policy"], (path, user, status)
+            assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert status < 500, (path, user, status)
+            assert "<script>" not in text
+            assert (method, status) not in {("POST", 200), ("POST", 303)}
+
+
+def test_cookie_alone_posts_no_form_of_another_site(servers: Servers) -> None:
+    """What a page of another site can send without asking first: a body that is not declared as JSON."""
+    body = json.dumps({"logical_date": None, "conf": {"table": 5}}).encode()
+    for kind, refused in (("application/json", {400}), ("text/plain", {415, 422}), ("multipart/form-data", {415, 422})):
+        request = Request(f"{servers.address}/dags/memwal_merge/dagRuns", data=body, method="POST")
+        request.add_header("Content-Type", kind)
+        request.add_header("Cookie", f"_token={servers.tokens['user']}")
+        with pytest.raises(HTTPError) as answered:
+            urlopen(request, timeout=300)
+        answered.value.close()
+        assert answered.value.code in refused, kind
+
+
+@pytest.mark.parametrize("name", ["../../x", "{{ conn.bait.password }}", "a/b", "a\nb", "%2e%2e"])
+def test_run_ids_of_a_user_are_plain(servers: Servers, name: str) -> None:
+    asked = {"logical_date": None, "dag_run_id": name, "conf": {"table": "cycle"}}
+    with pytest.raises(HTTPError) as refused:
+        servers.ask("POST", "dags/memwal_snapshot/dagRuns", asked, "user")
+
+    refused.value.close()
+    assert refused.value.code in (400, 422)
+
+
+def test_what_a_user_hands_to_the_task_of_another_job_is_refused(servers: Servers) -> None:
+    table = make_table(servers, "confused", merged=True)
+    run = servers.trigger("memwal_snapshot", table=table.uri)
+    assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
+    path = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/plan/xcomEntries/return_value"
+    [item] = servers.ask("GET", f"{path}?deserialize=true")["value"]
+    collection = {**item, "job": "gc", "request": {"dry_run": False}}
+
+    servers.ask("PATCH", path, {"value": [collection], "map_index": -1}, "user")
+    servers.clear("memwal_snapshot", run, "hold")
+    states = servers.end("memwal_snapshot", run)
+
+    assert (states["hold"], states["memwal_snapshot"]) == ("failed", "failed")
+    second = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/hold/logs/2?full_content=true&map_index=-1"
+    assert "one job only" in json.dumps(servers.ask("GET", second)["content"])
+    assert recorded_generations(table) == 4
+
+
+@pytest.mark.spark
+def test_no_artefact_of_a_run_has_a_secret(
+    servers: Servers, s3: S3Server, quoting: QuotingServer, collector: Collector
+) -> None:
+    """Credentials of a store are in no log, XCom, rendered field, database, page, span, file or command line."""
+    table = make_people_table("s3://bucket/lake.lance", rows=people(*range(9)), storage_options=s3.storage_options)
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(5), name="new"))
+        writer.flush()
+    seen: dict[int, tuple[str, str]] = {}
+    good = servers.trigger("memwal_merge", table="lake")
+    states = servers.end("memwal_merge", good, meanwhile=lambda: seen.update(jobs_of(servers.root)))
+    bad = servers.trigger("memwal_snapshot", table="broken")
+    failed = servers.end("memwal_snapshot", bad)
+
+    assert (states["memwal_merge"], failed["memwal_snapshot"]) == ("success", "failed")
+    token = str(CANARIES["extra"]["aws_session_token"])  # type: ignore[index]
+    assert token in "".join(quoting.requests)  # it was quoted back
+    assert "***" in servers.log("memwal_snapshot", bad, "plan", -1)
+    written = whatever_was_written(servers.root)
+    assert len(written) > 20
+    assert any("merge ended" in text for text in written.values())
+    assert [name for name, text in written.items() if "CANARY" in text] == []
+    for name in ("", "table?name=lake", "table?name=broken", "run?dag=memwal_gc&table=lake"):
+        row = role_matrix.Row("GET", f"/memwal/{name.partition('?')[0]}", ())
+        status, _, page = role_matrix.answer(servers, row, "viewer", query=f"?{name.partition('?')[2]}")
+        assert (status, "CANARY" in page) == (200, False)
+    for dag, run in (("memwal_merge", good), ("memwal_snapshot", bad)):
+        told = json.dumps(
+            [
+                servers.ask("GET", f"{servers.run_path(dag, run)}/taskInstances"),
+                servers.ask("GET", f"{servers.run_path(dag, run)}/taskInstances/~/xcomEntries"),
+            ]
+        )
+        assert "CANARY" not in told
+    assert "CANARY" not in json.dumps([collector.metrics, collector.spans, collector.ids])
+    drivers = [(command, environment) for command, environment in seen.values() if "MAINTENANCE_JOB=" in environment]
+    assert drivers
+    assert not [command for command, _ in seen.values() if "CANARY" in command]
+    # The driver is handed the options of its store, and nothing of Airflow's.
+    assert all(token.split("/")[0] in environment for _, environment in drivers)
+    assert not [each for _, each in drivers if "AIRFLOW__" in each or "AIRFLOW_CONN" in each]

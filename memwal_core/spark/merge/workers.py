@@ -10,7 +10,7 @@ deletion vectors (byte for byte), so nothing can be applied twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from memwal_core.base_table import BaseTable
@@ -30,7 +30,7 @@ class _Address:
     """How executors open the table."""
 
     uri: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     settings: Settings
 
     def open(self) -> BaseTable:

@@ -151,5 +151,5 @@ def _problem(error: InvalidRequestError) -> RowProblem:
     rows = facts.get("null_rows", facts.get("bad_rows"))
     samples = facts["sample_rows"]
     assert isinstance(rows, int)  # noqa: S101 - the check before every write counts them
-    assert isinstance(samples, list)  # noqa: S101
+    assert isinstance(samples, list)  # noqa: S101 - as above
     return RowProblem(error.what.partition(";")[0], str(facts["column"]), rows, tuple(samples))

@@ -146,7 +146,7 @@ class WatchedWorker:
             shutil.rmtree(self._directory / f"worker-{self._number}", ignore_errors=True)
 
     def _send(self, message: object) -> None:
-        assert self._process is not None and self._process.stdin is not None  # noqa: S101, PT018
+        assert self._process is not None and self._process.stdin is not None  # noqa: S101, PT018 - it runs
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
@@ -156,7 +156,7 @@ class WatchedWorker:
         Raises:
             HarmfulError: It ended, took too long between two messages, or too much memory.
         """
-        assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018
+        assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018 - it runs
         pid, stdout = self._process.pid, self._process.stdout
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
@@ -179,7 +179,7 @@ class WatchedWorker:
                     raise HarmfulError(f"did not end in {waited:.1f} s, {busy:.1f} s of processor\n{self._stacks()}")
 
     def _stacks(self) -> str:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None  # noqa: S101 - it runs
         self._process.send_signal(signal.SIGUSR1)
         _CLOCK.sleep(1)
         return self._said()

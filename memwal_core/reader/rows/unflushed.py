@@ -61,7 +61,7 @@ def unflushed_rows(
 
 
 def _mapping(table: TableReader, state: TableState, source: GenerationSource, target: MergeTarget) -> ColumnMapping:
-    assert source.rows is not None  # noqa: S101
+    assert source.rows is not None  # noqa: S101 - as above
     found = source.rows.schema
     ids = _noted_ids(found)
     if ids is None and _same(found, memtable_schema(target.schema, target.key)):

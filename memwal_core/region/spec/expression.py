@@ -76,7 +76,7 @@ def _planned(context: SessionContext, planned: str, expression: str) -> DataFram
     try:
         # The text was checked to be one expression, and statements are off.
         with panics_raised():
-            return context.sql_with_options(f"SELECT ({planned}) AS value FROM {_SOURCE}", options)  # noqa: S608
+            return context.sql_with_options(f"SELECT ({planned}) AS value FROM {_SOURCE}", options)  # noqa: S608 - see above
     except Exception as error:  # noqa: BLE001 - DataFusion raises ValueError or plain Exception
         _refuse(expression, error, error)
 

@@ -18,7 +18,7 @@ from memwal_core.table import Table
 from testkit.tables.garbage import write_generations
 from testkit.tables.people import make_people_table, people
 
-ON_SPARK = ("ingest", "quality")
+ON_SPARK = ("ingest",)
 JOBS = tuple(each.info.name for each in REQUESTS if each.info.name not in ON_SPARK)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,14 +63,13 @@ class PlayedHistory:
     told: list[str] = field(default_factory=list)
 
 
-def play(  # noqa: PLR0913 - what may differ between histories
+def play(
     seed: int,
     directory: Path,
     *,
     steps: int = STEPS,
     clients: tuple[Client, ...] = CLIENTS,
     hands: Mapping[str, Hand] | None = None,
-    jobs: Sequence[str] = tuple(JOBS),
     made: Made | None = None,
 ) -> PlayedHistory:
     """Play one history.
@@ -81,7 +80,6 @@ def play(  # noqa: PLR0913 - what may differ between histories
         steps: How many.
         clients: Who may write; one is chosen for the whole history.
         hands: What people may do; everything if None.
-        jobs: Which jobs run.
         made: How the table is made; by chance if None.
 
     Raises:
@@ -93,7 +91,7 @@ def play(  # noqa: PLR0913 - what may differ between histories
     world = _begin(rng, directory, clients, history, made)
     for _ in range(steps):
         place = rng.choice(world.places)
-        name, step = _step(world, place, chosen, jobs)
+        name, step = _step(rng, world, place, chosen)
         history.told.append(f"{place.name}: {name}")
         try:
             history.told[-1] += f" -> {step()}"
@@ -125,14 +123,13 @@ def _begin(
 
 
 def _step(
-    world: HandledTables, place: TablePlace, hands: Mapping[str, Hand], jobs: Sequence[str]
+    rng: Rng, world: HandledTables, place: TablePlace, hands: Mapping[str, Hand]
 ) -> tuple[str, Callable[[], str]]:
-    rng = world.rng
     kind = rng.choices(("write", "job", "hand", "thaw"), (8, 7, 5, 2))[0]
     if kind == "write":
         return "write", lambda: write(world, place)
     if kind == "job":
-        name = rng.choices(tuple(jobs), [_JOB_WEIGHTS.get(each, 1) for each in jobs])[0]
+        name = rng.choices(tuple(JOBS), [_JOB_WEIGHTS.get(each, 1) for each in JOBS])[0]
         return name, lambda: run_job(place, name)
     if kind == "thaw":
         return "thaw", lambda: thaw(place, rng)

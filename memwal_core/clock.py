@@ -6,6 +6,9 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+_LAST_S = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+"""Early enough that anything may be added to it."""
+
 
 class Clock(Protocol):
     """Wall time, monotonic time and waiting."""
@@ -42,3 +45,11 @@ class SystemClock:
 def unix_millis(moment: datetime) -> int:
     """Return a wall time as Unix milliseconds."""
     return int(moment.timestamp() * 1000)
+
+
+def at_millis(millis: float) -> datetime:
+    """Return the UTC time of a Unix time in milliseconds; of one that no calendar has, 1970 or the year 9000.
+
+    Such numbers come from files of others, and an error would stop everything that lists them.
+    """
+    return datetime.fromtimestamp(min(max(millis / 1000, 0.0), _LAST_S), tz=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 from memwal_core.errors import InvalidRequestError
@@ -92,8 +92,3 @@ class Freshness:
     def metadata(self) -> Mapping[bytes, bytes]:
         """Return the schema metadata that states this freshness."""
         return {FRESHNESS_KEY: json.dumps(self.to_dict(), sort_keys=True).encode()}
-
-
-def at_millis(millis: int) -> datetime:
-    """Return the UTC time of a Unix time in milliseconds."""
-    return datetime.fromtimestamp(millis / 1000, tz=UTC)

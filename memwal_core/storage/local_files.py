@@ -8,9 +8,8 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 
-from memwal_core.clock import Clock
+from memwal_core.clock import Clock, at_millis
 from memwal_core.errors import CorruptionError
 from memwal_core.storage.address import TEMPORARY_PREFIX
 from memwal_core.storage.protocol import ObjectInfo, Part
@@ -267,7 +266,7 @@ def file_info(path: str, status: os.stat_result) -> ObjectInfo | None:
     return ObjectInfo(
         path=path,
         size_bytes=status.st_size,
-        modified=datetime.fromtimestamp(status.st_mtime_ns / 1e9, tz=UTC),
+        modified=at_millis(status.st_mtime_ns / 1e6),
         etag=f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}",
     )
 

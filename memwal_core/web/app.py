@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -18,12 +19,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
-from memwal_core.errors import MemwalError
+from memwal_core.errors import InternalError, MemwalError
 from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
 from memwal_core.web.checks import words
 from memwal_core.web.reading import TablePage, read_table, unreadable
 from memwal_core.web.source import PageSource
+
+_log = logging.getLogger(__name__)
 
 _HERE = Path(__file__).parent
 _HEADERS = {
@@ -134,7 +138,7 @@ class _Pages:
     def overview(self) -> HTMLResponse:
         registry = self._source.registry()
         tables = registry.maintained if registry is not None else ()
-        views = [self._view(table, with_garbage=False) for table in tables]
+        views = [self._row(table) for table in tables]
         views.sort(key=lambda view: (view.score, view.table.name))
         return self.page("overview.html", views=views, registry=registry)
 
@@ -168,9 +172,19 @@ class _Pages:
                 return table
         raise HTTPException(404, "there is no such table")
 
+    def _row(self, table: RegisteredTable) -> TablePage:
+        """Read a table among others, which what nobody foresaw of this one must not hide."""
+        try:
+            return self._view(table, with_garbage=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are shown
+            _log.exception("the page cannot show a table [table=%s]", table.name)
+            kind = type(error).__name__
+            return unreadable(table, InternalError("the table cannot be shown", remedy="read the log", error=kind))
+
     def _view(self, table: RegisteredTable, *, with_garbage: bool) -> TablePage:
         try:
-            return read_table(self._source.open(table), table, with_garbage=with_garbage)
+            with panics_raised():
+                return read_table(self._source.open(table), table, with_garbage=with_garbage)
         except MemwalError as error:
             return unreadable(table, error)
 

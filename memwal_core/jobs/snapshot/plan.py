@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from memwal_core.clock import unix_millis
+from memwal_core.clock import at_millis, unix_millis
 from memwal_core.format.memwal_index.rules import is_inline
 from memwal_core.format.memwal_index.snapshot import build_snapshot
 from memwal_core.ids import RegionId
@@ -78,7 +78,7 @@ class SnapshotSurvey:
         """Until when every write is contained, which readers are told: as old as the oldest row."""
         if not self.parked:
             return self.taken
-        return min(self.taken, datetime.fromtimestamp(self.stored_ts_millis / 1000, tz=UTC))
+        return min(self.taken, at_millis(self.stored_ts_millis))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from datetime import datetime
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState, named_regions, read_snapshot
+from memwal_core.clock import at_millis
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_directory, wal_entry_path
 from memwal_core.ids import RegionId
-from memwal_core.reader.freshness import Consistency, at_millis
+from memwal_core.reader.freshness import Consistency
 from memwal_core.reader.history import NOTHING_REMEMBERED, Doubts, ReadHistory, Recollection
 from memwal_core.reader.plan.sources import (
     GenerationSource,

@@ -345,6 +345,19 @@ def test_a_failure_of_another_kind_is_a_page_without_what_it_says() -> None:
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
+@pytest.mark.req("T6")
+def test_a_failure_of_another_kind_hides_no_other_table() -> None:
+    answer = getter(
+        create_app(Broken([RegisteredTable(name="odd", uri="/x"), RegisteredTable(name="even", uri="/y")]))
+    )("/")
+
+    assert answer.status_code == 200
+    assert "odd" in answer.text
+    assert "even" in answer.text
+    assert "RuntimeError" in answer.text
+    assert "the-secret" not in answer.text
+
+
 def test_pages_answer_head(app: FastAPI) -> None:
     async def ask() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memwal_core.clock import at_millis
 from memwal_core.errors import CorruptionError, ObjectExistsError
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.limits import MAX_OBJECT_BYTES
@@ -211,3 +212,20 @@ def test_a_large_directory_is_searched_again_when_it_has_changed(root: Path) -> 
 
     with pytest.raises(CorruptionError, match="neither"):
         store.require_files(["data"])
+
+
+def test_a_time_that_no_calendar_has_stops_no_listing(root: Path, store: ObjectStore) -> None:
+    """Some file systems keep a year of ten digits, at which a listing of all files ended."""
+    (root / "file").write_bytes(b"1")
+    os.utime(root / "file", (0, 2**55))
+
+    [info] = store.list_objects("")
+
+    assert 2400 < info.modified.year <= 9000
+    store.put("file", b"2")
+
+
+@pytest.mark.parametrize("millis", [-(2**63), 2**63 - 1, 2**64 - 1])
+def test_times_beyond_any_calendar_are_its_ends(millis: int) -> None:
+    assert at_millis(millis).year in {1970, 9000}
+    assert at_millis(0) == datetime.fromtimestamp(0, tz=UTC)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import lance
@@ -64,7 +65,12 @@ class Listed:
 
 
 def _entry(name: str, uri: str) -> RegisteredTable:
-    fields = {"connection": "", "every_minutes": 10.0, "collect_garbage": False, "remove_versions": False}
+    fields: dict[str, Any] = {
+        "connection": "",
+        "every_minutes": 10.0,
+        "collect_garbage": False,
+        "remove_versions": False,
+    }
     return RegisteredTable.model_construct(name=name, uri=uri, input_suites=(), **fields)
 
 

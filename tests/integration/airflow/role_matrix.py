@@ -71,7 +71,7 @@ def requests_of_buttons() -> set[tuple[str, str]]:
     }
 
 
-def answer(servers: Servers, row: Row, user: str | None, *, query: str = "") -> tuple[int, Mapping[str, str], str]:
+def answer(servers: Servers, row: Row, user: str | None, *, query: str = "") -> tuple[int, Any, str]:
     """Return status, headers and text of what a user gets."""
     parts = [part for part in row.path.split("/") if part in _BODIES]
     body = _BODIES[parts[-1]] if parts else None

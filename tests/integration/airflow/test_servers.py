@@ -52,6 +52,14 @@ pattern = '{root}/*'
 name = 'cycle'
 uri = '{root}/cycle.lance'
 
+[[sources]]
+name = 'landing'
+address = '{root}/landing'
+format = 'csv'
+"""
+
+
+LAKES = """
 [[tables]]
 name = 'lake'
 uri = 's3://bucket/lake.lance'
@@ -61,11 +69,6 @@ connection = 'lake'
 name = 'broken'
 uri = 's3://bucket/broken.lance'
 connection = 'broken'
-
-[[sources]]
-name = 'landing'
-address = '{root}/landing'
-format = 'csv'
 """
 
 
@@ -538,7 +541,18 @@ def test_what_a_user_hands_to_the_task_of_another_job_is_refused(servers: Server
     assert recorded_generations(table) == 4
 
 
+@pytest.fixture
+def lakes(servers: Servers) -> Iterator[None]:
+    """Register two tables in object stores, of which one refuses whatever it is asked."""
+    registry = servers.root / "stack" / "tables.toml"
+    before = registry.read_text()
+    registry.write_text(before + LAKES)
+    yield
+    registry.write_text(before)
+
+
 @pytest.mark.spark
+@pytest.mark.usefixtures("lakes")
 def test_no_artefact_of_a_run_has_a_secret(
     servers: Servers, s3: S3Server, quoting: QuotingServer, collector: Collector
 ) -> None:

@@ -11,6 +11,7 @@ from testkit.simulation.readers import ReaderActor
 from testkit.simulation.simulate import everybody
 from testkit.simulation.world import Actor, World
 
+SEEDS = [*range(100, 104), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(104, 108))]
 BUSY = Chances(interleave=0.1, fail=0.01, crash=0.005)
 
 
@@ -19,7 +20,7 @@ def with_three_readers(world: World) -> list[Actor]:
 
 
 @pytest.mark.req("RD-06", "RD-12", "RD-13", "RD-15")
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_reader_never_sees_a_wrong_row_while_everybody_is_at_work(seed: int, tmp_path: Path) -> None:
     result = simulate(seed, tmp_path, chances=BUSY, actors=with_three_readers)
 

@@ -16,7 +16,10 @@ from testkit.simulation import Chances, SimulationResult, simulate
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 DEFAULT_SEEDS = range(20)
-SLOW_SEEDS = range(20, 220)
+QUICK_SEEDS = (2, 3, 4, 7, 8, 9, 10, 11, 15, 16)
+"""Those of the default seeds that are not slow: half of the work, and yet everything in ``MUST_HAPPEN`` happens."""
+
+LONG_SEEDS = range(20, 220)
 MUST_HAPPEN = (
     "put",
     "delete",
@@ -56,9 +59,10 @@ MUST_HAPPEN = (
 _results: dict[int, SimulationResult] = {}
 
 
-def _seeds() -> list[int]:
-    chosen = os.environ.get("MEMWAL_SIM_SEEDS", "")
-    return [int(seed) for seed in chosen.split(",") if seed] or list(DEFAULT_SEEDS)
+def _seeds() -> list:
+    chosen = [int(seed) for seed in os.environ.get("MEMWAL_SIM_SEEDS", "").split(",") if seed]
+    slow = [pytest.param(seed, marks=pytest.mark.slow) for seed in DEFAULT_SEEDS if seed not in QUICK_SEEDS]
+    return chosen or [*QUICK_SEEDS, *slow]
 
 
 def _run(seed: int, directory: Path) -> SimulationResult:
@@ -75,6 +79,7 @@ def test_no_acknowledged_row_is_lost_resurrected_or_doubled(seed: int, tmp_path:
     assert len(_run(seed, tmp_path).trace) >= 60
 
 
+@pytest.mark.slow
 def test_the_default_seeds_reach_everything_that_the_simulation_is_for(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     for seed in DEFAULT_SEEDS:
@@ -92,9 +97,9 @@ def test_hundreds_of_further_seeds_lose_resurrect_and_double_no_row() -> None:
         "-m",
         simulation.__name__,
         "--first",
-        str(SLOW_SEEDS[0]),
+        str(LONG_SEEDS[0]),
         "--seeds",
-        str(len(SLOW_SEEDS)),
+        str(len(LONG_SEEDS)),
     ]
 
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

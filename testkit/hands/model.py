@@ -30,6 +30,10 @@ VANISHED = "a region vanished"
 """The one reason for which a merge stops for a region, and not for the table."""
 
 
+TURNED = "turned back"
+"""Begins the reasons that a restore of what was there undoes."""
+
+
 def with_writes(rows: Rows, writes: Iterable[Writes]) -> dict[int, str]:
     """Return rows after some writes, in order."""
     found: dict[int, str | None] = dict(rows)
@@ -114,6 +118,7 @@ class TableModel:
         excuses: Causes that a freeze may have.
         frozen: Causes of freezes that were found and not ended; they go with the table.
         must_freeze: Why a merge must not end well; empty if it may.
+        turned_from: The progress before the content was turned back.
         is_turned_back: Content and progress no longer belong together, so that every read has to warn.
         damaged: Path -> bytes before the damage.
         partial: Why the table is not whole, so that reads may be refused: it refers to files elsewhere, or lost some.
@@ -129,6 +134,7 @@ class TableModel:
     excuses: set[FreezeCause] = field(default_factory=set)
     frozen: set[FreezeCause] = field(default_factory=set)
     must_freeze: set[str] = field(default_factory=set)
+    turned_from: Mapping[RegionId, Merged] = field(default_factory=dict)
     is_turned_back: bool = False
     damaged: dict[str, bytes] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
@@ -204,14 +210,19 @@ class TableModel:
             why: In a few words.
             to: The version that it is like; None if it is a new content without an index.
         """
-        before, after = self.now.progress or {}, (to.progress if to is not None else None)
+        before = self.turned_from if self.is_turned_back else dict(self.now.progress or {})
+        after = to.progress if to is not None else None
         lower = after is None or any(
             merged.generation > after[each].generation if each in after else merged.generation > 0
             for each, merged in before.items()
         )
         if lower and (self.regions or before):
-            self.is_turned_back = True
+            self.is_turned_back, self.turned_from = True, before
             self.excuses |= HISTORY_CAUSES
-            self.must_freeze.add(why)
+            self.must_freeze.add(f"{TURNED}: {why}")
         elif lower:
             self.excuses |= HISTORY_CAUSES
+        else:
+            # Whatever was done to it before: rows and progress are those of one version again, and nothing is missing.
+            self.is_turned_back = False
+            self.must_freeze = {each for each in self.must_freeze if not each.startswith(TURNED)}

@@ -180,7 +180,11 @@ class CensusTaker:
 
     def _identity(self, region_id: RegionId) -> RegionManifest | None:
         """Return an older manifest version that can be read."""
-        for version in reversed(self._manifests.versions(region_id)[-_OLDER_VERSIONS - 1 :]):
+        try:
+            versions = self._manifests.versions(region_id)
+        except CorruptionError:
+            return None  # Its directory is not one of the table.
+        for version in reversed(versions[-_OLDER_VERSIONS - 1 :]):
             try:
                 return self._manifests.load_version(region_id, version)
             except (CorruptionError, ObjectNotFoundError):

@@ -277,7 +277,11 @@ class ManifestStore:
         return found[0]
 
     def _find(self, region_id: RegionId) -> tuple[RegionManifest, bytes] | None:
-        entry = self._register(region_id).latest()
+        try:
+            entry = self._register(region_id).latest()
+        except CorruptionError as error:
+            path = str(error.facts.get("path", manifest_directory(region_id)))
+            raise DamagedError.of(region_id, path, f"{error.what} ({error.facts.get('found', 'unknown')})") from error
         if entry is None:
             return None
         if entry.hinted > entry.version:

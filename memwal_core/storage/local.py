@@ -88,8 +88,8 @@ class LocalStore:
             return None if status is None else local_files.file_info(path, status)
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Describe all objects below a directory; links to directories are not followed."""
-        pending = [self._inside("list", check_prefix(prefix))]
+        """Describe all objects below a directory; links to directories, and out of the root, are not followed."""
+        pending = self._listable(check_prefix(prefix))
         while pending:
             directory = pending.pop()
             for entry in self._entries(directory):
@@ -103,8 +103,8 @@ class LocalStore:
 
     def list_directories(self, prefix: str) -> list[str]:
         """Return the names of the immediate subdirectories of a directory, sorted."""
-        directory = self._inside("list", check_prefix(prefix))
-        return sorted(entry.name for entry in self._entries(directory) if entry.is_dir())
+        found = [entry for directory in self._listable(check_prefix(prefix)) for entry in self._entries(directory)]
+        return sorted(entry.name for entry in found if entry.is_dir())
 
     def require_files(self, directories: Collection[str]) -> None:
         """Refuse directories in which something is neither a file nor a directory."""
@@ -220,6 +220,12 @@ class LocalStore:
 
     def _translated(self, operation: str, path: str) -> AbstractContextManager[None]:
         return translated(operation, path, self._root)
+
+    def _listable(self, directory: str) -> list[str]:
+        try:
+            return [self._inside("list", directory)]
+        except CorruptionError:
+            return []  # Nothing of it is this store's; to read one of its files by name is an error.
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         with self._translated("list", directory):

@@ -120,8 +120,11 @@ def _require_files(
 
 def store_of(uri: str, storage_options: Mapping[str, str]) -> tuple[ObjectStore, str]:
     """Return the store of the table in which a directory lies, and the directory's path in it."""
-    root, _, inner = uri.rpartition(f"/{MEM_WAL_DIRECTORY}/")
-    return _store(root, tuple(sorted(storage_options.items()))), f"{MEM_WAL_DIRECTORY}/{inner}"
+    root, found, inner = uri.rpartition(f"/{MEM_WAL_DIRECTORY}/")
+    directory = f"{MEM_WAL_DIRECTORY}/{inner}"
+    if not found:  # A table of its own.
+        root, _, directory = uri.rpartition("/")
+    return _store(root, tuple(sorted(storage_options.items()))), directory
 
 
 @lru_cache(maxsize=4)

@@ -203,9 +203,8 @@ def test_linked_region_directory_is_not_emptied(tmp_path):
 
     report = collect(admin)
 
-    assert {failure.error.partition(" [")[0] for failure in report.failures} == {
-        "a symbolic link leads out of the table, where garbage must not be collected"
-    }
+    assert report.outcome is JobOutcome.PARTIAL
+    assert "reached through a symbolic link that leads out of the directory" in str(report.plan.freezes.regions)
     assert len(list((elsewhere / "wal").iterdir())) == 3
     assert len(list(elsewhere.glob("*_gen_*"))) == 3
 

@@ -12,6 +12,7 @@ from testkit.fuzz.changes.values import NUMBERS, TIMES, hostile_text
 
 _MARK = "memwal-fuzz-raw"
 _MOST_PLACES = 10_000
+_MOST_TEXT = 8 << 20
 _DEPTHS = (50, 900, 100_000)
 _RAW = (
     "NaN", "-Infinity", "1e999", "-0.0", "1" * 4_000, "1" * 5_000, "true", "null", "[]", "{}", '""', "[[]]", '{"a": 1}',
@@ -31,7 +32,8 @@ def change_json(data: bytes, rng: Rng) -> tuple[bytes, str]:
         done.append(f"{place!r} {_change_one(holder, place, root, raw, rng)}")
     text = json.dumps(root[0])
     for number, each in enumerate(raw):
-        text = text.replace(json.dumps(f"{_MARK}{number}"), each)
+        # One that was repeated stands a few times only: the case is about the document, not about its making.
+        text = text.replace(json.dumps(f"{_MARK}{number}"), each, max(1, _MOST_TEXT // max(1, len(each))))
     return text.encode(errors="surrogatepass"), "; ".join(done)
 
 
@@ -64,5 +66,5 @@ def _value_for(kind: str, value: Any, root: Any, raw: list[str], rng: Rng) -> An
         there, key = rng.choice(list(islice(_places(root), _MOST_PLACES)))
         return json.loads(json.dumps(there[key]))
     if kind == "repeated":
-        return [value] * rng.choice((2, 100, 5_000))
+        return [value] * min(rng.choice((2, 100, 5_000)), max(2, _MOST_TEXT // len(json.dumps(value))))
     return rng.choice((rng.choice((*NUMBERS, -1, -(2**63), 10**30, 1e308, 0.5)), hostile_text(rng), rng.choice(TIMES)))

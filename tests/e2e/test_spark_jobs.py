@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 from demo.stack.stack import free_port
-from memwal_core.base_table import BaseTable, read_snapshot
+from memwal_core.base_table import BaseTable, read_coverage, read_snapshot
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
 from memwal_core.ids import RegionId
+from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -29,7 +30,10 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region import RegionManifest
 from memwal_core.table import Table
 from testkit.simulation.view import lsm_view
+from testkit.tables.articles import articles, make_articles_table
+from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, write_generations
+from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 from tests.e2e.spark_cluster import start_spark
 from tests.integration.kills.spark_jobs import last_of, wait_for
@@ -38,6 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 REGIONS = 24
+ARTICLES = native_region_id(1)
 SETTINGS = {"MEMWAL_GC__GRACE_S": "0", "MEMWAL_GC__OPEN_WRITER_S": "0", "MEMWAL_COMPACT__TARGET_ROWS": "5000"}
 
 
@@ -148,3 +153,20 @@ def test_compaction_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: 
 
     assert (report["fragments_before"], report["fragments_after"]) == (20, 4)
     assert lance.dataset(uri).to_table().sort_by("id").equals(rows)
+
+
+def test_catch_up_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    uri = str(tmp_path / "t")
+    table = make_articles_table(uri, maintained=["title_idx", "vec_idx"])
+    for generation in range(1, 5):
+        merge_natively(table, articles(1900 + 100 * generation, 100, name=f"gen{generation}"), {ARTICLES: generation})
+
+    report = cluster.submit(
+        uri, CatchupRequest(engine=Engine.SPARK), tmp_path / "catchup.log", "on executors: build id_idx"
+    )
+
+    state = table.state()
+    assert [each["result"] for each in report["indexes"]] == ["extended"] * 4
+    assert state.require_details().index_catchup["vec_idx"] == {ARTICLES: 4}
+    assert all(not each.unindexed_fragments for each in read_coverage(table, state.version).indexes)
+    assert table.dataset().scanner(full_text_query="gen3", columns=["id"]).to_table().num_rows == 100

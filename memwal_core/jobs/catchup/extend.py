@@ -6,12 +6,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import lance
+
 from memwal_core.base_table import BaseTable, extend_index, read_coverage, vector_model_digest
+from memwal_core.base_table.indexes.segments import SegmentBuild, build_segment, publish_segments, segment_build
 from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, UnavailableError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import CheckLease, no_lease
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.rng import Rng
 from memwal_core.settings import CatchupSettings
 
@@ -35,6 +40,7 @@ class CatchupContext:
         rng: Spreads the waits of rivals.
         check_lease: Called before each write.
         failpoints: Hit at the places of a catch-up, and of a compaction around it.
+        sharing: Divides the building of segments between executors; None: this process extends.
     """
 
     table: BaseTable
@@ -43,6 +49,7 @@ class CatchupContext:
     rng: Rng
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
+    sharing: Sharing | None = None
 
     def back_off(self, attempt: int) -> None:
         """Wait after a lost attempt; the wait grows and spreads with each one."""
@@ -95,7 +102,9 @@ def _extend_once(context: CatchupContext, survey: CatchupSurvey, index: IndexPla
     # An index without a model gets its first one now.
     has_model = index.is_vector and index.is_trained
     before = vector_model_digest(table, read, index.name) if has_model else ""
-    version = extend_index(table, index.name, read_version=read, segments_to_merge=index.segments_to_merge)
+    version = _extend_elsewhere(context, read, index)
+    if version is None:
+        version = extend_index(table, index.name, read_version=read, segments_to_merge=index.segments_to_merge)
     if has_model and vector_model_digest(table, version, index.name) != before:
         raise CorruptionError(
             "extending a vector index changed its centroids or its quantizer",
@@ -107,6 +116,40 @@ def _extend_once(context: CatchupContext, survey: CatchupSurvey, index: IndexPla
         )
     _require_covered(table, index.name, read, version)
     return version
+
+
+def _extend_elsewhere(context: CatchupContext, read: int, index: IndexPlan) -> int | None:
+    """Let executors build segments over the unindexed fragments; None if this process has to extend the index.
+
+    Joining all segments, the first training, and kinds whose model cannot be handed on are Lance's own.
+    """
+    sharing, table = context.sharing, context.table
+    if sharing is None or not sharing.on_executors or index.segments_to_merge or not index.is_trained:
+        return None
+    coverage = read_coverage(table, read).named(index.name)
+    build = segment_build(table, read, index.name, index.kind)
+    if build is None or coverage is None or not coverage.unindexed_fragments:
+        return None
+    shares = [SegmentShare(build, each) for each in sharing.divide(coverage.unindexed_fragments)]
+    segments = sharing.run(f"build {index.name}", build_share, shares)
+    built = [each for each in segments if each is not None]
+    if len(built) < len(segments):
+        return None
+    context.check_lease()
+    return publish_segments(table, build, built)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """Some fragments to index."""
+
+    build: SegmentBuild
+    fragments: tuple[int, ...]
+
+
+def build_share(context: JobContext, share: SegmentShare) -> lance.Index | None:
+    """Build one segment."""
+    return build_segment(context.base, share.build, share.fragments)
 
 
 def _require_covered(table: BaseTable, name: str, read: int, version: int) -> None:

@@ -11,12 +11,15 @@ from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 
 
-def catchup_parts(context: JobContext) -> CatchupContext:
+def catchup_parts(context: JobContext, sharing: Sharing | None = None) -> CatchupContext:
     """Return what a catch-up works with."""
-    return CatchupContext(context.base, context.settings.catchup, context.clock, context.base.rng, context.guard)
+    return CatchupContext(
+        context.base, context.settings.catchup, context.clock, context.base.rng, context.guard, sharing=sharing
+    )
 
 
 class CatchupJob(Job[CatchupRequest, CatchupReport]):
@@ -25,7 +28,7 @@ class CatchupJob(Job[CatchupRequest, CatchupReport]):
     def run(self, context: JobContext, request: CatchupRequest) -> CatchupReport:
         """Extend the indexes that are behind, and record how far they are."""
         return catch_up(
-            catchup_parts(context),
+            catchup_parts(context, Sharing(context, request.engine, request)),
             indexes=set(request.indexes) or None,
             merge_segments=request.merge_segments,
             dry_run=request.dry_run,

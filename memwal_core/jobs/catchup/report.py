@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupVerdict
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import Grid, ReportView, show_words
 
 
@@ -80,6 +81,7 @@ class CatchupReport:
         plan: The first plan; of a dry run, the one that a run would execute.
         seconds: The whole run.
         reason: Why a conflict ended it; empty otherwise.
+        place: Where segments were built, and why there; None if nothing was to choose.
     """
 
     table_uri: str
@@ -90,6 +92,7 @@ class CatchupReport:
     plan: CatchupPlan
     seconds: float
     reason: str = ""
+    place: Workplace | None = None
 
     def why(self) -> str:
         """Say how many indexes were brought up, and which are behind."""
@@ -104,7 +107,8 @@ class CatchupReport:
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
         rows = sum(index.rows_indexed for index in self.indexes)
-        return {"version": self.version_after, "rows": rows, "indexes": [index.name for index in self.indexes]}
+        names = [index.name for index in self.indexes]
+        return {"version": self.version_after, "rows": rows, "indexes": names, **place_facts(self.place)}
 
     def view(self) -> ReportView:
         """Return a line about the run, and one per index."""
@@ -130,7 +134,7 @@ class CatchupReport:
                 for each in self.indexes
             ),
         )
-        return ReportView(headline, (grid,), (self.reason,) if self.reason else ())
+        return ReportView(headline, (grid,), (*((self.reason,) if self.reason else ()), *place_lines(self.place)))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -144,4 +148,5 @@ class CatchupReport:
             "indexes": [index.to_dict() for index in self.indexes],
             "plan": self.plan.to_dict(),
             "seconds": round(self.seconds, 6),
+            **place_facts(self.place),
         }

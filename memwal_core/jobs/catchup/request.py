@@ -8,6 +8,7 @@ from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import BASE_TABLE_ASSET, INDEXES_ASSET, Flag, JobInfo, JobRequest
+from memwal_core.jobs.sharing.place import Engine, engine_field
 
 _GUIDE = """
 ### Extend the indexes of a table over what was merged
@@ -37,6 +38,7 @@ class CatchupRequest(JobRequest):
     Attributes:
         indexes: Only these; empty = all. A run for one index holds its own lease, so that several run at once.
         merge_segments: Make one segment of each index.
+        engine: Where segments are built.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -61,6 +63,8 @@ class CatchupRequest(JobRequest):
         title="Merge segments",
         description="Make one segment of each index, which takes longer and makes queries faster.",
     )
+
+    engine: Engine = engine_field()
 
     @property
     def key(self) -> JobKey:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from memwal_core.base_table import TableState, read_coverage, record_catchup
+from memwal_core.base_table import TableState, list_fragments, read_coverage, record_catchup
 from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
@@ -14,6 +14,7 @@ from memwal_core.jobs.catchup.extend import RETRYABLE, CatchupContext, extend
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
 from memwal_core.jobs.catchup.report import CatchupReport, IndexReport, IndexResult
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.metrics import CATCHUP_INDEXES, CATCHUP_ROWS, KIND_LABEL, OUTCOME_LABEL, TABLE_LABEL, Instruments
 
 _log = logging.getLogger(__name__)
@@ -74,11 +75,22 @@ class _Run:
     def run(self, *, dry_run: bool) -> CatchupReport:
         survey, plan = self._look()
         self._reports = {index.name: _untouched(index) for index in plan.indexes}
+        self._choose_place(survey, plan)
         if not dry_run:
             for index in plan.to_extend:
                 self._extend(index)
         reason = "" if dry_run else self._record()
         return self._report(plan, survey, reason, dry_run=dry_run)
+
+    def _choose_place(self, survey: CatchupSurvey, plan: CatchupPlan) -> None:
+        sharing, extended = self._context.sharing, {index.name for index in plan.to_extend}
+        if sharing is None or not extended:
+            return
+        unindexed = {each for index in survey.indexes if index.name in extended for each in index.unindexed_fragments}
+        fragments = list_fragments(self._context.table, survey.version)
+        sharing.choose(
+            Work(size_bytes=sum(each.size_bytes or 0 for each in fragments if each.fragment_id in unindexed))
+        )
 
     def _look(self) -> tuple[CatchupSurvey, CatchupPlan]:
         survey, _ = survey_indexes(self._context)
@@ -146,6 +158,7 @@ class _Run:
             plan=plan,
             seconds=self._context.clock.monotonic() - self._began,
             reason=reason,
+            place=self._context.sharing.place if self._context.sharing is not None else None,
         )
 
 

@@ -47,7 +47,7 @@ FULL: tuple[JobRequest, ...] = (
     ),
     FlushRequest(dry_run=True, regions=(REGION,), fence=True, due_only=True),
     MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True, engine=Engine.SPARK),
-    CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True),
+    CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True, engine=Engine.SPARK),
     CompactRequest(dry_run=True, force=True, remove_versions=True, engine=Engine.SPARK),
     SnapshotRequest(dry_run=True, force=True, engine=Engine.SPARK),
     GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),

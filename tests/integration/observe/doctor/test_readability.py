@@ -221,14 +221,15 @@ def test_moved_table_whose_generations_name_its_old_address_is_told(tmp_path: Pa
 
 def test_keys_are_sampled_over_a_change_of_type(tmp_path: Path) -> None:
     """The samples of generations with other types could not be put together, which ended the doctor."""
+    region = tmp_path / "_mem_wal" / str(native_region_id(1))
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("place", pa.int64())])
     for name, kind in (("old", pa.int32()), ("new", pa.int64())):
         rows = pa.table({"id": pa.array([1, 2]), "place": pa.array([3, 4], kind)})
-        lance.write_dataset(rows, str(tmp_path / name))
+        lance.write_dataset(rows, str(region / name))
     field_ids = {"id": 0, "place": 1}
     spec = identity_spec(1, schema.field("place"), field_ids)
     sampler = KeySampler(schema, ["id"], field_ids, {}, SampleBounds(10, 100))
-    sample = sampler.draw([str(tmp_path / "old"), str(tmp_path / "new")], spec)
+    sample = sampler.draw([str(region / "old"), str(region / "new")], spec)
     assert sample is not None
     assert sample.keys.to_pydict() == {"id": [2, 1]} or sample.keys.to_pydict() == {"id": [1, 2]}
     assert sorted(sample.region_values or ()) == ["(3,)", "(4,)"]

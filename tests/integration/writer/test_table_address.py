@@ -11,7 +11,7 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import DamagedError
-from memwal_core.flushed.read import check_contents, open_generation
+from memwal_core.flushed.read import check_contents, open_generation, opening
 from memwal_core.flushed.write import rebase_flushed
 from memwal_core.format.paths import generation_path, wal_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
@@ -148,6 +148,23 @@ def test_two_copies_swapped_by_moving_keep_their_own_rows(place: Place) -> None:
     assert visible(place.table("copy.lance")) == of_original
     assert merged(place.table("people.lance")) == of_copy
     assert merged(place.table("copy.lance")) == of_original
+
+
+@pytest.mark.parametrize("is_swapped", [True, False], ids=["own WAL", "negative control"])
+def test_the_wal_at_the_recorded_address_is_another_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_swapped: bool
+) -> None:
+    """Sizes tell nothing: both copies have written the same position with rows of the same length."""
+    place = Place(str(tmp_path), {}, has_links=False)
+    region_id = first_table(place)
+    place.copy("people.lance", "copy.lance")
+    write(place.table("people.lance"), region_id, people(1, name="of A"))
+    write(place.table("copy.lance"), region_id, people(1, name="of B"))
+    for name, other in (("people.lance", "aside"), ("copy.lance", "people.lance"), ("aside", "copy.lance")):
+        place.move(name, other)
+    if not is_swapped:
+        monkeypatch.setattr(opening, "with_base_path", lambda manifest, _: manifest)
+    assert visible(place.table("people.lance"))[1] == ("of B" if is_swapped else "of A")
 
 
 def test_an_older_copy_restored_in_place_never_lends_its_rows_to_the_newer_copy(place: Place) -> None:

@@ -31,6 +31,16 @@ def any_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINTENANCE_TABLES", str(registry))
 
 
+@pytest.fixture
+def suite_file(tmp_path: Path) -> Path:
+    """Return a suite of the operator's: no setting admits another file."""
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    file = folder / "names.json"
+    file.write_text("{}")
+    return file
+
+
 @pytest.fixture(scope="session")
 def airflow_variables(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """Variables of an Airflow that has no database yet: enough to load DAG files."""

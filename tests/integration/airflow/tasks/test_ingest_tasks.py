@@ -23,7 +23,7 @@ PARAMS: dict[str, object] = {
     "format": None,
     "order_by": "at",
     "delete_column": None,
-    "suites": ["mine.json"],
+    "suites": [],
     "takeover": "fail",
     "dry_run": False,
 }
@@ -45,12 +45,12 @@ def _write(table: BaseTable, batch: BatchId) -> None:
     records.finish(batch)
 
 
-def test_plan_hands_the_form_to_the_job(table: BaseTable) -> None:
-    (item,) = plan_work("ingest", _params(table), run_id="day")
+def test_plan_hands_the_form_to_the_job(table: BaseTable, suite_file: Path) -> None:
+    (item,) = plan_work("ingest", _params(table, suites=[suite_file.name]), run_id="day")
 
     document = parse_document(document_of(item, "dag/run").to_text())
     assert document.parsed() == IngestRequest(
-        sources=("a.parquet", "b.parquet"), stream="s", batch="day", order_by="at", suites=("mine.json",)
+        sources=("a.parquet", "b.parquet"), stream="s", batch="day", order_by="at", suites=(str(suite_file),)
     )
     assert (document.job, document.uri, document.holder) == ("ingest", table.uri, "dag/run")
     assert document.storage_options == {}

@@ -54,16 +54,16 @@ def record(table: BaseTable, stage: Stage, *results: CheckResult) -> None:
     quality_of(Table.open(table.uri)).record(report)
 
 
-def test_plan_is_json_with_one_job_per_stage(table: BaseTable) -> None:
-    items = plan_work("quality", params(table, suites=["names.json"], docs="s3://bucket/docs/"))
+def test_plan_is_json_with_one_job_per_stage(table: BaseTable, suite_file: Path) -> None:
+    items = plan_work("quality", params(table, suites=[suite_file.name], docs="s3://bucket/docs/"))
 
     before, after = (document_of(item, "memwal_quality/run") for item in json.loads(json.dumps(items)))
-    assert before.request == {"stage": "before", "suites": ["names.json"], "docs": "s3://bucket/docs/"}
+    assert before.request == {"stage": "before", "suites": [str(suite_file)], "docs": "s3://bucket/docs/"}
     assert (before.uri, before.storage_options, before.holder) == (table.uri, {}, "memwal_quality/run")
     # A failed check ends no Spark job: the task that verifies reads the report, and fails with the right runbook.
     assert before.ok_when_blocked
     assert before.ok_when_nothing
-    assert after.parsed() == QualityRequest(stage=Stages.AFTER, suites=("names.json",), docs="s3://bucket/docs/")
+    assert after.parsed() == QualityRequest(stage=Stages.AFTER, suites=(str(suite_file),), docs="s3://bucket/docs/")
 
 
 def test_nothing_waiting_leaves_only_the_checks_after_a_merge(table: BaseTable) -> None:

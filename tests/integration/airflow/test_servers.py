@@ -318,7 +318,7 @@ def test_tasks_send_what_their_jobs_record_in_the_trace_of_the_task(servers: Ser
 
 def test_button_of_the_connection_form_looks_at_the_address(servers: Servers) -> None:
     make_people_table(str(servers.root / "button" / "people.lance"))
-    body = {"connection_id": "lake", "conn_type": "lance", "host": str(servers.root / "button")}
+    body = {"connection_id": "button", "conn_type": "lance", "host": str(servers.root / "button")}
 
     assert servers.ask("POST", "connections/test", body) == {
         "status": True,

@@ -30,6 +30,7 @@ class JobDocument(BaseModel):
         ticket: The lease to work under; the job takes its own if empty.
         ok_when_nothing: Exit with 0, not 3, if there is nothing to do.
         ok_when_blocked: Exit with 0, not 5, if the report says that a person is needed: its reader acts on it.
+        ok_when_partial: Exit with 0, not 6, if damaged regions were left out: their signal tells people, no scheduler.
         report: File for the report as JSON, ``-`` for standard output; empty: none.
     """
 
@@ -43,6 +44,7 @@ class JobDocument(BaseModel):
     ticket: str = ""
     ok_when_nothing: bool = False
     ok_when_blocked: bool = False
+    ok_when_partial: bool = False
     report: str = ""
 
     def parsed(self) -> JobRequest:

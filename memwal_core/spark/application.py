@@ -43,6 +43,7 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
     _deliver(report, document.report)
     accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED
+    accepted |= document.ok_when_partial and report.outcome is JobOutcome.PARTIAL
     if accepted:
         return 0
     failure = load_job(document.parsed()).failure(document.parsed(), report)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.ids import parse_region_id
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
 
@@ -84,12 +87,9 @@ def test_table_that_does_not_exist_fails_at_once_in_spite_of_retries(tmp_path: P
 
 
 def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: BaseTable, run_dag: RunDag) -> None:
-    # The second generation of one region is lost: the first is merged, and then somebody must look.
-    root = Path(table.uri) / "_mem_wal"
-    region = next(path for path in sorted(root.iterdir()) if any(path.glob("*_gen_2")))
-    [lost] = region.glob("*_gen_2")
-    for file in (lost / "_versions").iterdir():
-        file.unlink()
+    # The first generation of one region is merged, and then somebody must look.
+    region = _region_of_two(table)
+    QuarantineStore(table.store).add(Quarantined(parse_region_id(region.name), 2, ("ids: 3 of 9 rows",), ""))
 
     ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4")
 
@@ -99,6 +99,26 @@ def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: B
     assert "starting task_id=verify" not in ran.stdout
     [alert] = [line for line in ran.stdout.splitlines() if "maintenance failed [" in line]
     assert f"[table={table.uri}, region={region.name}, verdict=some regions cannot be merged until" in alert
-    assert "blocked: missing generation" in alert
-    assert "runbook=docs/runbooks/generation-hole.md, dag=memwal_merge, task=work]" in alert
+    assert "quarantined: quality" in alert
+    assert "runbook=docs/runbooks/quarantined-generations.md, dag=memwal_merge, task=work]" in alert
     assert set(_names(table)) == set(range(100))
+
+
+def test_damaged_region_is_left_out_and_the_run_ends_well(table: BaseTable, run_dag: RunDag) -> None:
+    """No retry mends it: the signal tells people, and the chain goes on with all other regions."""
+    [lost] = _region_of_two(table).glob("*_gen_2")
+    for file in (lost / "_versions").iterdir():
+        file.unlink()
+
+    ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4")
+
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.count("starting task_id=work") == 1
+    opened = Table.open(table.uri).opened
+    assert [run.outcome.value for run in opened.ledger.runs("merge")] == ["partial"]
+    assert set(_names(table)) == set(range(100))
+
+
+def _region_of_two(table: BaseTable) -> Path:
+    root = Path(table.uri) / "_mem_wal"
+    return next(path for path in sorted(root.iterdir()) if any(path.glob("*_gen_2")))

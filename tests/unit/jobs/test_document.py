@@ -25,6 +25,7 @@ FULL = JobDocument(
     ticket="merge/table:nightly:1",
     ok_when_nothing=True,
     ok_when_blocked=True,
+    ok_when_partial=True,
     report="-",
 )
 

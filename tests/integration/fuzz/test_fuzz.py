@@ -12,7 +12,7 @@ from testkit.fuzz.decoders import DECODERS
 from testkit.fuzz.kinds import KINDS
 from testkit.fuzz.watch import Harm, WatchedWorker, run_cases
 
-_QUICK = 2 * len(KINDS)
+_QUICK = len(KINDS)
 _QUICK_DECODERS = 20 * len(DECODERS)
 _ENOUGH = 300
 """Cases within which a bound that is switched off must be missed."""

@@ -67,7 +67,9 @@ def without_census(patch: pytest.MonkeyPatch) -> None:
     ("switch_off", "client", "hands", "seed", "wrong"),
     [
         (without_watch, LANCEDB, ("overwrite", "enable"), 9, "base table: wrong rows"),
-        (without_comparison_of_readers, PYLANCE, ("clone",), 36, "scan: wrong rows"),
+        pytest.param(
+            *(without_comparison_of_readers, PYLANCE, ("clone",), 36, "scan: wrong rows"), marks=pytest.mark.slow
+        ),
         (without_comparison_of_readers, PYLANCE, ("overwrite", "enable", "restore"), 0, "scan: does not warn"),
         (without_census, OURS, ("remove region",), 0, "scan: wrong rows"),
     ],

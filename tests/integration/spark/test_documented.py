@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reading.md"
 
 
+@pytest.mark.slow
 def test_example_reads_writes_and_streams(tmp_path: Path, spark: SparkSession) -> None:
     [example] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text().partition("\n## Spark\n")[2], re.M | re.S)
     (tmp_path / "arriving").mkdir()

@@ -101,6 +101,7 @@ def work(
     return admin, site, rows, done
 
 
+@pytest.mark.slow
 @pytest.mark.req("MRG-06", "BLD-15", "CAT-06", "GC-20", "GC-24", "GC-25", "GC-29")
 def test_no_job_disturbs_lances_writer_or_loses_what_it_wrote(tmp_path: Path) -> None:
     """Bug classes 1, 10, 13 and 16: the writer is never fenced, and deleted rows stay deleted."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
+
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read import check_contents, open_generation
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, generation_path, parse_numbered_name
+from memwal_core.format.paths import WAL_SUFFIXES, generation_path, parse_numbered_name, wal_directory
 from memwal_core.ids import RegionId
 from memwal_core.jobs.backup.plan import CopyMoment, files_to_copy
 from memwal_core.jobs.context import OpenTable
@@ -24,6 +27,10 @@ def prove(copy: OpenTable, moment: CopyMoment) -> dict[str, int]:
     """
     store = copy.base.store
     present = {each.path: each.size_bytes for each in store.list_objects("")}
+    names: dict[str, list[str]] = defaultdict(list)
+    for path in present:
+        directory, _, name = path.rpartition("/")
+        names[directory].append(name)
     wrong = [each.target for each in files_to_copy(moment, present)]
     wrong += sorted(moment.paths - present.keys())
     if wrong:
@@ -48,7 +55,9 @@ def prove(copy: OpenTable, moment: CopyMoment) -> dict[str, int]:
     ]
     concurrency = copy.settings.storage.concurrency
     flushed = map_concurrently(lambda each: _check_generation(copy, *each), wanted, concurrency)
-    entries = map_concurrently(lambda each: _check_wal(copy, each, present), manifests, concurrency)
+    entries = map_concurrently(
+        lambda each: _check_wal(copy, each, names.get(wal_directory(each.region_id), [])), manifests, concurrency
+    )
     return {
         "files": len(moment.files),
         "base_rows": rows,
@@ -73,17 +82,14 @@ def _check_generation(copy: OpenTable, region_id: RegionId, recorded: FlushedGen
     return rows
 
 
-def _check_wal(copy: OpenTable, manifest: RegionManifest, present: dict[str, int]) -> int:
+def _check_wal(copy: OpenTable, manifest: RegionManifest, names: Collection[str]) -> int:
     checked = 0
-    for suffix in (LANCE_WAL_SUFFIX, ARROW_WAL_SUFFIX):
+    for suffix in WAL_SUFFIXES:
         codec = codec_for_suffix(suffix, {})
-        inside = f"_mem_wal/{manifest.region_id}/wal/"
-        for path in present:
-            if path.startswith(inside) and path.endswith(suffix):
-                number = parse_numbered_name(path.rpartition("/")[2], suffix)
-                if number > manifest.replay_after_wal_id:
-                    codec.read(copy.base.store, manifest.region_id, number)
-                    checked += 1
+        for name in names:
+            if name.endswith(suffix) and (number := parse_numbered_name(name, suffix)) > manifest.replay_after_wal_id:
+                codec.read(copy.base.store, manifest.region_id, number)
+                checked += 1
     return checked
 
 

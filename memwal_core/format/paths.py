@@ -119,6 +119,14 @@ def parse_numbered_name(name: str, suffix: str) -> int:
     return parse_bit_reversed(name.removesuffix(suffix))
 
 
+def number_of(name: str, suffix: str) -> int | None:
+    """Return the number in a file name; None if the name has another form."""
+    try:
+        return parse_numbered_name(name, suffix)
+    except InvalidRequestError:
+        return None
+
+
 def region_directory(region_id: RegionId) -> str:
     """Return the directory of everything that belongs to a region."""
     return f"{MEM_WAL_DIRECTORY}/{region_id}"

@@ -29,7 +29,7 @@ from memwal_core.format.paths import (
     WAL_SUFFIXES,
     WRITERS_DIRECTORY,
     generation_path,
-    parse_numbered_name,
+    number_of,
     parse_region_birth,
     wal_directory,
 )
@@ -183,7 +183,9 @@ class Pinner:
         region_id = manifest.region_id
         listed: dict[int, CopiedFile] = {}
         for each in self._listed(wal_directory(region_id)):
-            listed |= dict.fromkeys(_numbers(each.source), each)
+            name = each.source.rpartition("/")[2]
+            found = (number_of(name, suffix) for suffix in WAL_SUFFIXES)
+            listed |= {number: each for number in found if number is not None}
         if was_claimed_since(self._opened.manifests, manifest):
             listed = self._before_claim(manifest, listed)
         entries = unflushed_entries(manifest.replay_after_wal_id, listed)
@@ -244,17 +246,6 @@ class Pinner:
             return self._store.get(path)
         except ObjectNotFoundError:
             return None  # A quarantine that ended.
-
-
-def _numbers(path: str) -> list[int]:
-    """Return the position of a WAL entry; none for an object that is no entry."""
-    name = path.rpartition("/")[2]
-    for suffix in WAL_SUFFIXES:
-        try:
-            return [parse_numbered_name(name, suffix)]
-        except InvalidRequestError:
-            continue
-    return []
 
 
 def _of_regions(documents: Mapping[str, bytes], regions: set[RegionId]) -> dict[str, bytes]:

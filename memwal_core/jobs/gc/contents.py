@@ -11,8 +11,8 @@ from memwal_core.format.paths import (
     MANIFEST_SUFFIX,
     VERSION_HINT_NAME,
     WAL_SUFFIXES,
+    number_of,
     parse_generation_directory,
-    parse_numbered_name,
     region_directory,
 )
 from memwal_core.ids import RegionId
@@ -98,11 +98,3 @@ def generation_of(name: str) -> int:
         return parse_generation_directory(name)
     except InvalidRequestError:
         return 0
-
-
-def number_of(name: str, suffix: str) -> int | None:
-    """Return the number in a file name; None if the name has another form."""
-    try:
-        return parse_numbered_name(name, suffix)
-    except InvalidRequestError:
-        return None

@@ -27,12 +27,13 @@ from memwal_core.format.paths import (
     WAL_SUFFIXES,
     batch_stream_directory,
     generation_path,
+    number_of,
     parse_staged_manifest_name,
     region_directory,
 )
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.gc.contents import RegionContents, number_of, region_contents
+from memwal_core.jobs.gc.contents import RegionContents, region_contents
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing

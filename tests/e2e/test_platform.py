@@ -18,7 +18,7 @@ import pytest
 import memwal_core
 from demo.airflow import configure_spark, find_checkout, find_java
 from demo.directory import DemoDirectory, claim_directory
-from demo.stack.marked import marked_processes
+from demo.stack.marked import marked, marked_processes
 from demo.stack.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.catchup.request import CatchupRequest
@@ -89,9 +89,14 @@ def _is_suspended(driver: psutil.Process) -> bool:
     """Stop a driver where it is, else it may end by itself before anything looks for it."""
     try:
         driver.suspend()
-        return driver.status() == psutil.STATUS_STOPPED
+        return bool(driver.status() == psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess:
         return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether a process runs; one that ended may stay listed until somebody takes note of it."""
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +171,19 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:
     platform.trigger("memwal_quality", {"table": "people", "stage": "after"})
     until(lambda: sum(map(_is_suspended, platform.drivers())) > 0)
+    held = platform.drivers()
+    # Airflow may end the held driver itself while its servers stop; nobody but us ends this process.
+    mark = str(platform.directory.root.resolve())
+    stray = subprocess.Popen(["sleep", "600"], env=marked(os.environ, mark), start_new_session=True)
+    assert stray.pid in [process.pid for process in platform.processes()]
 
     stopped = stop_stack(platform.directory, CLOCK)
 
     assert stopped is not None
     assert stopped.servers == 4
     assert stopped.others >= 1
+    assert stray.wait(60) == -signal.SIGTERM
+    assert held
+    assert not any(map(_lives, held))
     assert platform.processes() == []
     assert stop_stack(platform.directory, CLOCK) is None

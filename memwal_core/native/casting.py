@@ -8,6 +8,7 @@ nested columns, and such rows are copied here before Lance gets them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -113,6 +114,7 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.value_field] if is_list(kind) else []
 
 
+@lru_cache(1024)  # Every put asks for each of its columns.
 def _forbids_null(kind: pa.DataType) -> bool:
     return any(not field.nullable or _forbids_null(field.type) for field in _inner_fields(unwrapped(kind)))
 
@@ -134,6 +136,7 @@ def _has_forbidden_null(array: pa.Array) -> bool:
     )
 
 
+@lru_cache(1024)  # Every put asks for each of its columns.
 def _is_delicate(kind: pa.DataType) -> bool:
     kind = unwrapped(kind)
     if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_decimal(kind):

@@ -117,8 +117,8 @@ class LocalStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write, replacing any earlier content; not synced, since a hint may be lost."""
-        target = self._target("put", path)
         with self._translated("put", path):
+            target = self._target(path)
             staged = self._stage([data], sync=False)
             try:
                 with local_files.locked_directory(os.path.dirname(target)):
@@ -132,8 +132,8 @@ class LocalStore:
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
         """Write only if the object does not exist: synced as it is written, then linked."""
-        target = self._target("put_if_absent", path)
         with self._translated("put_if_absent", path):
+            target = self._target(path)
             staged = self._stage(parts, sync=self._fsync)
             try:
                 self._publish(staged, target, path)
@@ -142,9 +142,9 @@ class LocalStore:
 
     def put_file_if_absent(self, path: str, source: Path) -> None:
         """Publish a prepared file: by a link if it lies in ``staging_directory``, else by a copy."""
-        target = self._target("put_file_if_absent", path)
         staged = os.fspath(source)
         with self._translated("put_file_if_absent", path):
+            target = self._target(path)
             if not staged.startswith(f"{self._staging}/"):
                 self.put_if_absent(path, local_files.read_file(staged))
             else:
@@ -155,15 +155,15 @@ class LocalStore:
 
     def link(self, path: str, source: str) -> bool:
         """Link a file to a second name; False where the file system cannot."""
-        target, existing = self._target("link", path), self._locate(source)
-        with self._translated("link", source), local_files.opened(self._root, source):
+        with self._translated("link", source):
+            target, existing = self._target(path), self._target(source)
+            local_files.require_file(self._root, source)
             return local_files.link_if_possible(existing, target)
 
     def delete(self, path: str) -> None:
         """Remove an object; one that is already gone counts as success."""
-        target = self._target("delete", path)
         with self._translated("delete", path):
-            local_files.remove_file(target)
+            local_files.remove_file(self._target(path))
 
     def delete_directory(self, prefix: str) -> int:
         """Remove a directory with all that is in it, and return how many objects it held."""
@@ -188,8 +188,8 @@ class LocalStore:
             return
         directories = set()
         for path in sorted(paths):
-            target = self._target("sync_objects", path)
             with self._translated("sync_objects", path):
+                target = self._target(path)
                 local_files.sync_path(target)
             directories.add(os.path.dirname(target))
         for directory in sorted(directories):
@@ -207,10 +207,10 @@ class LocalStore:
     def _locate(self, path: str) -> str:
         return f"{self._root}/{check_path(path)}"
 
-    def _target(self, operation: str, path: str) -> str:
+    def _target(self, path: str) -> str:
         """Return where to change something, whose directory is the table's own."""
         target = self._locate(path)
-        self._inside(operation, path.rpartition("/")[0])
+        local_files.require_directory_inside(self._root, path.rpartition("/")[0])
         return target
 
     def _inside(self, operation: str, directory: str) -> str:

@@ -93,6 +93,15 @@ def require_directory_inside(root: str, path: str) -> None:
         return
 
 
+def require_file(root: str, path: str) -> None:
+    """Refuse anything but a regular file that is there under its own name. Errors as for ``opened``."""
+    status = os.lstat(f"{root}/{path}")
+    if stat.S_ISLNK(status.st_mode):
+        with opened(root, path):
+            return
+    _require_regular(status, root, path)
+
+
 class ForeignEntries:
     """Finds what is neither a file nor a directory below a root, for code that opens files there by their names.
 

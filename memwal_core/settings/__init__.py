@@ -5,6 +5,7 @@ example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are
 """
 
 from memwal_core.settings.executors import ExecutorSettings
+from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.model import (
     ENVIRONMENT_PREFIX,
@@ -33,6 +34,7 @@ __all__ = [
     "CompactSettings",
     "DoctorSettings",
     "ExecutorSettings",
+    "FleetSettings",
     "FlushSettings",
     "GcSettings",
     "IndexSettings",

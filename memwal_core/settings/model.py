@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings.executors import ExecutorSettings
+from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings
 from memwal_core.settings.status import StatusSettings
@@ -390,6 +391,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
     executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
+    fleet: FleetSettings = Field(default_factory=FleetSettings)
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:

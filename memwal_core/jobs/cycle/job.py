@@ -74,10 +74,19 @@ class _Cycle:
         began = clock.monotonic()
         for number, step in enumerate(self._plan.steps):
             self._context.progress("steps", number, len(self._plan.steps))
+            self._stopped = self._stopped or self._refused()
             self._steps.append(self._step(step))
         steps, dry_run = tuple(self._steps), self._request.dry_run
         outcome = worst_outcome(steps, dry_run=dry_run)
         return MaintainReport(self._context.opened.uri, outcome, dry_run, steps, clock.monotonic() - began)
+
+    def _refused(self) -> str:
+        """Return why whoever started the cycle wants no further step of it; empty if the next one may begin."""
+        try:
+            self._context.guard()
+        except MemwalError as error:
+            return error.what
+        return ""
 
     def _step(self, step: CycleStep) -> StepReport:
         pause = self._context.opened.ledger.may_run(step.request.key)

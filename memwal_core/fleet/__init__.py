@@ -1,0 +1,19 @@
+"""All tables of a registry, maintained by one process: which are due, side by side, and none can delay another.
+
+Owns no state but the threads that it could not wait for. May import jobs, the registry and what lies below.
+"""
+
+from memwal_core.fleet.due import Due, cycle_due, cycle_request
+from memwal_core.fleet.maintain import Fleet, FleetRequest
+from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
+
+__all__ = [
+    "Due",
+    "Fleet",
+    "FleetReport",
+    "FleetRequest",
+    "RoundEnd",
+    "TableRound",
+    "cycle_due",
+    "cycle_request",
+]

@@ -1,0 +1,215 @@
+"""One round over the tables of a registry: each that is due goes through its cycle, and none delays another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import InternalError, MemwalError, UnavailableError
+from memwal_core.fleet.due import Due, cycle_due, cycle_request
+from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
+from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
+from memwal_core.jobs.cycle.report import MaintainReport
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.opening import open_here
+from memwal_core.redaction import redact
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import FleetSettings
+from memwal_core.table import Table
+
+OpenRegistered = Callable[[RegisteredTable], Table]
+"""Opens a registered table with the rights of this process."""
+
+_BUSY = "LeaseHeldError"
+
+_log = logging.getLogger(__name__)
+
+
+def open_registered(table: RegisteredTable) -> Table:
+    """Open a table with the settings and storage options of the environment; connections are Airflow's.
+
+    Raises:
+        InvalidRequestError: Settings or options cannot be used.
+        ObjectNotFoundError: There is no table at the address.
+    """
+    return open_here(table.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """What a round is asked for.
+
+    Attributes:
+        names: Only these tables; empty = all that are maintained.
+        due_only: Leave out tables whose last cycle began less than ``every_minutes`` ago.
+        dry_run: Only plan; changes nothing.
+        ignore_pauses: Run jobs that pause because they kept failing.
+    """
+
+    names: tuple[str, ...] = ()
+    due_only: bool = True
+    dry_run: bool = False
+    ignore_pauses: bool = False
+
+
+class Fleet:
+    """Maintains many tables in one process, round by round. Two at once, here or elsewhere, do no harm.
+
+    Args:
+        open_table: Opens a registered table.
+        executors: Returns what does heavy work of a table outside of this process; nothing does if None.
+        settings: How many tables at once, and for how long.
+        clock: The system's if None.
+    """
+
+    def __init__(
+        self,
+        open_table: OpenRegistered = open_registered,
+        *,
+        executors: Callable[[Table], object] | None = None,
+        settings: FleetSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._open = open_table
+        self._executors = executors
+        self._settings = settings if settings is not None else FleetSettings()
+        self._clock = clock if clock is not None else SystemClock()
+        self._threads = Isolation(self._clock)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Tables that were given up and whose threads have not ended.
+
+        A process that ends meanwhile must do so by ``os._exit``, after it has delivered its report: native code in
+        such a thread may crash while the interpreter ends.
+        """
+        return self._threads.running
+
+    def maintain_tables(
+        self,
+        registry: Registry,
+        request: FleetRequest | None = None,
+        *,
+        told: Callable[[TableRound], None] = lambda _: None,
+    ) -> FleetReport:
+        """Go through the cycle of each table that is due.
+
+        What a table does wrong is a finding about this table: one that cannot be opened, is frozen, fails or hangs.
+
+        Args:
+            registry: The tables.
+            request: Everything that is due if None.
+            told: Is called for each table as soon as its end is known.
+
+        Raises:
+            InvalidRequestError: A name is not registered; nothing was done.
+        """
+        asked = request if request is not None else FleetRequest()
+        began = self._clock.monotonic()
+        chosen = [registry.find(name) for name in asked.names] if asked.names else list(registry.maintained)
+        tables = {table.name: table for table in chosen}
+        rounds: dict[str, TableRound] = {}
+
+        def end(found: TableRound) -> None:
+            rounds[found.table] = found
+            _log.info("%s: %s: %s", found.table, found.end.value, found.why)
+            told(found)
+
+        if asked.due_only:
+            for found in self._not_due(tables):
+                end(found)
+        left = {name: table for name, table in tables.items() if name not in rounds}
+        for found in self._maintained(left, asked):
+            end(found)
+        return FleetReport(tuple(rounds[name] for name in tables), self._clock.monotonic() - began)
+
+    def survey(self, tables: Sequence[RegisteredTable]) -> dict[str, Due | TableRound]:
+        """Ask all tables at once whether their cycles are due.
+
+        Returns:
+            What each says, by name; a round for one that could not tell in time, or at all.
+        """
+        known = {table.name: table for table in tables}
+        work = {name: partial(self._due, table) for name, table in known.items()}
+        ends = self._threads.run(
+            work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
+        )
+        return {
+            ended.name: ended.result if ended.result is not None else _unfinished(known[ended.name], ended)
+            for ended in ends
+        }
+
+    def _not_due(self, tables: Mapping[str, RegisteredTable]) -> list[TableRound]:
+        found = self.survey(list(tables.values()))
+        ended = [
+            TableRound(name, tables[name].uri, RoundEnd.NOT_DUE, each.why) if isinstance(each, Due) else each
+            for name, each in found.items()
+            if not (isinstance(each, Due) and each.is_due)
+        ]
+        return sorted(ended, key=lambda each: list(tables).index(each.table))
+
+    def _maintained(self, tables: Mapping[str, RegisteredTable], asked: FleetRequest) -> Iterator[TableRound]:
+        work = {name: partial(self._cycle, table, asked) for name, table in tables.items()}
+        ends = self._threads.run(work, parallel=self._settings.parallel, deadline_s=self._settings.deadline_s)
+        for ended in ends:
+            table = tables[ended.name]
+            yield _unfinished(table, ended) if ended.result is None else _finished(table, ended.result, ended.seconds)
+
+    def _due(self, table: RegisteredTable, _: Deadline) -> Due:
+        return cycle_due(table, self._open(table).opened, self._clock.now())
+
+    def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> MaintainReport:
+        opened = self._open(table)
+        deadline.check()
+        request = cycle_request(table, dry_run=asked.dry_run, ignore_pauses=asked.ignore_pauses)
+        executors = self._executors(opened) if self._executors is not None else None
+        report: MaintainReport = opened.run(request, guard=deadline.check, executors=executors)
+        return report
+
+
+def _finished(table: RegisteredTable, report: MaintainReport, seconds: float) -> TableRound:
+    conflicts = [step.error for step in report.steps if step.outcome is JobOutcome.CONFLICT]
+    busy = report.outcome is JobOutcome.CONFLICT and all(each and each["class"] == _BUSY for each in conflicts)
+    return TableRound(
+        table.name,
+        table.uri,
+        RoundEnd.BUSY if busy else RoundEnd.MAINTAINED,
+        report.why(),
+        seconds,
+        None if busy else report.outcome,
+        report.to_dict(),
+        exit_code=0 if busy else report.outcome.exit_code,
+    )
+
+
+def _unfinished(table: RegisteredTable, ended: EndedWork[Any]) -> TableRound:
+    if ended.is_running:
+        why = "an earlier round gave it up, and its work has not ended"
+        code = UnavailableError.exit_code
+        return TableRound(table.name, table.uri, RoundEnd.STILL_RUNNING, why, exit_code=code)
+    if ended.is_overdue:
+        why = f"nothing came of it in {ended.seconds:g} s; what it does goes on under its own lease"
+        code = UnavailableError.exit_code
+        return TableRound(table.name, table.uri, RoundEnd.OVERDUE, why, ended.seconds, exit_code=code)
+    error = _known(ended.error)
+    described = {
+        "class": type(ended.error).__name__,
+        "what": error.what,
+        "next": error.remedy,
+        "facts": {name: str(value) for name, value in error.facts.items()},
+    }
+    return TableRound(
+        table.name, table.uri, RoundEnd.FAILED, error.what, ended.seconds, error=described, exit_code=error.exit_code
+    )
+
+
+def _known(error: BaseException | None) -> MemwalError:
+    if isinstance(error, MemwalError):
+        return error
+    # Of Airflow's hooks, of native code, or a mistake of ours: in any case one about this table alone.
+    said = redact(str(error)) or type(error).__name__
+    return InternalError(said, remedy="read the log; if it is no mistake in the table's connection, report it")

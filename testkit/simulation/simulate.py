@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memwal_core.errors import MemwalError
-from testkit.simulation.jobs import ROUTINE, CleanupActor, ColumnActor, JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.actors.jobs import (
+    ROUTINE,
+    CleanupActor,
+    ColumnActor,
+    JobActor,
+    MergeActor,
+    SimulatedJob,
+    TimeActor,
+)
+from testkit.simulation.actors.readers import ReaderActor
+from testkit.simulation.actors.table_writers import TableWriterActor
+from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.model import WrongRowError
 from testkit.simulation.progress import ProgressWatch
-from testkit.simulation.readers import ReaderActor
-from testkit.simulation.table_writers import TableWriterActor
 from testkit.simulation.view import DuplicateKeyError, lsm_view
 from testkit.simulation.world import Actor, Chances, World
-from testkit.simulation.writers import WriterActor
 
 _SHOWN_TURNS = 40
 _DRIFTING, _PATIENT = 1, 0

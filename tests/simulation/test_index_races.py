@@ -17,9 +17,9 @@ from memwal_core.failpoints import Failpoint
 from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME
 from memwal_core.format.memwal_index.codec import encode_details
 from testkit.simulation import Chances, SimulationFailedError, SimulationResult, World, simulate
-from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob
+from testkit.simulation.actors.jobs import JobActor, MergeActor, SimulatedJob
+from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.world import Actor
-from testkit.simulation.writers import WriterActor
 
 TURNS = 200
 RUNS = [(0, 80), *(pytest.param(seed, TURNS, marks=pytest.mark.slow) for seed in range(5))]

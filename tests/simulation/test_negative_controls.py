@@ -20,7 +20,7 @@ from memwal_core.writer import TableWriter
 from memwal_core.writer.claim import ownership
 from memwal_core.writer.flushing import flush_queue
 from testkit.simulation import Chances, SimulationFailedError, World, simulate
-from testkit.simulation.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.actors.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.simulate import everybody
 from testkit.tables.foreign_merges import merge_natively
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testkit.simulation import Chances, simulate
-from testkit.simulation.readers import ReaderActor
+from testkit.simulation.actors.readers import ReaderActor
 from testkit.simulation.simulate import everybody
 from testkit.simulation.world import Actor, World
 

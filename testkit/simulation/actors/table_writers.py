@@ -11,9 +11,9 @@ from memwal_core.region.spec import RegionValue
 from memwal_core.writer import TableWriter, Takeover
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.inline_executor import InlineExecutor
+from testkit.simulation.actors.writers import completed, facts, keys_by_region
 from testkit.simulation.model import Value
 from testkit.simulation.world import KEYS, World
-from testkit.simulation.writers import completed, facts, keys_by_region
 from testkit.tables.people import people
 
 _Part = dict[int, Value]

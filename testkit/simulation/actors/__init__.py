@@ -1,0 +1,1 @@
+"""Everybody who uses a simulated table: each turn is one thing that a process or a person does."""

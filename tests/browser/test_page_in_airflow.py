@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from playwright.sync_api import FrameLocator, Page, expect, sync_playwright
 
 from demo.stack.marked import marked_processes
 from memwal_core.table import Table
+from testkit.fuzz.tables import make_tables
+from testkit.fuzz.watch import MOST_BYTES, MOST_SECONDS
+from tests.browser.hostile_tables import BLOWS, Watched, attacked, make_struck_tables, rounds_of_attacks
 from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, PLACES, cut_off, hard_to_read, shoot, tab_to
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -27,6 +31,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 expect.set_options(timeout=PATIENCE_MS)
 PATH = "/airflow"
 """Airflow and with it the page are below a path, as behind a reverse proxy: the harder case."""
+_AGE = re.compile(r"[\d.]+ (s|min)\b")
 
 
 class Stack:
@@ -50,10 +55,16 @@ class Stack:
         with urlopen(Request(self.address + path, data=data, headers=headers), timeout=300) as answer:
             return json.loads(answer.read())
 
+    def page(self, path: str) -> str:
+        """Return the text of the page at a path; a server that does not answer for a minute never will."""
+        request = Request(f"{self.address}/memwal/{path}", headers={"Authorization": f"Bearer {self.token}"})
+        with urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
     def status_of(self, path: str) -> int:
         try:
             with urlopen(self.address + path, timeout=300) as answer:
-                return answer.status
+                return int(answer.status)
         except HTTPError as error:
             error.close()
             return error.code
@@ -109,6 +120,54 @@ def _open(page: Page, stack: Stack) -> FrameLocator:
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading", name="Tables, worst first")).to_be_visible()
     return frame
+
+
+def _registered(tables: Mapping[str, str]) -> str:
+    return "".join(f"\n[[tables]]\nname = '{name}'\nuri = '{uri}'\n" for name, uri in tables.items())
+
+
+@pytest.fixture
+def struck(stack: Stack) -> Iterator[dict[str, Path]]:
+    """Register tables whose files are hostile, and those that the fuzzer attacks, which are returned."""
+    registry = stack.directory / "tables.toml"
+    before = registry.read_text()
+    places = [stack.directory / name for name in ("struck", "attacked")]
+    for place in places:
+        place.mkdir()
+    tables = make_tables(places[1])
+    struck = make_struck_tables(places[0])
+    registry.write_text(before + _registered(struck | {name: str(path) for name, path in tables.items()}))
+    yield tables
+    registry.write_text(before)
+
+
+def test_hostile_bytes_neither_end_nor_occupy_the_server_that_shows_them(stack: Stack, struck: dict[str, Path]) -> None:
+    """The real server: one process for the page and for Airflow's API, with which tasks tell how they stand."""
+    [server, *_] = json.loads((stack.directory / "stack.json").read_text())["servers"]
+    watched = Watched(int(server))
+
+    def page(path: str) -> str:
+        before = watched.worked_s()
+        answer = stack.page(path)
+        assert watched.worked_s() - before < MOST_SECONDS, path
+        return answer
+
+    sound = page("table?name=orders")
+    for name, (_, words) in BLOWS.items():
+        assert words in page(f"table?name={name}"), name
+        assert name in page(f"run?dag=memwal_merge&table={name}")
+    assert ">orders</a>" in page("")
+    for attacks in rounds_of_attacks(struck):
+        with attacked(attacks):
+            for each in attacks:
+                assert f"<h1>{each.maker}" in page(f"table?name={each.maker}"), str(each)
+            listed = page("")
+            assert [name for name in (*BLOWS, *struck, "orders") if f">{name}</a>" not in listed] == []
+            assert stack.ask("/api/v2/monitor/health")["metadatabase"]["status"] == "healthy"
+
+    assert _AGE.sub("", page("table?name=orders")) == _AGE.sub("", sound)
+    assert watched.is_as_before
+    assert watched.peak_bytes() < MOST_BYTES
 
 
 @pytest.mark.parametrize("path", ["/memwal/", "/memwal/table?name=orders", "/memwal/run?dag=memwal_gc&table=orders"])

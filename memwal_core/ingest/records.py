@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ KEPT_NUMBERED = 100
 """Records of finished batches that a numbered stream keeps; older ones are below its floor."""
 
 _CONCURRENCY = 16
+_DONE = "/done.json"
 _FLOOR_ATTEMPTS = 8
 _FLOOR_SUFFIX = ".json"
 _KEPT_FLOORS = 4
@@ -210,9 +211,8 @@ class BatchRecords:
     def _tidy(self, batch: BatchId) -> None:
         """Remove what a finished batch no longer needs; a failure leaves harmless objects behind."""
         try:
-            for info in list(self._store.list_objects(f"{_directory(batch)}/shares")):
-                self._store.delete(info.path)
-            self._store.delete(_begun_path(batch))
+            shares = [info.path for info in self._store.list_objects(f"{_directory(batch)}/shares")]
+            self._delete([*shares, _begun_path(batch)])
             if batch.number is not None and batch.number >= KEPT_NUMBERED:
                 self._raise_floor(batch.stream, batch.number - KEPT_NUMBERED)
         except MemwalError as error:
@@ -246,8 +246,26 @@ class BatchRecords:
             return  # A later batch raises it.
         if number > _KEPT_FLOORS:
             floors.delete_before(number - _KEPT_FLOORS)
-        for number in range(max(0, old + 1), floor + 1):
-            self._store.delete(_done_path(BatchId.numbered(stream, number)))
+        self._delete(self._finished(stream, range(max(0, old + 1), floor + 1)))
+
+    def _finished(self, stream: str, numbers: range) -> list[str]:
+        """Return where numbered batches are recorded as done: all places of a few, of many those that exist."""
+        if numbers.stop - numbers.start <= _CONCURRENCY:  # Python has no length of a longer one than 2^63.
+            return [_done_path(BatchId.numbered(stream, number)) for number in numbers]
+        paths = {info.path for info in self._store.list_objects(batch_stream_directory(stream))}
+        records = [path for path in paths if path.endswith(_DONE)]
+        documents = map_concurrently(lambda path: load(self._store, path), records, _CONCURRENCY)
+        recorded = {document.get("number") for document in documents if document is not None}
+        return [
+            path
+            for number in recorded
+            if type(number) is int
+            and number in numbers
+            and (path := _done_path(BatchId.numbered(stream, number))) in paths
+        ]
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        map_concurrently(self._store.delete, paths, _CONCURRENCY)
 
     def _now(self) -> str:
         return self._clock.now().isoformat()
@@ -266,7 +284,7 @@ def _begun_path(batch: BatchId) -> str:
 
 
 def _done_path(batch: BatchId) -> str:
-    return f"{_directory(batch)}/done.json"
+    return _directory(batch) + _DONE
 
 
 def _floor_directory(stream: str) -> str:

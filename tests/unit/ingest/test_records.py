@@ -139,6 +139,39 @@ def test_the_floor_of_a_stream_never_falls(store: ObjectStore, records: BatchRec
     assert [records.done(BatchId.numbered("query", number)) is not None for number in range(6)] == [True] * 6
 
 
+class _Counting:
+    """A store that lets few objects be deleted."""
+
+    def __init__(self, store: ObjectStore, most: int) -> None:
+        self._store = store
+        self._left = most
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def delete(self, path: str) -> None:
+        self._left -= 1
+        assert self._left >= 0, "this goes on for ever"
+        self._store.delete(path)
+
+
+@pytest.mark.parametrize("far", [KEPT_NUMBERED + 200, 2**70])
+def test_a_number_far_away_costs_what_is_recorded(store: ObjectStore, far: int) -> None:
+    """Every number up to the floor was deleted, one after another."""
+    records = BatchRecords(_Counting(store, 2 * 8 + 6), ManualClock())  # type: ignore[arg-type]
+    for number in range(6):
+        _run(records, BatchId.numbered("query", number))
+    other = BatchId("query", "without a number")
+    records.begin(other, {})
+    records.finish(other)
+    _run(records, BatchId.numbered("query", far))
+
+    kept = [info for info in store.list_objects(BATCHES_DIRECTORY) if info.path.endswith("done.json")]
+    assert len(kept) == 2
+    assert [records.done(BatchId.numbered("query", number)) is not None for number in (0, 5, far)] == [True] * 3
+    assert records.done(other).rows == 0  # type: ignore[union-attr]
+
+
 def test_a_batch_that_was_never_begun_cannot_be_finished(records: BatchRecords) -> None:
     """It was recorded as done with no rows, so that its rows were never written."""
     with pytest.raises(InvalidRequestError, match="never begun"):

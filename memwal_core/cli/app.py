@@ -8,15 +8,15 @@ import sys
 import typer
 from rich.console import Console
 
-from memwal_core.cli.checks import checks
-from memwal_core.cli.doctor import doctor
-from memwal_core.cli.explain import explain
+from memwal_core.cli.examine.checks import checks
+from memwal_core.cli.examine.doctor import doctor
+from memwal_core.cli.examine.explain import explain
+from memwal_core.cli.examine.history import history
+from memwal_core.cli.examine.status import status
+from memwal_core.cli.examine.why import why
 from memwal_core.cli.freeze import freeze, thaw
-from memwal_core.cli.history import history
 from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
-from memwal_core.cli.status import status
-from memwal_core.cli.why import why
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.redaction import log_redacted, redact, show_unexpected

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memwal_core.cli.check import check_health
+from memwal_core.cli.examine.check import check_health
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.jobs.thaw.report import explain
 from memwal_core.observe.lifecycle import GenerationSpan

@@ -17,6 +17,7 @@ from memwal_core.cli.examine.why import why
 from memwal_core.cli.freeze import freeze, thaw
 from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
+from memwal_core.cli.tables import tables
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.redaction import log_redacted, redact, show_unexpected
@@ -25,6 +26,7 @@ from memwal_core.telemetry import telemetry
 app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+app.command()(tables)
 app.command()(status)
 for _request in REQUESTS:
     app.command(_request.info.name)(job_command(_request))

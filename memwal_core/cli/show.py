@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -24,19 +26,43 @@ def show_view(view: ReportView, console: Console | None = None) -> None:
     console.print(view.headline, markup=False, soft_wrap=True)
     for grid in view.grids:
         if grid.rows:
-            console.print(as_table(grid))
+            show_grid(grid, console)
     for note in view.notes:
         console.print(note, markup=False, soft_wrap=True)
 
 
-def as_table(grid: Grid) -> Table:
+def show_grid(grid: Grid, console: Console) -> None:
+    """Print a grid as a table; where that would break words, as one block of lines for each row."""
+    if _least_width(grid) <= console.width:
+        console.print(_as_table(grid))
+        return
+    for row in grid.rows:
+        console.print(row[0], style="bold", markup=False, soft_wrap=True)
+        block = Table.grid(padding=(0, 2))
+        block.add_column(no_wrap=True)
+        block.add_column(overflow="fold")
+        for name, cell in zip(grid.columns[1:], row[1:], strict=True):
+            if cell:
+                block.add_row(f"  {escape(name)}", escape(cell))
+        console.print(block)
+
+
+def _as_table(grid: Grid) -> Table:
     """Return a grid as a table; the first column is never wrapped, because it names things."""
     table = Table()
     for position, name in enumerate(grid.columns):
-        table.add_column(name, overflow="fold", no_wrap=position == 0)
+        table.add_column(escape(name), overflow="fold", no_wrap=position == 0)
     for row in grid.rows:
-        table.add_row(*row)
+        table.add_row(*(escape(cell) for cell in row))
     return table
+
+
+def _least_width(grid: Grid) -> int:
+    """Return the columns of a terminal in which a grid breaks no word."""
+    names = [cell_len(cell) for cell in (grid.columns[0], *(row[0] for row in grid.rows))]
+    cells = zip(grid.columns[1:], *(row[1:] for row in grid.rows), strict=True)
+    words = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
+    return max(names) + sum(words) + 3 * len(grid.columns) + 1
 
 
 def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: Vocabulary = Vocabulary.REGION) -> None:

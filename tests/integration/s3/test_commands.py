@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from memwal_core.errors import MemwalError
 from memwal_core.reader import Consistency
+from memwal_core.registry.discovery import discover
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -131,3 +133,15 @@ def test_maintain_runs_the_whole_cycle_and_comes_to_rest(commands: Commands) -> 
     assert all(region["merge_lag_generations"] == 0 for region in status["regions"])
     commands.run("maintain", code=3)
     commands.run("doctor")
+
+
+def test_tables_below_a_prefix_are_found(commands: Commands) -> None:
+    below, options = commands.uri.rpartition("/")[0], commands.server.storage_options
+    make_people_table(f"{below}/a/b/more.lance", storage_options=options)
+
+    found = discover(below, storage_options=options)
+
+    assert [(each.uri, each.regions) for each in found.tables] == [(f"{below}/a/b/more.lance", 0), (commands.uri, 2)]
+    assert (found.problems, found.directories) == ((), 5)
+    with pytest.raises(MemwalError):
+        discover("s3://no-such-bucket/", storage_options=options)

@@ -258,7 +258,7 @@ class OpenedTable:
         keys = [region.keys for region in self.winners(self._unfiltered.regions)]
         schema = pa.schema([self.target.schema.field(name) for name in self.key])
         every = pa.concat_tables([schema.empty_table(), *keys]) if keys else schema.empty_table()
-        return find_deletion_mask(self.base, self.survey.state.num_rows, every, self.key)
+        return find_deletion_mask(self.base, every, self.key)
 
     def winners(self, regions: Sequence[RegionRead], request: RowRequest | None = None) -> list[RegionWinners]:
         """Find the newest rows of regions, leaving out regions without anything newer than the base table.

@@ -14,7 +14,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.opened import OpenedTable
-from memwal_core.reader.rows.deletion_mask import ROW_ID
+from memwal_core.reader.rows.places import ROW_ID
 from memwal_core.reader.rows.winners import WinningRows, find_winners
 
 

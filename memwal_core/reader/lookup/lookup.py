@@ -27,7 +27,7 @@ from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.by_key import rows_with_keys
-from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, FlushedRows, MemoryRows, RowRequest
+from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, RowRequest
 from memwal_core.reader.rows.key_condition import shown_condition
 from memwal_core.region.census import DamagedRegion
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
@@ -236,7 +236,6 @@ class Lookup:
         if not rows.num_rows:
             return None
         if rows.num_rows > 1:
-            rows = rows.sort_by(ROW_ADDRESS)
             rows = rows.take(pa.array(last_row_per_key(rows, own)))
         hits = rows.select(own).rename_columns(key).cast(keys.schema)
         live = rows

@@ -9,13 +9,15 @@ import pyarrow as pa
 from lance.dataset import serialize_row_addrs
 
 from memwal_core.base_table import translated
-from memwal_core.reader.rows.deletion_mask import ROW_ID
+from memwal_core.reader.rows.places import ROW_ID
 
 
 def rows_of(dataset: lance.LanceDataset, ids: npt.NDArray[np.uint64], columns: tuple[str, ...]) -> pa.Table:
     """Return rows in the order of ``ids``, which are distinct and all exist: a missing one would misalign the rest."""
     ascending = np.sort(ids)
     with translated("read rows by id", dataset.uri):
+        if not len(ids):
+            return dataset.scanner(columns=list(columns)).projected_schema.empty_table()
         found = dataset.scanner(
             columns=list(columns), with_row_id=True, row_addr_allowlist=serialize_row_addrs(ascending.tolist())
         ).to_table()

@@ -25,8 +25,7 @@ from memwal_core.flushed.read import (
 from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.in_memory import filtered
-
-ROW_ADDRESS = "_rowaddr"
+from memwal_core.reader.rows.places import ROW_ADDRESS
 
 Inherit = Callable[[pa.Table, Sequence[str]], pa.Table]
 """From keys and column names to the values of older sources, one row per key (decision 0012)."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lance.query import MatchQuery
 
 from memwal_core.base_table import translated
-from memwal_core.reader.rows.deletion_mask import ROW_ID
+from memwal_core.reader.rows.places import ROW_ID
 from memwal_core.reader.text.bm25 import GlobalScores, LocalScores
 
 _SCORE = "_score"

@@ -22,9 +22,9 @@ from memwal_core.native.casting import cast, cast_rows
 from memwal_core.reader.index_gap.bridge import fragments_of
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.by_id import rows_of
-from memwal_core.reader.rows.deletion_mask import ROW_ID
-from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, RowRequest
+from memwal_core.reader.rows.generation_rows import RowRequest
 from memwal_core.reader.rows.in_memory import as_dataset
+from memwal_core.reader.rows.places import ROW_ADDRESS, ROW_ID
 from memwal_core.reader.rows.winners import WinningRows
 
 MAX_HELD_BYTES = 8 * 1024 * 1024

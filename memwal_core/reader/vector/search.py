@@ -28,9 +28,10 @@ from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.deletion_mask import DeletionMask
-from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, FlushedRows, RowRequest, is_among
+from memwal_core.reader.rows.generation_rows import FlushedRows, RowRequest, is_among
 from memwal_core.reader.rows.in_memory import as_dataset
 from memwal_core.reader.rows.key_condition import condition_on
+from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.reader.rows.winners import RegionWinners, WinningRows
 from memwal_core.reader.vector.cached_vectors import DISTANCE_COLUMN, CachedVectors, cache_vectors
 

@@ -25,7 +25,8 @@ from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.sources import ObservedRegion
 from memwal_core.reader.plan.survey import in_one_table
-from memwal_core.reader.rows.generation_rows import ROW_ADDRESS, RowRequest, read_flushed
+from memwal_core.reader.rows.generation_rows import RowRequest, read_flushed
+from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.reader.scan.prefetch import read_winners
 from memwal_core.reader.scan.scan import GENERATION_COLUMN
 from memwal_core.spark.reading.pinned import PinnedFragment, PinnedRegion, PinnedTable, open_table

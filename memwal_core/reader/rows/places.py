@@ -1,0 +1,85 @@
+"""Where the rows with some keys are: the first half of a lookup, which reads nothing but key columns or an index.
+
+Taking other columns only of rows that were found keeps the cost of a lookup with its keys: one pass for both would read
+every column of every row that no index covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.reader.rows.key_condition import condition_on
+
+ROW_ID = "_rowid"
+"""What Lance's masks consist of: row addresses, or stable row ids in tables that have them."""
+
+ROW_ADDRESS = "_rowaddr"
+
+_PREFETCH_BYTES = 64 * 1024 * 1024
+_MAX_CONDITION_KEYS = 1000
+"""More keys make an SQL text that takes longer to parse than the key columns to read."""
+
+_BTREE_SHARE = 10_000
+"""A BTREE reads a page of some 4,000 keys for each key asked for: for more than one key in this many rows, the key
+columns are fewer bytes. Opening a fragment costs as many requests as looking for one key.
+"""
+
+
+def find_places(
+    dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str], *, with_keys: bool = False
+) -> tuple[pa.Table, npt.NDArray[np.uint64]]:
+    """Find every row with one of the keys, several of one key included.
+
+    A few keys go to an index on the key's first column if there is one; otherwise one scan reads the key columns.
+
+    Args:
+        dataset: A base version or a flushed MemTable.
+        keys: Distinct keys, at least one, not NULL.
+        own: The dataset's names of the key columns, in their order.
+        with_keys: Whether to return the keys of the rows.
+
+    Returns:
+        The keys under the dataset's names, no column unless asked for; and the ids (``ROW_ID``). Both in write order.
+    """
+    with translated("find rows by key", dataset.uri):
+        if asks_index(dataset, keys, own):
+            condition = condition_on(keys, own)
+            columns = list(own) if with_keys else []
+            rows = dataset.scanner(
+                columns=columns, filter=condition, with_row_id=True, with_row_address=True
+            ).to_table()
+        else:
+            rows = _scanned(dataset, keys, own)
+    rows = rows.sort_by(ROW_ADDRESS)
+    return rows.select(list(own) if with_keys else []), rows.column(ROW_ID).to_numpy()
+
+
+def asks_index(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> bool:
+    """Tell whether an index on the key finds some keys with less than a scan of the key columns reads."""
+    if keys.num_rows > _MAX_CONDITION_KEYS:
+        return False
+    kinds = {str(index.index_type) for index in dataset.describe_indices() if list(index.field_names) == [own[0]]}
+    few = max(dataset.count_rows() // _BTREE_SHARE, len(dataset.get_fragments()))
+    return "ZoneMap" in kinds or ("BTree" in kinds and keys.num_rows <= few)
+
+
+def _scanned(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> pa.Table:
+    schema = pa.schema([pa.field(name, field.type) for name, field in zip(own, keys.schema, strict=True)])
+    search = KeySearch(keys.rename_columns(list(own)), own)
+    scanner = dataset.scanner(
+        columns=list(own), with_row_id=True, with_row_address=True, io_buffer_size=_PREFETCH_BYTES
+    )
+    found = [scanner.projected_schema.empty_table()]
+    for batch in scanner.to_batches():
+        rows = pa.Table.from_batches([batch])
+        is_hit = search.found(rows.select(list(own)).cast(schema))
+        if is_hit.any():
+            found.append(rows.filter(pa.array(is_hit)))
+    return pa.concat_tables(found)

@@ -190,9 +190,21 @@ class _Table:
 
 
 @pytest.mark.req("RD-01", "RD-05", "RD-06", "RD-09", "RD-11", "RD-14", "RD-39")
-@settings(derandomize=True, deadline=None, max_examples=8)
+@settings(derandomize=True, deadline=None, max_examples=4)
 @given(steps=operations, with_indexes=st.booleans())
 def test_queries_agree_with_the_model_after_any_history(steps: list[Step], with_indexes: bool) -> None:
+    _follow(steps, with_indexes=with_indexes)
+
+
+@pytest.mark.slow
+@pytest.mark.req("RD-01", "RD-05", "RD-06", "RD-09", "RD-11", "RD-14", "RD-39")
+@settings(derandomize=True, deadline=None, max_examples=8)
+@given(steps=operations, with_indexes=st.booleans())
+def test_queries_agree_with_the_model_after_many_histories(steps: list[Step], with_indexes: bool) -> None:
+    _follow(steps, with_indexes=with_indexes)
+
+
+def _follow(steps: list[Step], *, with_indexes: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         table = _Table(str(Path(directory) / "t"), with_indexes=with_indexes)
         with table.writer:
@@ -203,7 +215,7 @@ def test_queries_agree_with_the_model_after_any_history(steps: list[Step], with_
 
 
 @pytest.mark.req("RD-28", "RD-29", "RD-33", "RD-67", "RD-68")
-@pytest.mark.parametrize("with_indexes", [False, True])
+@pytest.mark.parametrize("with_indexes", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_queries_agree_with_the_model_while_indexes_lag_and_catch_up(tmp_path: Path, with_indexes: bool) -> None:
     steps: list[Step] = [
         ("put", [1, 2], ("bee", (0, 0))), ("flush", None, None), ("merge", None, None),

@@ -78,6 +78,7 @@ def test_command_refuses_unsafe_retention(uri):
     assert "gc.allow_unsafe_retention" in str(result.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.req("GC-30")
 def test_job_plans_deletes_and_reports(uri, tmp_path):
     report = tmp_path / "report.json"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT
+from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 
 ValueT = TypeVar("ValueT")
 
@@ -40,6 +40,25 @@ class PicklingExecutors(Executors):
         self.stages.append(stage)
         self.shares.append(len(shares))
         return [self._done(function, share) for share in shares]
+
+    def exchange(
+        self,
+        stage: str,
+        spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]],
+        shares: Sequence[GivenT],
+        gather: Callable[[Iterable[PieceT]], FoundT],
+        parts: int,
+    ) -> list[FoundT]:
+        """Spread each share as often as it is told, the last one first, and gather each part."""
+        self.stages.append(stage)
+        self.shares.append(len(shares))
+        pieces: list[list[PieceT]] = [[] for _ in range(parts)]
+        for share in reversed(shares):
+            for _ in range(self._times):
+                found = [pickled(each) for each in pickled(spread)(pickled(share))]
+            for part, piece in found:
+                pieces[part].append(piece)
+        return [self._done(gather, each) for each in pieces]
 
     def _done(self, function: Callable[[GivenT], FoundT], share: GivenT) -> FoundT:
         for _ in range(self._times - 1):

@@ -19,6 +19,7 @@ from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.verify.request import VerifyRequest
 
 REQUESTS: tuple[type[JobRequest], ...] = (
     IngestRequest,
@@ -28,6 +29,7 @@ REQUESTS: tuple[type[JobRequest], ...] = (
     CompactRequest,
     SnapshotRequest,
     GcRequest,
+    VerifyRequest,
     QualityRequest,
     MaintainRequest,
     RepairRequest,

@@ -12,6 +12,7 @@ from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.job import JobReport, Proof, ReportT
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT, memory_limit_bytes, peak_memory_bytes
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.verify.facts import duplicates_in
 
 
 def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> ReportT:
@@ -25,6 +26,7 @@ def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> 
             report = work()
         except DuplicateKeysError as error:
             freeze_for_duplicates(opened, error, run.key.job)
+            progress.facts.update(duplicates_in(error))
             raise
         finally:
             progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})

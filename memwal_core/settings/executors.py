@@ -35,3 +35,9 @@ class ExecutorSettings(BaseModel):
         description="Shares that work is divided into, for each task that the executors run at once. More: less to "
         "repeat after an executor died, and slots that end together; fewer: less overhead.",
     )
+    part_bytes: int = Field(
+        default=32 * MIB,
+        ge=1,
+        description="Bytes of keys that a task counts or compares at once, which it holds in memory several times. "
+        "Smaller: less memory; more, and smaller, pieces between executors.",
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.merge.job import MergeExecutors
-from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT
+from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.spark.session import LateSession
 from memwal_core.spark.tasks import SparkTasks
@@ -44,3 +44,14 @@ class SparkExecutors(MergeExecutors, Executors):
     def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         """Apply a function to each share; see ``Executors.map``."""
         return SparkTasks(self.session, self.table_uri).map(stage, function, shares)
+
+    def exchange(
+        self,
+        stage: str,
+        spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]],
+        shares: Sequence[GivenT],
+        gather: Callable[[Iterable[PieceT]], FoundT],
+        parts: int,
+    ) -> list[FoundT]:
+        """Bring together what belongs together; see ``Executors.exchange``."""
+        return SparkTasks(self.session, self.table_uri).exchange(stage, spread, shares, gather, parts)

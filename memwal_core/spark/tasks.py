@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, cloudpickle
+from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
 from memwal_core.errors import InternalError, InvalidRequestError, MemwalError, UnavailableError
-from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT
+from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.session import Session, session_of
 
 _DESCRIPTION = "spark.job.description"
@@ -50,13 +50,34 @@ class SparkTasks(Executors):
         """Apply a function to each share; see ``Executors.map``."""
         if not shares:
             return []
+        # One action, collected once: doing a share again would write its files again.
+        return self._collected(stage, len(shares), self._shared(shares).map(_carrier(partial(_outcome, function))))
+
+    def exchange(
+        self,
+        stage: str,
+        spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]],
+        shares: Sequence[GivenT],
+        gather: Callable[[Iterable[PieceT]], FoundT],
+        parts: int,
+    ) -> list[FoundT]:
+        """Bring together what belongs together; see ``Executors.exchange``.
+
+        Spark's shuffle carries the pieces: through the disks of the executors, bounded in memory.
+        """
+        pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
+        parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
+        return self._collected(stage, len(shares), parted)
+
+    def _shared(self, shares: Sequence[object]) -> RDD[bytes]:
         context = session_of(self._spark).sparkContext
-        work = cloudpickle.dumps(partial(_outcome, function))  # type: ignore[no-untyped-call]
-        given = context.parallelize([pickle.dumps(each) for each in shares], len(shares))
-        with _described(context, f"memwal {self._table_uri}", f"{stage} [{self._table_uri}, {len(shares)} shares]"):
+        return context.parallelize([pickle.dumps(each) for each in shares], max(1, len(shares)))
+
+    def _collected(self, stage: str, shares: int, work: RDD[bytes]) -> list[Any]:
+        context = session_of(self._spark).sparkContext
+        with _described(context, f"memwal {self._table_uri}", f"{stage} [{self._table_uri}, {shares} shares]"):
             try:
-                # One action, collected once: doing a share again would write its files again.
-                outcomes = given.map(_carrier(work)).setName(stage).collect()
+                outcomes = work.setName(stage).collect()
             except (PySparkException, Py4JError) as error:
                 raise UnavailableError(
                     "the executors did not finish their work",
@@ -65,7 +86,7 @@ class SparkTasks(Executors):
                     stage=stage,
                     cause=str(error),
                 ) from error
-        _log.info("executors ended: %s [shares=%d]", stage, len(shares))
+        _log.info("executors ended: %s [shares=%d]", stage, shares)
         return [self._result(*pickle.loads(each)) for each in outcomes]  # noqa: S301 - our own tasks made them
 
     def _result(self, end: str, value: Any) -> Any:  # noqa: ANN401 - what the task returned
@@ -93,9 +114,35 @@ def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> tuple[str, 
         return _FAILED, error
 
 
-def _carrier(work: bytes) -> Callable[[bytes], bytes]:
+def _pieces(
+    spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]], share: GivenT
+) -> Iterator[tuple[int, tuple[str, object]]]:
+    """Yield what a share was spread to; an error on purpose goes to a part, which comes to it."""
+    try:
+        for part, piece in spread(share):
+            yield part, (_DONE, piece)
+    except MemwalError as error:
+        yield 0, (_FAILED, error)
+
+
+def _gathered(gather: Callable[[Iterable[PieceT]], FoundT], pieces: Iterable[tuple[str, PieceT]]) -> tuple[str, object]:
+    """Return what a part came to: the first error that is among its pieces, if there is one."""
+    unsound: list[tuple[str, object]] = []
+
+    def sound() -> Iterator[PieceT]:
+        for end, piece in pieces:
+            if end == _DONE:
+                yield piece
+            else:
+                unsound.append((end, piece))
+
+    outcome = _outcome(gather, sound())
+    return unsound[0] if unsound else outcome
+
+
+def _carrier(function: Callable[[Any], tuple[str, object]]) -> Callable[[bytes], bytes]:
     """Return a function that needs nothing of this package before it has begun, so that it can tell what is missing."""
-    bare = _BARE
+    bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
 
     def carry(share: bytes) -> bytes:
         import pickle  # noqa: PLC0415
@@ -110,6 +157,56 @@ def _carrier(work: bytes) -> Callable[[bytes], bytes]:
         return pickle.dumps(function(given))
 
     return carry
+
+
+def _spreader(
+    function: Callable[[Any], Iterable[tuple[int, tuple[str, object]]]],
+) -> Callable[[bytes], Iterator[tuple[int, bytes]]]:
+    """Return the like of ``_carrier`` that yields pieces."""
+    bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+
+    def carry(share: bytes) -> Iterator[tuple[int, bytes]]:
+        import pickle  # noqa: PLC0415
+        import socket  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        try:
+            function, given = pickle.loads(work), pickle.loads(share)  # noqa: S301 - from our own driver
+        except ImportError as error:
+            facts = {"missing": error.name or str(error), "python": sys.executable, "host": socket.gethostname()}
+            yield 0, pickle.dumps((bare, facts))
+            return
+        for part, piece in function(given):
+            yield part, pickle.dumps(piece)
+
+    return carry
+
+
+def _gatherer(
+    function: Callable[[Iterable[tuple[str, Any]]], tuple[str, object]],
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[bytes]]:
+    """Return the like of ``_carrier`` that takes the pieces of a part."""
+    bare, work = _BARE, cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+
+    def carry(pieces: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+        import pickle  # noqa: PLC0415
+        import socket  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        try:
+            function = pickle.loads(work)  # noqa: S301 - from our own driver
+        except ImportError as error:
+            facts = {"missing": error.name or str(error), "python": sys.executable, "host": socket.gethostname()}
+            yield pickle.dumps((bare, facts))
+            return
+        yield pickle.dumps(function(pickle.loads(piece) for _, piece in pieces))  # noqa: S301 - our own tasks made them
+
+    return carry
+
+
+def _itself() -> Callable[[int], int]:
+    """Return a function that gathers each part at the place of its number, also on bare executors."""
+    return lambda part: part
 
 
 @contextmanager

@@ -46,6 +46,7 @@ RUNNABLE = MappingProxyType(
         "memwal_snapshot": "Publish snapshot",
         "memwal_compact": "Compact",
         "memwal_gc": "Collect garbage",
+        "memwal_verify": "Verify keys",
         "memwal_quality": "Check data",
         "memwal_maintain": "Whole cycle",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.errors import MemwalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.context import JobContext, Progress
 from memwal_core.jobs.job import Division, Job, Piece, Proof
@@ -21,12 +21,14 @@ from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, count_merge, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
-from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY, verify_merge
+from memwal_core.jobs.merge.verify import verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
 from memwal_core.jobs.sharing.place import Engine, no_executors
+from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.metrics import Instruments
 from memwal_core.text import show_bytes
 
@@ -90,9 +92,10 @@ class MergeJob(Job[MergeRequest, MergeReport]):
             CorruptionError: Progress or keys are wrong; merge nothing and delete nothing.
         """
         through = _promised(pieces)
+        sharing = Sharing(context, Engine.AUTO, MergeRequest())
 
         def prove() -> Proof:
-            proof = verify_merge(context.base, through)
+            proof = verify_merge(context.base, through, sharing)
             return Proof(
                 f"verified on version {proof.version}: {len(through)} regions are merged as planned, "
                 f"{proof.rows:,} rows, {'every key once' if proof.has_key else 'which have no key'}",
@@ -104,7 +107,7 @@ class MergeJob(Job[MergeRequest, MergeReport]):
                 },
             )
 
-        return recorded_proof(context, VERIFY, prove, _duplicates)
+        return recorded_proof(context, VERIFY, prove, duplicates_in)
 
     def failure(self, request: MergeRequest, report: MergeReport) -> MemwalError | None:
         """Name the regions that need a person, and the runbook of the most urgent one."""
@@ -162,11 +165,6 @@ def _promised(pieces: Sequence[Piece]) -> dict[RegionId, int]:
         assert isinstance(promised, Mapping)  # noqa: S101 - made by ``_piece``
         through |= {parse_region_id(region): generation for region, generation in promised.items()}
     return through
-
-
-def _duplicates(error: CorruptionError) -> dict[str, object]:
-    rows, keys = error.facts.get("rows"), error.facts.get("keys")
-    return {DUPLICATES_FACT: rows - keys} if isinstance(rows, int) and isinstance(keys, int) else {}
 
 
 class _Watcher:

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memwal_core.base_table import TableReader
-from memwal_core.base_table.keys.counts import count_keys
-from memwal_core.coordination.job_key import JobKey
-from memwal_core.errors import CorruptionError, DuplicateKeysError
+from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
-
-DUPLICATES_FACT = "duplicate_keys"
-"""Fact of a verification: rows whose primary key occurs in another row, too."""
-
-VERIFY = JobKey("verify")
-"""The proof after a merge, as the ledger knows it."""
+from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.verify.plan import plan_verification
+from memwal_core.jobs.verify.run import require_single_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class MergeProof:
     has_key: bool = True
 
 
-def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergeProof:
+def verify_merge(table: TableReader, through: Mapping[RegionId, int], sharing: Sharing | None = None) -> MergeProof:
     """Read the table again and check that regions are merged at least ``through`` these generations, every key once.
 
     A ``CorruptionError`` means that progress is missing or went back, or that a key occurs more than once:
@@ -52,18 +47,9 @@ def verify_merge(table: TableReader, through: Mapping[RegionId, int]) -> MergePr
             recorded=behind,
             expected={str(region): generation for region, generation in through.items() if str(region) in behind},
         )
-    key = state.merge_key()
-    if not key:
+    plan = plan_verification(table.uri, state)
+    if not plan.schema.names:
         return MergeProof(state.version, state.num_rows, progress, has_key=False)
-    counts = count_keys(table.dataset(state.version), key)
-    if counts.rows != counts.keys:
-        raise DuplicateKeysError(
-            "primary keys occur more than once in the base table",
-            remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
-            table=table.uri,
-            version=state.version,
-            rows=counts.rows,
-            keys=counts.keys,
-            sample=[dict(key) for key in counts.repeated],
-        )
-    return MergeProof(state.version, counts.rows, progress)
+    if sharing is not None:
+        sharing.choose(plan.work)
+    return MergeProof(state.version, require_single_keys(table, plan, sharing), progress)

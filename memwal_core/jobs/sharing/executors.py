@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copyreg
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 GivenT = TypeVar("GivenT")
+PieceT = TypeVar("PieceT")
 FoundT = TypeVar("FoundT")
 
 
@@ -45,4 +46,33 @@ class Executors(ABC):
             MemwalError: What the function raised for one of the shares.
             InvalidRequestError: The executors lack the package.
             UnavailableError: The engine gave up. Run again; what was done stands.
+        """
+
+    @abstractmethod
+    def exchange(
+        self,
+        stage: str,
+        spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]],
+        shares: Sequence[GivenT],
+        gather: Callable[[Iterable[PieceT]], FoundT],
+        parts: int,
+    ) -> list[FoundT]:
+        """Have shares read, and bring together what belongs together, without passing it through this process.
+
+        Args:
+            stage: As in ``map``.
+            spread: Reads one share, and yields pieces of what it found, each with the number of its part. Writes
+                nothing, for it may be done again after it has ended.
+            shares: What to read.
+            gather: Gets all pieces of one part, in any order, and returns what they come to. It can be pickled, as all
+                others.
+            parts: How many parts there are, at least one.
+
+        Returns:
+            What each part came to, in their order.
+
+        Raises:
+            MemwalError: What ``spread`` or ``gather`` raised.
+            InvalidRequestError: The executors lack the package.
+            UnavailableError: The engine gave up. Run again.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +17,10 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
-from memwal_core.jobs.sharing.executors import Executors
+from memwal_core.jobs.sharing.executors import Executors, PieceT
 from memwal_core.jobs.sharing.place import Engine, Work, Workplace, choose_place, no_executors
 from memwal_core.region import ManifestObserver, RegionManifest
-from memwal_core.settings import Settings
+from memwal_core.settings import ExecutorSettings, Settings
 from memwal_core.storage.concurrent import map_concurrently
 
 ItemT = TypeVar("ItemT")
@@ -28,6 +28,12 @@ ResultT = TypeVar("ResultT")
 
 Task = Callable[[JobContext, ItemT], ResultT]
 """Does one share of a job's work, in any process: a function of a module, for it travels by its name."""
+
+Spread = Callable[[JobContext, ItemT], Iterable[tuple[int, PieceT]]]
+"""Reads one share, and yields what it found in pieces, each with the number of its part: a function of a module."""
+
+Gather = Callable[[Iterable[PieceT]], ResultT]
+"""Returns what the pieces of one part come to."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +75,16 @@ class Sharing:
         return self.place is not None and self.place.on_executors and self._executors is not None
 
     @property
+    def settings(self) -> ExecutorSettings:
+        """When executors are used, and how work is divided between them."""
+        return self._context.settings.executors
+
+    @property
+    def slots(self) -> int:
+        """Shares that are done at once."""
+        return self._executors.slots if self.on_executors and self._executors is not None else 1
+
+    @property
     def may_write_elsewhere(self) -> bool:
         """Whether executors may change the table: only under a lease, which they check themselves."""
         return self.on_executors and self._context.ticket is not None
@@ -77,9 +93,7 @@ class Sharing:
         """Divide items into shares of about equal number: one in this process, several per slot of the executors."""
         if not items:
             return []
-        most = 1
-        if self.on_executors and self._executors is not None:
-            most = self._executors.slots * self._context.settings.executors.shares_per_slot
+        most = self.slots * self._context.settings.executors.shares_per_slot if self.on_executors else 1
         count = min(most, len(items))
         bounds = [len(items) * number // count for number in range(count + 1)]
         return [tuple(items[begin:end]) for begin, end in pairwise(bounds)]
@@ -109,20 +123,54 @@ class Sharing:
             (share, watch.known_of(set(regions(share))) if watch is not None and regions is not None else None)
             for share in shares
         ]
-        table = self._context.opened
-        origin = _Origin(
-            table.uri, dict(table.base.storage_options), table.settings, self._job, self._context.holder,
-            self._context.ticket,
-        )  # fmt: skip
-        _log.info("on executors: %s [table=%s, shares=%d]", stage, table.uri, len(given))
+        _log.info("on executors: %s [table=%s, shares=%d]", stage, self._context.opened.uri, len(given))
         with self._lease_kept():
-            done = self._executors.map(f"{self._job}: {stage}", partial(_do_share, origin, task), given)
+            done = self._executors.map(f"{self._job}: {stage}", partial(_do_share, self._origin(), task), given)
         map_concurrently(
             lambda read: self._context.manifests.show(*read),
             [read for each in done for read in each.read],
-            table.settings.storage.concurrency,
+            self._context.settings.storage.concurrency,
         )
         return [each.found for each in done]
+
+    def exchange(
+        self,
+        stage: str,
+        spread: Spread[ItemT, PieceT],
+        shares: Sequence[ItemT],
+        gather: Gather[PieceT, ResultT],
+        parts: int,
+    ) -> list[ResultT]:
+        """Read all shares, bring together what belongs together, and return what each part comes to, in order.
+
+        In this process, memory holds the pieces of all parts.
+
+        Args:
+            stage: What is done, for people.
+            spread: Reads one share, and changes nothing.
+            shares: What to read.
+            gather: Returns what the pieces of one part come to.
+            parts: How many parts there are, at least one.
+        """
+        if not self.on_executors or self._executors is None:
+            pieces: list[list[PieceT]] = [[] for _ in range(parts)]
+            for share in shares:
+                for part, piece in spread(self._context, share):
+                    pieces[part].append(piece)
+            return [gather(each) for each in pieces]
+        uri = self._context.opened.uri
+        _log.info("on executors: %s [table=%s, shares=%d, parts=%d]", stage, uri, len(shares), parts)
+        with self._lease_kept():
+            return self._executors.exchange(
+                f"{self._job}: {stage}", partial(_spread_share, self._origin(), spread), shares, gather, parts
+            )
+
+    def _origin(self) -> _Origin:
+        table = self._context.opened
+        return _Origin(
+            table.uri, dict(table.base.storage_options), table.settings, self._job, self._context.holder,
+            self._context.ticket,
+        )  # fmt: skip
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
@@ -191,6 +239,12 @@ def _do_share(origin: _Origin, task: Task[ItemT, ResultT], given: tuple[ItemT, M
     if watch is not None:
         watch.check()
     return _Done(found, tuple(reads.manifests))
+
+
+def _spread_share(origin: _Origin, spread: Spread[ItemT, PieceT], share: ItemT) -> Iterable[tuple[int, PieceT]]:
+    """Read one share in another process. It changes nothing, so it has no guards."""
+    opened = OpenTable.at(origin.uri, storage_options=origin.storage_options, settings=origin.settings)
+    return spread(JobContext(opened, holder=origin.holder), share)
 
 
 def _lease_guard(opened: OpenTable, ticket: LeaseTicket | None) -> CheckLease:

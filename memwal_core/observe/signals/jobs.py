@@ -13,7 +13,7 @@ from memwal_core.format.document import as_moment, as_number, parse_document
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
 from memwal_core.jobs.merge.report import MERGED_BYTES_FACT, PARKED_FACT
-from memwal_core.jobs.merge.verify import DUPLICATES_FACT, VERIFY
+from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import Signal
 from memwal_core.storage.limits import MAX_NOTE_BYTES

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.airflow
 
 DAGS = {
     "memwal_ingest", "memwal_flush", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc",
-    "memwal_quality", "memwal_maintain",
+    "memwal_verify", "memwal_quality", "memwal_maintain",
 }  # fmt: skip
 REGION = "1c0c1b90-0fbc-49c1-99ed-67223e52e103"
 GOOD = [
@@ -144,6 +144,7 @@ def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> Non
         "memwal_catchup": ["memwal_base_table"],
         "memwal_snapshot": ["memwal_indexes"],
         "memwal_gc": ["memwal_indexes"],
+        "memwal_verify": None,
         "memwal_quality": ["memwal_base_table"],
         "memwal_compact": None,
         "memwal_maintain": None,

@@ -70,3 +70,56 @@ def test_executor_without_the_package_is_named_in_one_sentence(spark, monkeypatc
     assert raised.value.facts["missing"] == "only_on_the_driver"
     assert raised.value.facts["python"]
     assert "docs/operating.md" in raised.value.remedy
+
+
+def halves(share):
+    if share == 13:
+        raise DamagedError.of(native_region_id(share), "a/path", "a cause")
+    return ((part, share + part) for part in (0, 1))
+
+
+def together(pieces):
+    found = sorted(pieces)
+    if found == [101]:
+        raise DamagedError.of(native_region_id(1), "a/part", "a cause")
+    return MappingProxyType({"sum": sum(found)})
+
+
+def test_pieces_of_a_part_come_together_under_the_name_of_their_stage(spark):
+    tasks = SparkTasks(spark, "/another/table")
+
+    found = tasks.exchange("verify: count keys", halves, range(10), together, 3)
+
+    assert found == [{"sum": 45}, {"sum": 55}, {"sum": 0}]
+    [job] = spark.sparkContext.statusTracker().getJobIdsForGroup("memwal /another/table")
+    description = spark.sparkContext._jsc.sc().statusStore().job(job).description().get()
+    assert description == "verify: count keys [/another/table, 10 shares]"
+    assert tasks.exchange("nothing", halves, [], together, 2) == [{"sum": 0}] * 2
+
+
+@pytest.mark.parametrize(("share", "path"), [(13, "a/path"), (100, "a/part")], ids=["spread", "gather"])
+def test_error_on_purpose_ends_an_exchange_as_it_was_raised(spark, share, path):
+    with pytest.raises(DamagedError) as raised:
+        SparkTasks(spark, "/a/table").exchange("damage", halves, [share], together, 2)
+
+    assert raised.value.facts["path"] == path
+
+
+def only_here(function: str):
+    module = types.ModuleType("only_on_the_driver")
+    exec(function, module.__dict__)
+    sys.modules["only_on_the_driver"] = module
+    return module.work
+
+
+@pytest.mark.parametrize("where", ["spread", "gather"])
+def test_executor_without_the_package_ends_an_exchange_in_one_sentence(spark, monkeypatch, where):
+    monkeypatch.setitem(sys.modules, "only_on_the_driver", None)  # So that it is taken away again.
+    work = only_here("def work(given):\n    return [(0, 1)]")
+
+    with pytest.raises(InvalidRequestError, match="an executor cannot import what the job needs") as raised:
+        SparkTasks(spark, "/a/table").exchange(
+            "anything", work if where == "spread" else halves, [1, 2], work if where == "gather" else together, 2
+        )
+
+    assert raised.value.facts["missing"] == "only_on_the_driver"

@@ -27,6 +27,7 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.settings.writer import Takeover
 from testkit.tables.native_regions import native_region_id
 
@@ -51,6 +52,7 @@ FULL: tuple[JobRequest, ...] = (
     CompactRequest(dry_run=True, force=True, remove_versions=True, engine=Engine.SPARK),
     SnapshotRequest(dry_run=True, force=True, engine=Engine.SPARK),
     GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),
+    VerifyRequest(dry_run=True, engine=Engine.LOCAL),
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
     MaintainRequest(dry_run=True, delete=True, remove_versions=True, ignore_pauses=True),
     RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),

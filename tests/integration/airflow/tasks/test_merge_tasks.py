@@ -15,7 +15,7 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.document import parse_document
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.observe.signals.jobs import VERIFY
+from memwal_core.jobs.verify.facts import VERIFY
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people

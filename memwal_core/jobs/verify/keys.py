@@ -1,0 +1,105 @@
+"""Read the keys of a table version in shares, and count them where all rows of a key come together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+
+from memwal_core.base_table import translated
+from memwal_core.base_table.keys.counts import KeyCounts, count_keys
+from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
+from memwal_core.jobs.context import JobContext
+from memwal_core.jobs.sharing.place import Work
+from memwal_core.jobs.sharing.sharing import Sharing
+
+_READ_ROWS = 1 << 16
+_LEAST_PART_BYTES = 1 << 20
+_MOST_PARTS = 1024
+_TEXT_BYTES = 32
+"""What a key of text or binary is taken to need, since metadata does not say it."""
+
+_ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """Some fragments whose keys are read.
+
+    Attributes:
+        version: Of the table.
+        fragments: Their ids.
+        schema: The key columns, as they are compared.
+        origin: Whose keys they are.
+        parts: Into how many parts keys are split.
+    """
+
+    version: int
+    fragments: tuple[int, ...]
+    schema: pa.Schema
+    origin: str
+    parts: int
+
+
+def key_schema(schema: pa.Schema, key: Iterable[str]) -> pa.Schema:
+    """Return the key columns of a schema. They may hold NULL, which damage can bring about."""
+    return pa.schema([pa.field(name, schema.field(name).type) for name in key])
+
+
+def work_of_keys(rows: int, schema: pa.Schema) -> Work:
+    """Return how much there is to read of the keys of some rows, as far as metadata tells."""
+    return Work(size_bytes=rows * sum(_width(kind) for kind in schema.types))
+
+
+def parts_of_keys(work: Work, part_bytes: int, slots: int) -> int:
+    """Return into how many parts keys are split, so that one needs little memory, and all slots have one."""
+    for_memory = -(-work.size_bytes // part_bytes)
+    for_slots = min(slots, work.size_bytes // _LEAST_PART_BYTES)
+    return max(1, min(_MOST_PARTS, max(for_memory, for_slots)))
+
+
+def share_keys(
+    sharing: Sharing, dataset: lance.LanceDataset, schema: pa.Schema, origin: str, parts: int
+) -> list[KeyShare]:
+    """Divide the fragments of an opened version into shares."""
+    fragments = [each.fragment_id for each in dataset.get_fragments()]
+    return [KeyShare(dataset.version, each, schema, origin, parts) for each in sharing.divide(fragments)]
+
+
+def read_keys_of(context: JobContext, share: KeyShare) -> Iterator[tuple[int, KeyPiece]]:
+    """Read the keys of a share in pieces; memory holds a few megabytes of them."""
+    return split_keys(_tables(context, share), share.origin, share.parts)
+
+
+def count_keys_in_shares(sharing: Sharing | None, dataset: lance.LanceDataset, schema: pa.Schema) -> KeyCounts:
+    """Count the keys of an opened version where the run does its work, with the same result in both places.
+
+    In this process Lance's query engine counts. On executors, rows with the same key come together in one part of the
+    keys, which is held in memory by the slot that counts it.
+    """
+    key = schema.names
+    if sharing is None or not sharing.on_executors:
+        return count_keys(dataset, key)
+    work = work_of_keys(dataset.count_rows(), schema)
+    parts = parts_of_keys(work, sharing.settings.part_bytes, sharing.slots)
+    shares = share_keys(sharing, dataset, schema, _ROWS, parts)
+    return sum_counts(sharing.exchange("count keys", read_keys_of, shares, _count, parts), key)
+
+
+def _count(pieces: Iterable[KeyPiece]) -> KeyCounts:
+    return counts_of(tally(pieces, (_ROWS,)), _ROWS)
+
+
+def _tables(context: JobContext, share: KeyShare) -> Iterator[pa.Table]:
+    dataset, wanted = context.base.dataset(share.version), frozenset(share.fragments)
+    with translated("read keys", dataset.uri, version=share.version):
+        fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
+        scanner = dataset.scanner(columns=share.schema.names, fragments=fragments, batch_size=_READ_ROWS)
+        for batch in scanner.to_batches():
+            yield pa.Table.from_batches([batch]).cast(share.schema)
+
+
+def _width(kind: pa.DataType) -> int:
+    return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else _TEXT_BYTES

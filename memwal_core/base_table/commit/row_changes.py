@@ -11,7 +11,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import lance
@@ -22,17 +22,13 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import CorruptionError
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
 from memwal_core.native.casting import compact_batch
 from memwal_core.storage import ObjectStore
 
-_SEARCH_ROWS = 1 << 20
 _READ_ROWS = 1 << 16
 _MAX_FILE_ROWS = 1 << 20
 _FAST = 1
-_ROW_NUMBER_BITS = 32
-_ROW_NUMBER_MASK = (1 << _ROW_NUMBER_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,53 +107,6 @@ def write_rows(dataset: lance.LanceDataset, rows: pa.RecordBatchReader) -> tuple
     return tuple(json.dumps(each.to_json(), sort_keys=True) for each in made)
 
 
-def supersede(
-    dataset: lance.LanceDataset,
-    fragment: BaseFragment,
-    searches: Iterable[KeySearch],
-    key: Sequence[str],
-    target: DeletionTarget,
-) -> FragmentChange:
-    """Find the rows of a fragment that have one of the keys of ``searches``, and write what deletes them.
-
-    Without key columns there are none. The same call for the same target writes the same bytes, so a repeated
-    attempt leaves nothing behind.
-    ``CorruptionError``: the fragment does not hold the rows that its description says.
-    """
-    if not key:
-        return FragmentChange(fragment.fragment_id, 0)
-    live = np.zeros(fragment.physical_rows, dtype=bool)
-    hit = np.zeros(fragment.physical_rows, dtype=bool)
-    places: list[npt.NDArray[np.int64]] = []
-    searched = 0
-    for search in searches:
-        for rows, numbers in _keyed_rows(dataset, fragment, key):
-            live[numbers] = True
-            found = search.found(rows)
-            if found.any():
-                hit[numbers[found]] = True
-                places.append(searched + search.places(rows.filter(pa.array(found))))
-        searched += len(search)
-    superseded = int(np.count_nonzero(hit))
-    if not superseded:
-        return FragmentChange(fragment.fragment_id, 0)
-    if int(np.count_nonzero(live)) != fragment.live_rows:
-        raise CorruptionError(
-            "a fragment does not hold as many rows as the table says",
-            remedy="stop all jobs of this table and run `memwal doctor`",
-            table=dataset.uri,
-            version=dataset.version,
-            fragment=fragment.fragment_id,
-            expected=fragment.live_rows,
-            found=int(np.count_nonzero(live)),
-        )
-    matched = _packed(np.concatenate(places))
-    if superseded == fragment.live_rows:
-        return FragmentChange(fragment.fragment_id, superseded, matched=matched)
-    change = target.write(dataset.version, fragment, deleted=~live | hit, superseded=superseded)
-    return replace(change, matched=matched)
-
-
 def count_repeated(changes: Iterable[FragmentChange]) -> int:
     """Return how many superseded rows have the key of another one; the changes are of the same keys.
 
@@ -171,8 +120,8 @@ def count_repeated(changes: Iterable[FragmentChange]) -> int:
     return int(np.count_nonzero(everything[1:] == everything[:-1]))
 
 
-def _packed(places: npt.NDArray[np.int64]) -> bytes:
-    """Return numbers of keys in few bytes: sorted, as distances."""
+def packed(places: npt.NDArray[np.int64]) -> bytes:
+    """Return numbers of keys in few bytes, as ``FragmentChange.matched`` has them: sorted, as distances."""
     return zlib.compress(np.diff(np.sort(places), prepend=0).tobytes(), _FAST)
 
 
@@ -266,33 +215,6 @@ def balanced(fragments: Sequence[BaseFragment], groups: int) -> Iterator[tuple[B
         members.append(fragment)
         loads[lightest] = (rows + fragment.physical_rows, members)
     yield from (tuple(members) for _, members in loads if members)
-
-
-def _keyed_rows(
-    dataset: lance.LanceDataset, fragment: BaseFragment, key: Sequence[str]
-) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-    """Yield live rows' keys and positions in the fragment, many rows at a time."""
-    with translated("read keys", dataset.uri, version=dataset.version, fragment=fragment.fragment_id):
-        scanner = dataset.scanner(
-            columns=list(key),
-            with_row_address=True,
-            fragments=[each for each in [dataset.get_fragment(fragment.fragment_id)] if each is not None],
-            batch_size=_READ_ROWS,
-        )
-        buffered: list[pa.RecordBatch] = []
-        for batch in scanner.to_batches():
-            buffered.append(batch)
-            if sum(each.num_rows for each in buffered) >= _SEARCH_ROWS:
-                yield _numbered(buffered)
-                buffered = []
-        if buffered:
-            yield _numbered(buffered)
-
-
-def _numbered(batches: list[pa.RecordBatch]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    rows = pa.Table.from_batches(batches)
-    numbers = rows.column("_rowaddr").to_numpy() & np.uint64(_ROW_NUMBER_MASK)
-    return rows, numbers.astype(np.int64)
 
 
 def _field_ids(fields: Iterable[Any]) -> Iterator[int]:

@@ -9,19 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from memwal_core.base_table.commit.row_changes import (
-    BaseFragment,
     DeletionTarget,
     FragmentChange,
     list_fragments,
     update_operation,
 )
+from memwal_core.base_table.commit.superseding import live_rows
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-from memwal_core.base_table.translate import translated
 
 _ROW_NUMBER_BITS = np.uint64(32)
 _ROW_NUMBER_MASK = np.uint64((1 << 32) - 1)
-_READ_ROWS = 1 << 16
 
 
 def remove_rows(table: BaseTable, state: TableState, addresses: npt.NDArray[np.uint64], message: str) -> int:
@@ -52,7 +50,7 @@ def _changes(
     fragments = {fragment.fragment_id: fragment for fragment in list_fragments(dataset)}
     for number in np.unique(owners).tolist():
         fragment = fragments[number]
-        live = _live_rows(dataset, fragment)
+        live = live_rows(dataset, fragment)
         gone = np.zeros(fragment.physical_rows, dtype=bool)
         gone[(wanted[owners == number] & _ROW_NUMBER_MASK).astype(np.int64)] = True
         gone &= live
@@ -61,15 +59,3 @@ def _changes(
             yield FragmentChange(number, count)
         elif count:
             yield target.write(dataset.version, fragment, deleted=~live | gone, superseded=count)
-
-
-def _live_rows(dataset: lance.LanceDataset, fragment: BaseFragment) -> npt.NDArray[np.bool_]:
-    live = np.zeros(fragment.physical_rows, dtype=bool)
-    owner = dataset.get_fragment(fragment.fragment_id)
-    with translated("read row addresses", dataset.uri, version=dataset.version, fragment=fragment.fragment_id):
-        scanner = dataset.scanner(
-            columns=[], with_row_address=True, fragments=[] if owner is None else [owner], batch_size=_READ_ROWS
-        )
-        for batch in scanner.to_batches():
-            live[(batch.column("_rowaddr").to_numpy() & _ROW_NUMBER_MASK).astype(np.int64)] = True
-    return live

@@ -1,6 +1,6 @@
-"""Find the base rows that winners supersede, fragment by fragment.
+"""Find the base rows that winners supersede, many fragments at once.
 
-Memory: as many keys as the unit allows at once, one fragment's flags, and a part of its keys.
+Memory: as many keys as the unit allows at once, the hits in some million rows, and a part of the rows' keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
-from memwal_core.base_table.commit.row_changes import DeletionTarget, FragmentChange, supersede
+from memwal_core.base_table.commit.row_changes import DeletionTarget, FragmentChange
+from memwal_core.base_table.commit.superseding import KeyScan, supersede
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import CorruptionError, InternalError
@@ -36,12 +37,22 @@ def search_unit(unit: SearchUnit, table: TableReader, load: LoadKeys) -> Iterato
     rounds = list(_rounds(unit))
     if unit.checks_keys:
         _check_exclusive(unit, load)
-    found = [_search(unit, rounds[0], load)] if len(rounds) == 1 else None
-    dataset = table.dataset(unit.version)
+    searches = [_search(unit, rounds[0], load)] if len(rounds) == 1 else _Searches(unit, rounds, load)
+    scan = KeyScan(unit.key, concurrency=table.settings.storage.concurrency)
     target = DeletionTarget(table.store, unit.attempt)
-    for fragment in unit.fragments:
-        searches = found if found is not None else (_search(unit, parts, load) for parts in rounds)
-        yield supersede(dataset, fragment, searches, unit.key, target)
+    yield from supersede(table.dataset(unit.version), unit.fragments, searches, scan, target)
+
+
+class _Searches:
+    """Searches of bounded size, loaded anew each time that they are iterated."""
+
+    def __init__(self, unit: SearchUnit, rounds: Sequence[list[KeyPart]], load: LoadKeys) -> None:
+        self._unit = unit
+        self._rounds = rounds
+        self._load = load
+
+    def __iter__(self) -> Iterator[KeySearch]:
+        return (_search(self._unit, parts, self._load) for parts in self._rounds)
 
 
 def _rounds(unit: SearchUnit) -> Iterator[list[KeyPart]]:

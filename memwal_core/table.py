@@ -9,7 +9,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
-from memwal_core.base_table.new import write_empty_table
+from memwal_core.base_table.commit.create import require_not_enabled
+from memwal_core.base_table.commit.key import define_key
+from memwal_core.base_table.new import new_spec, write_empty_table
 from memwal_core.clock import Clock
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.freeze.reading import RememberedHistory
@@ -94,13 +96,14 @@ class Table(MergedReader):
         return cls(opened, consistency=consistency)
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - what a table is made of
         cls,
         uri: str,
         schema: pa.Schema,
         *,
         key: str | Sequence[str],
         buckets: int = 1,
+        regions: Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
         settings: Settings | None = None,
     ) -> Self:
@@ -111,6 +114,8 @@ class Table(MergedReader):
             schema: Its columns; those of the key become non-nullable.
             key: Column or columns of the primary key.
             buckets: Regions by hash of the first key column: as many writers can write at once.
+            regions: How rows map to regions instead of buckets, for example ``["tenant"]`` or ``["bucket(id, 8)"]``;
+                several components together identify a region. The key has to determine each of them.
             storage_options: Options of the object store under pylance's names.
             settings: All settings; defaults if None.
 
@@ -122,7 +127,7 @@ class Table(MergedReader):
         names = [key] if isinstance(key, str) else list(key)
         storage = settings.storage if settings is not None else None
         store = open_store(uri, storage_options=storage_options, settings=storage)
-        spec = write_empty_table(store, schema, names, buckets)
+        spec = write_empty_table(store, schema, names, list(regions) or buckets)
         table = cls.open(uri, storage_options=storage_options, settings=settings)
         table.enable([spec])
         return table
@@ -137,20 +142,40 @@ class Table(MergedReader):
         """Path or address of the table."""
         return self.opened.uri
 
-    def enable(self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()) -> None:
-        """Enable MemWAL on a table that exists and has a primary key.
+    def enable(
+        self,
+        specs: Sequence[RegionSpec] = (),
+        maintained_indexes: Sequence[str] = (),
+        *,
+        key: str | Sequence[str] = (),
+        regions: Sequence[str] | int = (),
+    ) -> None:
+        """Enable MemWAL on a table that exists.
 
         Args:
-            specs: How rows map to regions; none means that regions are made by hand.
-            maintained_indexes: Base table indexes that MemTables maintain, without the primary key's own.
+            specs: How rows map to regions; none and no ``regions`` means that regions are made by hand.
+            maintained_indexes: Base table indexes that MemTables maintain, without the primary
+                key's own.
+            key: Columns that become the primary key of a table that has none; all rows are read, because no two may
+                have the same. May be omitted if there is one.
+            regions: Instead of specs: components of one, as for ``create``, or how many buckets of the first key
+                column.
 
         Raises:
             InvalidRequestError: It is enabled already, there is no usable primary key, the arguments do not fit the
-                table, or its store has no conditional writes; nothing was written.
+                table or its rows, or its store has no conditional writes; nothing was written.
             ConflictError: Others kept changing the table. Try again.
             CommitUnknownError: Read the table before trying again.
         """
-        self.base.create_mem_wal_index(specs, maintained_indexes)
+        if key:
+            require_not_enabled(self.base.state())
+            define_key(self.base, [key] if isinstance(key, str) else list(key))
+        chosen = list(specs)
+        if regions:
+            state = self.base.state()
+            columns = state.require_primary_key().columns
+            chosen.append(new_spec(1 + len(chosen), regions, state.schema, state.field_ids, columns))
+        self.base.create_mem_wal_index(chosen, maintained_indexes)
 
     def writer(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import lance
 import pyarrow as pa
@@ -16,16 +16,20 @@ from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.ids import IdSource
 from memwal_core.region.spec import RegionSpec, bucket_spec
+from memwal_core.region.spec.text import parse_spec
 from memwal_core.rng import system_rng
 from memwal_core.storage import ObjectStore
 
 _SPEC_ID = 1
 
 
-def write_empty_table(store: ObjectStore, schema: pa.Schema, key: Sequence[str], buckets: int) -> RegionSpec:
+def write_empty_table(
+    store: ObjectStore, schema: pa.Schema, key: Sequence[str], regions: Sequence[str] | int
+) -> RegionSpec:
     """Write a table without rows, and return the region spec that it is for. What does not fit is refused first.
 
-    ``store`` is rooted at the table that will be.
+    ``store`` is rooted at the table that will be; ``regions`` are the components of a spec as ``parse_spec`` reads
+    them, or a number of buckets of the first key column.
 
     Raises:
         InvalidRequestError: Schema, key and buckets do not fit each other, or there is a table already;
@@ -45,10 +49,27 @@ def write_empty_table(store: ObjectStore, schema: pa.Schema, key: Sequence[str],
             marked=list(found.columns),
         )
     field_ids = {field.name(): field.id() for field in fields}
-    spec = bucket_spec(_SPEC_ID, key[0], field_ids, num_buckets=buckets)
+    spec = new_spec(_SPEC_ID, regions, keyed, field_ids, key)
     check_table(keyed, field_ids, check_primary_key(keyed, found), [spec])
     _publish(store, keyed)
     return spec
+
+
+def new_spec(
+    spec_id: int,
+    regions: Sequence[str] | int,
+    schema: pa.Schema,
+    field_ids: Mapping[str, int],
+    key: Sequence[str],
+) -> RegionSpec:
+    """Return a spec of the given components, or of a number of buckets of the first key column; not yet validated.
+
+    Raises:
+        InvalidRequestError: A component is not understood, or names an unknown column.
+    """
+    if isinstance(regions, int):
+        return bucket_spec(spec_id, key[0], field_ids, num_buckets=regions)
+    return parse_spec(spec_id, regions, schema, field_ids)
 
 
 def _publish(store: ObjectStore, schema: pa.Schema) -> None:

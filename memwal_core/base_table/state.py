@@ -70,6 +70,6 @@ class TableState:
             return decode_details(self.entry.payload)
         raise InvalidRequestError(
             "this version of the table has no MemWAL index",
-            remedy="enable MemWAL with `create_mem_wal_index` (docs/writing.md)",
+            remedy="run `memwal enable` (docs/writing.md)",
             version=self.version,
         )

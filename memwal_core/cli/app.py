@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from memwal_core.cli.create import add_spec, create, enable
 from memwal_core.cli.examine.checks import checks
 from memwal_core.cli.examine.doctor import doctor
 from memwal_core.cli.examine.explain import explain
@@ -17,6 +20,7 @@ from memwal_core.cli.examine.why import why
 from memwal_core.cli.freeze import freeze, thaw
 from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
+from memwal_core.cli.rows import count, head, lookup, schema
 from memwal_core.cli.tables import tables
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
@@ -27,6 +31,13 @@ app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 app.command()(tables)
+app.command()(create)
+app.command()(enable)
+app.command("add-spec")(add_spec)
+app.command()(schema)
+app.command()(head)
+app.command()(count)
+app.command()(lookup)
 app.command()(status)
 for _request in REQUESTS:
     app.command(_request.info.name)(job_command(_request))
@@ -40,8 +51,19 @@ app.command()(history)
 app.add_typer(index, name="index")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"memwal {metadata.version('memwal-core')} (pylance {metadata.version('pylance')})")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    _shown: Annotated[
+        bool,
+        typer.Option("--version", help="Show the versions of memwal and pylance.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
     """Background maintenance for Lance MemWAL tables."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,12 +13,12 @@ from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid
-from memwal_core.registry.discovery import Bounds, Discovery, discover
-from memwal_core.registry.entries import Registration, register_tables
 from memwal_core.settings import load_settings
 from memwal_core.storage.options import environment_storage_options, parse_pairs
 
-_DEFAULT = Bounds()
+if TYPE_CHECKING:
+    from memwal_core.registry.discovery import Discovery
+    from memwal_core.registry.entries import Registration
 
 
 def tables(  # noqa: PLR0913 - one parameter for each option of the command
@@ -35,12 +35,10 @@ def tables(  # noqa: PLR0913 - one parameter for each option of the command
     connection: Annotated[
         str, typer.Option("--connection", help="Airflow connection that new entries name.", metavar="NAME")
     ] = "",
-    depth: Annotated[int, typer.Option("--depth", min=0, max=64, help="Levels of directories to go down.")] = (
-        _DEFAULT.depth
-    ),
+    depth: Annotated[int, typer.Option("--depth", min=0, max=64, help="Levels of directories to go down.")] = 6,
     max_directories: Annotated[
         int, typer.Option("--max-directories", min=1, help="Directories to list at most.")
-    ] = _DEFAULT.directories,
+    ] = 10_000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be registered.")] = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
@@ -50,6 +48,10 @@ def tables(  # noqa: PLR0913 - one parameter for each option of the command
     Exit codes: 0 tables were found, 2 bad input, 3 there is none, 4 storage failure (try again), 6 something could
     not be looked at; what else was found is shown and registered.
     """
+    # Other commands do not wait for what only this one imports.
+    from memwal_core.registry.discovery import Bounds, discover  # noqa: PLC0415
+    from memwal_core.registry.entries import register_tables  # noqa: PLC0415
+
     if (connection or dry_run) and not register:
         raise InvalidRequestError(
             "nothing is registered without --register", remedy="name the registry file with --register"

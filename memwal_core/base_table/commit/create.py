@@ -33,13 +33,7 @@ def new_details(
     ``InvalidRequestError``: it has an index already, no usable primary key or a blob column, a spec
     breaks a rule, or a maintained index cannot be listed.
     """
-    if state.entry is not None:
-        raise InvalidRequestError(
-            "the table has a MemWAL index already",
-            remedy="use the index that it has; a table has at most one",
-            version=state.version,
-            legacy=state.is_legacy,
-        )
+    require_not_enabled(state)
     key = state.require_primary_key()
     check_table(state.schema, state.field_ids, key, specs)
     check_maintained(maintained, indexes, key)
@@ -53,6 +47,17 @@ def new_details(
             bare,
         )
     return details
+
+
+def require_not_enabled(state: TableState) -> None:
+    """Refuse a table that has a MemWAL index (``InvalidRequestError``)."""
+    if state.entry is not None:
+        raise InvalidRequestError(
+            "the table has a MemWAL index already",
+            remedy="use the index that it has; `memwal add-spec` divides the table anew",
+            version=state.version,
+            legacy=state.is_legacy,
+        )
 
 
 def check_table(schema: pa.Schema, field_ids: Mapping[str, int], key: PrimaryKey, specs: Sequence[RegionSpec]) -> None:

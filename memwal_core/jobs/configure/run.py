@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import lance
@@ -19,7 +19,8 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.configure.replacement import ReplacementCase, replacement_obstacles
 from memwal_core.jobs.outcome import JobOutcome, no_lease
 from memwal_core.region import ManifestStore, RegionManifest
-from memwal_core.region.spec import RegionSpec, validate_new_spec
+from memwal_core.region.spec import RegionSpec, next_spec_id, validate_new_spec
+from memwal_core.region.spec.text import parse_spec
 from memwal_core.storage.concurrent import map_concurrently
 
 
@@ -86,6 +87,22 @@ class TableConfiguration:
             return with_region_spec(details, spec)
 
         return self._update(change, f"region spec {spec.spec_id} added")
+
+    def divide(self, regions: Sequence[str]) -> ConfigureReport:
+        """Add a region spec of the given components, for example ``["bucket(id, 8)"]``, under the next free id.
+
+        Rows that lie in regions of older specs stay there until they are merged; merge them before writers follow the
+        new spec, since a key must not wait in two regions.
+
+        Raises:
+            InvalidRequestError: A component is not understood, or the spec does not fit the table.
+            ConflictError: Other processes kept changing the table. Try again.
+        """
+        state = self._table.state()
+        used = {spec.spec_id for spec in self._table.require_mem_wal(state).region_specs}
+        made = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
+        spec_id = next_spec_id({*used, *(manifest.region_spec_id for manifest in made)})
+        return self.add_region_spec(parse_spec(spec_id, regions, state.schema, state.field_ids))
 
     def maintain_index(self, name: str) -> ConfigureReport:
         """Let MemTables maintain an index of the base table, from their next flush on.

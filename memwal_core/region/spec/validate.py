@@ -12,6 +12,7 @@ from memwal_core.format.region_spec.model import RegionField, RegionSpec
 from memwal_core.format.region_spec.result_types import parse_result_type, types_agree
 from memwal_core.region.spec.evaluate import evaluate_field, natural_values
 from memwal_core.region.spec.parameters import uses_lance_hash
+from memwal_core.region.spec.transforms import find_transform
 
 NOT_KEY_FUNCTION = "not_key_function"
 UNKNOWN_SOURCE = "unknown_source"
@@ -99,7 +100,8 @@ def _check_field(field: RegionField, schema_fields: Mapping[int, pa.Field]) -> N
     known = {source_id: schema_fields[source_id] for source_id in field.source_ids if source_id in schema_fields}
     found = natural_values(field, {source_id: pa.array([], column.type) for source_id, column in known.items()}, 0).type
     # A transform's type is known exactly; the type of an expression depends on the planner.
-    agrees = found.equals(expected) or pa.types.is_null(found) if field.transform else types_agree(found, expected)
+    is_exact = field.transform is not None and find_transform(field).run is not None
+    agrees = found.equals(expected) or pa.types.is_null(found) if is_exact else types_agree(found, expected)
     if not agrees:
         raise InvalidRequestError(
             "the values of a region field do not have its result type",

@@ -1,0 +1,194 @@
+"""`memwal create`, `enable` and `add-spec`: making a table that takes streaming upserts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import lance
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from memwal_core.base_table import translated
+from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.errors import InvalidRequestError
+from memwal_core.region.spec.describe import describe_spec
+from memwal_core.settings import load_settings
+from memwal_core.storage.options import environment_storage_options, parse_pairs
+from memwal_core.table import Table
+
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="Column of the primary key; repeatable, in the key's order.", metavar="COLUMN"),
+]
+Buckets = Annotated[
+    int | None,
+    typer.Option(
+        "--buckets", min=1, help="Regions by hash of the first key column: as many writers can write at once."
+    ),
+]
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by",
+        help="How rows map to regions instead: a column, bucket(COLUMN, N), multi_bucket(COLUMN, ..., N), "
+        "truncate(COLUMN, WIDTH), year|month|day|hour(COLUMN), unsharded. Repeatable: all together.",
+        metavar="COMPONENT",
+    ),
+]
+
+
+def create(  # noqa: PLR0913 - one parameter for each option of the command
+    uri: TableUri,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            help="A column and its Arrow type: id:int64, name:string, v:float[768], at:timestamp[us]. Repeatable.",
+            metavar="NAME:TYPE",
+        ),
+    ] = None,
+    like: Annotated[
+        str, typer.Option("--like", help="Take the columns of this Parquet file or Lance table.", metavar="SOURCE")
+    ] = "",
+    key: Key = None,
+    buckets: Buckets = None,
+    by: By = None,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Create an empty table that takes streaming upserts.
+
+    Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
+    """
+    if bool(column) == bool(like):
+        raise InvalidRequestError("a table needs columns", remedy="give either --column NAME:TYPE or --like SOURCE")
+    regions = _regions(buckets, by)
+    options = {**environment_storage_options(), **parse_pairs(storage_option)}
+    schema = _schema_of(like, options) if like else _schema(column or [])
+    table = Table.create(
+        uri,
+        schema,
+        key=list(key or ()),
+        buckets=regions if isinstance(regions, int) else 1,
+        regions=() if isinstance(regions, int) else regions,
+        storage_options=options or None,
+        settings=load_settings(),
+    )
+    _show(table, "created", json=json)
+
+
+def enable(  # noqa: PLR0913 - one parameter for each option of the command
+    uri: TableUri,
+    key: Key = None,
+    buckets: Buckets = None,
+    by: By = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Index that MemTables maintain. Repeatable.", metavar="NAME"),
+    ] = None,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Let a Lance table that exists take streaming upserts.
+
+    With --key, columns become the primary key of a table that has none: every row is read, and the command refuses
+    keys that are NULL or occur twice. MemWAL cannot be switched off again: what waits in regions would be lost.
+
+    Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
+    """
+    regions = _regions(buckets, by)
+    table = open_table(uri, storage_option)
+    table.enable(key=list(key or ()), regions=regions, maintained_indexes=list(index or ()))
+    _show(table, "enabled", json=json)
+
+
+def add_spec(
+    uri: TableUri,
+    by: By = None,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Divide a table into regions in another way; writers name the new spec when they open.
+
+    Merge what waits under the old spec before writers follow the new one: a key must not wait in two regions.
+
+    Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
+    """
+    if not by:
+        raise InvalidRequestError("a spec needs a component", remedy="give at least one --by COMPONENT")
+    table = open_table(uri, storage_option)
+    report = table.configuration.divide(by)
+    if json:
+        print_json(report.to_dict())
+    else:
+        Console(highlight=False, soft_wrap=True).print(f"{report.change}, version {report.version}", markup=False)
+    sys.exit(report.outcome.exit_code)
+
+
+def _regions(buckets: int | None, by: list[str] | None) -> list[str] | int:
+    if buckets is not None and by:
+        raise InvalidRequestError("a spec has buckets or components", remedy="give --buckets or --by, not both")
+    return by or buckets or 1
+
+
+def _schema(columns: list[str]) -> pa.Schema:
+    fields = []
+    for text in columns:
+        name, separator, kind = text.rpartition(":")
+        if not separator or not name:
+            raise InvalidRequestError("a column is a name and a type", remedy="write NAME:TYPE", column=text)
+        fields.append(pa.field(name, _type(kind.strip(), text)))
+    return pa.schema(fields)
+
+
+def _type(kind: str, column: str) -> pa.DataType:
+    if kind.endswith("]") and not kind.startswith(("timestamp[", "time", "duration[")):
+        item, _, length = kind[:-1].rpartition("[")
+        if length.isdecimal() and int(length):
+            return pa.list_(_type(item, column), int(length))
+        if not length:
+            return pa.list_(_type(item, column))
+    try:
+        return pa.type_for_alias(kind)
+    except ValueError as error:
+        raise InvalidRequestError(
+            "this is not a type of Arrow",
+            remedy="write for example int64, float, string, bool, timestamp[us], date32, float[768], string[]",
+            column=column,
+        ) from error
+
+
+def _schema_of(source: str, options: dict[str, str]) -> pa.Schema:
+    if Path(source).is_file():
+        # Only this command needs it.
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        try:
+            schema = pq.read_schema(source)
+        except (OSError, pa.ArrowException) as error:
+            raise InvalidRequestError(
+                "the source is not a Parquet file", remedy="name a Parquet file or a Lance table", source=source,
+                problem=str(error),
+            ) from error  # fmt: skip
+        return schema.remove_metadata()
+    with translated("read the columns of a table", source):
+        found = lance.dataset(source, storage_options=options or None).schema
+    # Without the marks of the other table's key, which is not this one's.
+    return pa.schema([field.remove_metadata() for field in found])
+
+
+def _show(table: Table, what: str, *, json: bool) -> None:
+    state = table.base.state()
+    specs = [describe_spec(spec, state.field_ids) for spec in state.require_details().region_specs]
+    if json:
+        print_json(
+            {"outcome": "done", "table_uri": table.uri, "version": state.version,
+             "key": list(state.primary_key.columns), "regions": specs}
+        )  # fmt: skip
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    key, regions = ", ".join(state.primary_key.columns), "; ".join(specs)
+    console.print(f"{what}: {table.uri}  version {state.version}, key ({key}), regions {regions}", markup=False)

@@ -1,0 +1,183 @@
+"""`memwal create`, `enable`, `add-spec`, `schema`, `head`, `count`, `lookup`: a new table, and what is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from memwal_core.cli.app import app
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.table import Table
+
+ROWS = pa.table(
+    {"id": [1, 2, 3], "tenant": ["a", "b", None], "v": pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32(), 2))}
+)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "100"})
+
+
+def done(*arguments: object) -> Any:
+    ended = run(*arguments, "--json")
+    assert ended.exit_code == 0, (ended.output, ended.exception)
+    return json.loads(ended.stdout)
+
+
+def refusal(*arguments: object) -> InvalidRequestError:
+    ended = run(*arguments)
+    assert isinstance(ended.exception, InvalidRequestError), (ended.output, ended.exception)
+    return ended.exception
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "t.lance")
+
+
+def test_table_from_columns_takes_rows_and_shows_them_merged_or_not(uri: str) -> None:
+    columns = [
+        part for each in ("id:int64", "name:string", "v:float[2]", "tags:string[]") for part in ("--column", each)
+    ]
+    assert done("create", uri, *columns, "--key", "id", "--buckets", 2)["regions"] == ["bucket(id, 2)"]
+    table = Table.open(uri)
+    with table.writer() as writer:
+        writer.put(
+            pa.table(
+                {"id": [1, 2], "name": ["one", None], "v": [[1.0, 2.0]] * 2, "tags": [["x"], []]},
+                schema=table.base.state().schema,
+            )
+        )
+        writer.flush()
+
+    for _ in range(2):
+        assert done("count", uri) == {"table_uri": uri, "rows": 2}
+        assert done("count", uri, "--filter", "id > 1")["rows"] == 1
+        assert done("head", uri, "--column", "id", "-n", 1, "--filter", "name IS NULL")["rows"] == [{"id": 2}]
+        assert done("lookup", uri, 1)["rows"] == [{"id": 1, "name": "one", "v": [1.0, 2.0], "tags": ["x"]}]
+        table.run(MergeRequest())
+    assert run("lookup", uri, 1, 7).exit_code == 3
+    assert run("head", uri, "--filter", "id > 7").exit_code == 3
+    assert [(each["name"], each["type"]) for each in done("schema", uri)["columns"]] == [
+        ("id", "int64"),
+        ("name", "string"),
+        ("v", "fixed_size_list<item: float>[2]"),
+        ("tags", "list<item: string>"),
+    ]
+
+
+def test_table_like_a_parquet_file_or_another_table(uri: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "rows.parquet", str(tmp_path / "other.lance")
+    pq.write_table(ROWS, file)
+
+    made = done("create", uri, "--like", file, "--key", "id", "--by", "bucket(id, 4)")
+    copied = done("create", other, "--like", uri, "--key", "tenant", "--key", "id", "--by", "tenant")
+
+    assert (made["key"], made["regions"]) == (["id"], ["bucket(id, 4)"])
+    assert (copied["key"], copied["regions"]) == (["tenant", "id"], ["tenant"])
+    assert Table.open(other).base.state().schema.names == ROWS.column_names
+
+
+def test_table_with_rows_gets_a_key_and_regions_and_is_written(uri: str) -> None:
+    """LanceDB refuses a key that may be NULL, which every column of its tables may be."""
+    lance.write_dataset(ROWS, uri)
+
+    assert done("enable", uri, "--key", "id", "--by", "unsharded")["key"] == ["id"]
+
+    table = Table.open(uri)
+    with table.writer() as writer:
+        writer.put(ROWS.slice(1, 1).set_column(1, "tenant", pa.array(["new"])))
+        writer.flush()
+    table.run(MergeRequest())
+    assert lance.dataset(uri).to_table().sort_by("id")["tenant"].to_pylist() == ["a", "new", None]
+    assert not table.base.state().schema.field("id").nullable
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "what"),
+    [
+        (ROWS, ["tenant"], "rows without a value cannot be identified by this column"),
+        (ROWS, ["v"], "this cannot be a column of a primary key"),
+        (ROWS, ["nothing"], "this cannot be a column of a primary key"),
+        (ROWS, ["id", "id"], "the key names a column twice, or none"),
+        (pa.concat_tables([ROWS, ROWS]), ["id"], "several rows have the same key"),
+        (ROWS, [], "the table defines no primary key, so MemWAL cannot identify its rows"),
+    ],
+    ids=["null", "type", "unknown", "twice", "repeated", "none"],
+)
+def test_key_that_the_rows_contradict_is_refused_and_nothing_is_written(
+    uri: str, rows: pa.Table, key: list[str], what: str
+) -> None:
+    lance.write_dataset(rows, uri)
+
+    error = refusal("enable", uri, *(part for name in key for part in ("--key", name)))
+
+    assert error.what == what
+    assert lance.dataset(uri).version == 1
+
+
+def test_key_of_a_table_cannot_be_changed_and_memwal_not_enabled_twice(uri: str) -> None:
+    lance.write_dataset(ROWS, uri)
+    done("enable", uri, "--key", "id")
+
+    assert "has a MemWAL index already" in refusal("enable", uri, "--key", "tenant").what
+    assert "has a MemWAL index already" in refusal("enable", uri).what
+
+
+def test_spec_is_added_under_the_next_id_and_writers_follow_it(uri: str) -> None:
+    done("create", uri, "--column", "id:int64", "--column", "day:date32", "--key", "id")
+    assert done("add-spec", uri, "--by", "bucket(id, 8)")["change"] == "region spec 2 added"
+
+    assert done("schema", uri)["regions"] == ["bucket(id, 1)", "bucket(id, 8)"]
+    table = Table.open(uri)
+    with table.writer(spec_id=2) as writer:
+        writer.put(pa.table({"id": range(50), "day": pa.nulls(50, pa.date32())}))
+        assert len(writer.writers) == 8
+    refusal("add-spec", uri)
+    refusal("add-spec", uri, "--by", "bucket(nothing, 2)")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--column", "id:int64", "--like", "x.parquet"],
+        ["--column", "id"],
+        ["--column", "id:number"],
+        ["--column", "id:int64", "--key", "id", "--buckets", "2", "--by", "id"],
+        ["--column", "id:int64"],
+        ["--column", "id:int64", "--key", "name"],
+        ["--column", "v:float", "--key", "v"],
+        ["--like", "nowhere", "--key", "id"],
+        ["--like", __file__, "--key", "id"],
+    ],
+    ids=lambda each: " ".join(Path(part).name for part in each) or "nothing",
+)
+def test_table_that_cannot_be_made_leaves_nothing(uri: str, arguments: list[str]) -> None:
+    refusal("create", uri, *arguments)
+
+    assert not Path(uri).exists()
+
+
+def test_keys_of_several_columns_are_lists_and_have_the_types_of_their_columns(uri: str) -> None:
+    done("create", uri, "--column", "a:string", "--column", "b:int32", "--key", "b", "--key", "a")
+    table = Table.open(uri)
+    with table.writer() as writer:
+        writer.put(pa.table({"a": ["x"], "b": pa.array([7], pa.int32())}))
+        writer.flush()
+
+    assert done("lookup", uri, '[7, "x"]')["rows"] == [{"a": "x", "b": 7}]
+    for wrong in ("7", '["x", 7]', "[7]", "{}"):
+        refusal("lookup", uri, wrong)
+
+
+def test_version_is_shown() -> None:
+    assert run("--version").stdout.startswith("memwal 0.1.0 (pylance ")

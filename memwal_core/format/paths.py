@@ -77,6 +77,7 @@ _STAGED_ROWS_PATH = re.compile(
     r"/(?:[0-9a-f]{32}\.lance|intent\.json)",
     re.ASCII,
 )
+_SPEC_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _GENERATION_NAME = re.compile(r"(?P<prefix>[0-9A-Za-z]+)_gen_(?P<generation>[1-9][0-9]{0,19})", re.ASCII)
 _SAFE_PART = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,254}", re.ASCII)
@@ -223,6 +224,12 @@ def region_reservation_path(region_spec_id: int, region_field_values: Mapping[st
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return f"{RESERVATIONS_DIRECTORY}/{region_spec_id}/{digest.hexdigest()}.json"
+
+
+def parse_reservation_spec(path: str) -> int:
+    """Return the region spec of a path that ``region_reservation_path`` made; -1 if it has another form."""
+    directory, _, spec = path.rpartition("/")[0].rpartition("/")
+    return int(spec) if directory == RESERVATIONS_DIRECTORY and _SPEC_ID.fullmatch(spec) else -1
 
 
 def region_birth_path(reservation: str, region_id: RegionId) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader
+from memwal_core.base_table import TableReader, TableState
 from memwal_core.errors import CorruptionError, InvalidRequestError, UnavailableError
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import parse_consistency
 from memwal_core.reader.history import ReadHistory
 from memwal_core.reader.lookup.key_guard import KeyGuard, StoredFilters
+from memwal_core.reader.lookup.key_regions import KeyRegions
 from memwal_core.reader.opened import GenerationGoneError
+from memwal_core.reader.plan.survey import Needs
 from memwal_core.reader.scan.scan import Scan, ScanRequest
 from memwal_core.reader.text.search import TextQuery
 from memwal_core.reader.vector.search import VectorQuery
@@ -70,6 +73,15 @@ class MergedReader:
             CorruptionError: Stored state is damaged; run `memwal doctor`.
             UnavailableError: Storage failed. Try again.
         """
+        return self._view(consistency, version)
+
+    def _view(
+        self,
+        consistency: Consistency | str | None,
+        version: int | None,
+        needs: Callable[[TableState], Needs] | None = None,
+    ) -> TableView:
+        """Return a view, of the needed regions alone if they are told."""
         chosen = self._default_consistency(version) if consistency is None else parse_consistency(consistency)
         if chosen is Consistency.IN_PROCESS and not self._has_writers():
             raise InvalidRequestError(
@@ -77,7 +89,7 @@ class MergedReader:
                 remedy="write through `writer()` of the same table, or read with consistency `durable`",
                 table=self._table.uri,
             )
-        return TableView(self._table, self._surveyor.survey(chosen, version), self._guard, self._cache)
+        return TableView(self._table, self._surveyor.survey(chosen, version, needs), self._guard, self._cache)
 
     def _default_consistency(self, version: int | None) -> Consistency:
         if version is not None:
@@ -127,7 +139,8 @@ class MergedReader:
         version: int | None = None,
     ) -> pa.Table:
         """Return the rows of some keys, in their order; errors as for ``read`` and ``TableView.lookup``."""
-        return self.read(lambda view: view.lookup(keys, columns), consistency=consistency, version=version)
+        needs = partial(KeyRegions.of, keys=keys)
+        return self._read(lambda view: view.lookup(keys, columns), consistency, version, needs)
 
     def vector_search(
         self, query: VectorQuery, *, consistency: Consistency | str | None = None, version: int | None = None
@@ -160,9 +173,18 @@ class MergedReader:
             CorruptionError: A flushed MemTable is missing although the base table lacks its rows.
             UnavailableError: Storage failed, or flushed MemTables vanished each time.
         """
+        return self._read(query, consistency, version)
+
+    def _read(
+        self,
+        query: Callable[[TableView], _Result],
+        consistency: Consistency | str | None,
+        version: int | None,
+        needs: Callable[[TableState], Needs] | None = None,
+    ) -> _Result:
         missing = ""
         for _ in range(_ATTEMPTS):
-            view = self.view(consistency, version)
+            view = self._view(consistency, version, needs)
             try:
                 return query(view)
             except GenerationGoneError as error:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Protocol
 
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.paths import (
@@ -60,15 +61,17 @@ class Census:
     Attributes:
         manifests: Those that can be read, ordered by id.
         damaged: The others.
+        ruled_out: Regions that were not looked at, because nothing of them was needed.
     """
 
     manifests: tuple[RegionManifest, ...]
     damaged: Mapping[RegionId, DamagedRegion] = field(default_factory=lambda: MappingProxyType({}))
+    ruled_out: frozenset[RegionId] = frozenset()
 
     @property
     def region_ids(self) -> frozenset[RegionId]:
         """All regions."""
-        return frozenset(each.region_id for each in self.manifests) | self.damaged.keys()
+        return frozenset(each.region_id for each in self.manifests) | self.damaged.keys() | self.ruled_out
 
     def with_known(
         self, taker: CensusTaker, merged: Iterable[RegionId], snapshot: Iterable[RegionManifest] = ()
@@ -97,13 +100,26 @@ class Census:
             if region_id not in late.region_ids
         }
         manifests = sorted([*self.manifests, *late.manifests], key=lambda each: each.region_id)
-        return Census(tuple(manifests), {**identified, **late.damaged, **gone})
+        return Census(tuple(manifests), {**identified, **late.damaged, **gone}, self.ruled_out)
 
     def require_all(self) -> tuple[RegionManifest, ...]:
         """Return all manifests; ``DamagedError`` if a region is damaged."""
         for each in self.damaged.values():
             raise each.error
         return self.manifests
+
+
+class NeededRegions(Protocol):
+    """Which regions a read needs, by the paths at which region values are reserved."""
+
+    @property
+    def expected(self) -> Collection[str]:
+        """The reservations of values that are known to be needed."""
+        ...
+
+    def may_hold(self, reservation: str) -> bool:
+        """Tell whether the region of a reservation may be needed."""
+        ...
 
 
 class CensusTaker:
@@ -120,6 +136,7 @@ class CensusTaker:
         self._manifests = manifests
         self._concurrency = concurrency
         self._elsewhere = elsewhere
+        self._marks: tuple[Mapping[RegionId, str], frozenset[RegionId]] = ({}, frozenset())
 
     def take(self, remembered: Collection[RegionId] = ()) -> Census:
         """Read the manifests of all regions that are listed, and name those that are missing.
@@ -132,19 +149,44 @@ class CensusTaker:
         """
         births = self._births()  # Before the listing: a region is created before its mark.
         remembered = (*remembered, *self._manifests.remembered())
-        listed = self._manifests.region_ids()
+        return self._taken(births, self._manifests.region_ids(), remembered)
+
+    def take_needed(self, needs: NeededRegions, remembered: Collection[RegionId] = ()) -> Census:
+        """Take the census of the regions that a read may need, and leave the others out.
+
+        The marks of creation say for ever which region has which value; they are listed again only where a region
+        has appeared since, or a needed one is not there. Regions without a mark are always read.
+        """
+        remembered = (*remembered, *self._manifests.remembered())
+        births, seen = self._marks
+        listed = self._manifests.region_ids() if births else []
+        expected = {region_id for region_id, path in births.items() if path in needs.expected}
+        if len(expected) < len(needs.expected) or not expected <= set(listed) or not seen >= set(listed):
+            births = self._births()
+            listed = self._manifests.region_ids()
+            self._marks = (births, frozenset(listed))
+        ruled_out = frozenset(region_id for region_id, path in births.items() if not needs.may_hold(path))
+        return self._taken(births, [each for each in listed if each not in ruled_out], remembered, ruled_out)
+
+    def _taken(
+        self,
+        births: Mapping[RegionId, str],
+        listed: Sequence[RegionId],
+        remembered: Collection[RegionId],
+        ruled_out: frozenset[RegionId] = frozenset(),
+    ) -> Census:
         census = self._elsewhere(listed) if self._elsewhere is not None else self.read(listed)
         witnesses = dict.fromkeys(remembered, "the maintenance record")
         witnesses |= {region_id: f"the mark of its creation beside {path}" for region_id, path in births.items()}
         gone = {
             region_id: DamagedRegion(region_id, vanished(region_id, witness), reservation=births.get(region_id))
             for region_id, witness in witnesses.items()
-            if region_id not in census.region_ids
+            if region_id not in census.region_ids | ruled_out
         }
         damaged = {
             region_id: replace(each, reservation=births.get(region_id)) for region_id, each in census.damaged.items()
         }
-        return Census(census.manifests, {**damaged, **gone})
+        return Census(census.manifests, {**damaged, **gone}, ruled_out)
 
     def read(self, region_ids: Iterable[RegionId]) -> Census:
         """Read the manifests of some regions.

@@ -57,7 +57,7 @@ class _History:
         self._uri, self._numbers = uri, itertools.count()
         lance.write_dataset(self._rows([0, 3, 5, 8]), uri, max_rows_per_file=3)
         base = BaseTable.open(uri, settings=FAST)
-        base.create_mem_wal_index([bucket_spec(1, "k0", base.state().field_ids, 2)])
+        base.create_mem_wal_index([bucket_spec(1, "k0", base.state().field_ids, 5)])
         self.writer = TableWriter.open(base, settings=FAST)
         self.table = Table.open(uri, settings=FAST)
 
@@ -91,9 +91,10 @@ class _History:
             asked = [tuple(row.values()) for row in keys.to_pylist()]
             expected = [rows[each] for each in asked if each in rows]
             for columns in (None, ["n"], self._key):
-                found = view.lookup(keys, columns).to_pylist()
                 names = columns or self._schema.names
-                assert found == [{name: row[name] for name in names} for row in expected]
+                wanted = [{name: row[name] for name in names} for row in expected]
+                assert view.lookup(keys, columns).to_pylist() == wanted
+                assert self.table.lookup(keys, columns, consistency="durable").to_pylist() == wanted
 
 
 @pytest.mark.req("RD-42", "RD-45", "RD-60")

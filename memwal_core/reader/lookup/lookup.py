@@ -20,7 +20,9 @@ from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows
 from memwal_core.reader.explain import RegionNames, explain_lookup
+from memwal_core.reader.lookup.asked_keys import conformed, key_schema
 from memwal_core.reader.lookup.key_guard import KeyGuard
+from memwal_core.reader.lookup.key_regions import key_router
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.pruning import states_its_value
 from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
@@ -30,7 +32,7 @@ from memwal_core.reader.rows.by_key import rows_with_keys
 from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, RowRequest
 from memwal_core.reader.rows.key_condition import shown_condition
 from memwal_core.region.census import DamagedRegion
-from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
 
 _ASKED_OFTEN = 4
 """After this many lookups in one flushed MemTable its keys are cached."""
@@ -100,26 +102,8 @@ class Lookup:
         Raises:
             InvalidRequestError: They do not fit the table.
         """
-        key, schema = list(self._opened.key), self._opened.remembered(("keys",), self._key_schema)
-        if sorted(keys.column_names) != sorted(key):
-            raise InvalidRequestError(
-                "the columns are not those of the primary key",
-                remedy="pass exactly the key columns",
-                expected=key,
-                found=keys.column_names,
-            )
-        try:
-            fits = keys.column_names == key and keys.schema.types == schema.types
-            typed = pa.Table.from_arrays(keys.columns, schema=schema) if fits else cast_rows(keys.select(key), schema)
-        except (pa.ArrowException, ValueError) as error:
-            raise InvalidRequestError(
-                "the keys do not fit the primary key's types",
-                remedy="cast the key columns, and remove NULLs",
-                cause=str(error),
-            ) from error
-        if any(column.null_count for column in typed.columns):
-            raise InvalidRequestError("a key is NULL", remedy="remove it; no row has a NULL key", columns=key)
-        return typed.take(pa.array(last_row_per_key(typed, key))) if typed.num_rows > 1 else typed
+        opened = self._opened
+        return conformed(keys, opened.remembered(("keys",), lambda: key_schema(opened.target.schema, opened.key)))
 
     def _stated(self, plan: ReadPlan) -> dict[bytes, bytes]:
         return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
@@ -132,9 +116,6 @@ class Lookup:
             )
         schema = self._opened.target.schema
         require_no_blobs(pa.schema([schema.field(name) for name in columns]), "read")
-
-    def _key_schema(self) -> pa.Schema:
-        return pa.schema([self._opened.target.schema.field(name).remove_metadata() for name in self._opened.key])
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
         schema = self._opened.target.schema
@@ -178,13 +159,8 @@ class Lookup:
         return damaged.reservation in paths
 
     def _routed(self, spec: RegionSpec, keys: pa.Table) -> dict[RegionValue, pa.Table] | None:
-        field_ids = self._opened.target.field_ids
-        own = {field_ids[name] for name in self._opened.key}
-        sources = {source for field in spec.fields for source in field.source_ids}
-        if not sources & set(field_ids.values()) <= own:
-            return None
-        router = RegionRouter(spec, {name: field_ids[name] for name in self._opened.key})
-        return {part.value: part.rows for part in router.route(keys)}
+        router = key_router(spec, self._opened.key, self._opened.target.field_ids)
+        return None if router is None else {part.value: part.rows for part in router.route(keys)}
 
     def _in_generation(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
         """Look keys up in one generation; None if it writes and deletes none of them."""

@@ -7,9 +7,11 @@ of the base table with the merge progress that belongs to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -30,7 +32,7 @@ from memwal_core.reader.plan.sources import (
     observe_in_process,
 )
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
-from memwal_core.region.census import Census, CensusTaker, DamagedRegion
+from memwal_core.region.census import Census, CensusTaker, DamagedRegion, NeededRegions
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, refuse_hole, same_columns, tail_positions
@@ -68,6 +70,14 @@ class Survey:
             raise each.error
 
 
+class Needs(NeededRegions, Protocol):
+    """Which regions a read needs, as one version of the table tells it."""
+
+    def fits(self, state: TableState) -> bool:
+        """Tell whether a newer version tells the same."""
+        ...
+
+
 class Surveyor:
     """Surveys one table.
 
@@ -96,13 +106,18 @@ class Surveyor:
         self._concurrency = table.settings.storage.concurrency
         self._taker = CensusTaker(table.store, manifests, self._concurrency)
         self._rows: tuple[tuple[object, ...], tuple[RegionManifest, ...]] = ((), ())
+        self._last: TableState | None = None
 
-    def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
+    def survey(
+        self, consistency: Consistency, version: int | None = None, needs: Callable[[TableState], Needs] | None = None
+    ) -> Survey:
         """Find the rows of the table.
 
         Args:
             consistency: Where to look for rows that are not in the base table yet.
             version: An old table version; its own region snapshot is used.
+            needs: Tells from a version of the table which regions are needed; others may be missing in the survey.
+                All if None, or if it raises ``InvalidRequestError``.
 
         Raises:
             InvalidRequestError: The table has no usable primary key, or an old version was asked for with another
@@ -116,7 +131,7 @@ class Surveyor:
         if consistency is Consistency.SNAPSHOT:
             return self._survey_snapshot()
         for attempt in range(1, _ATTEMPTS + 1):
-            found = self._look(consistency, attempt)
+            found = self._look(consistency, attempt, needs)
             if found is not None:
                 return found
         raise UnavailableError(
@@ -126,16 +141,20 @@ class Surveyor:
             attempts=_ATTEMPTS,
         )
 
-    def _look(self, consistency: Consistency, attempt: int) -> Survey | None:
+    def _look(
+        self, consistency: Consistency, attempt: int, needs: Callable[[TableState], Needs] | None
+    ) -> Survey | None:
         """Survey once; None if the table changed meanwhile, or what looks wrong has to be looked at again."""
         taken = self._table.clock.now()
         # First: what is read after it follows it, if the table goes on where it was seen.
         recalled = self._history.recall(again=attempt > 1)
-        regions, damaged, achieved = self._observe(consistency, recalled)
-        state = self._table.state()
+        needed = self._needed(needs)
+        regions, census, achieved = self._observe(consistency, recalled, needed)
+        state = self._last = self._table.state()
+        if needed is not None and not needed.fits(state):
+            return None
         if regions and state.details is None:
             self._table.require_mem_wal(state)  # Without progress, merged generations cannot be told apart.
-        census = Census(tuple(region.manifest for region in regions), damaged)
         known = census.with_known(self._taker, *self._named(state))
         doubts = recalled.doubts(state, [each.manifest for each in regions if not each.in_memory])
         ahead = _ahead(regions, state)
@@ -150,6 +169,15 @@ class Surveyor:
             return None
         hurt = (*known.damaged.values(), *refused.values())
         return Survey(state, regions, consistency, achieved, taken, frozen=doubts.causes, damaged=hurt)
+
+    def _needed(self, needs: Callable[[TableState], Needs] | None) -> Needs | None:
+        """Return what is needed by the newest version known; whether it still holds is seen after the manifests."""
+        if needs is None:
+            return None
+        try:
+            return needs(self._last if self._last is not None else self._table.state())
+        except InvalidRequestError:
+            return None  # What does not fit is refused where it is used.
 
     def _survey_version(self, consistency: Consistency, version: int) -> Survey:
         if consistency is not Consistency.SNAPSHOT:
@@ -198,14 +226,15 @@ class Surveyor:
         return details.merged_generations, self._rows[1]
 
     def _observe(
-        self, consistency: Consistency, recalled: Recollection = NOTHING_REMEMBERED
-    ) -> tuple[tuple[ObservedRegion, ...], Mapping[RegionId, DamagedRegion], Consistency]:
+        self, consistency: Consistency, recalled: Recollection, needed: Needs | None
+    ) -> tuple[tuple[ObservedRegion, ...], Census, Consistency]:
         in_process: dict[RegionId, ObservedRegion] = {}
         if consistency is Consistency.IN_PROCESS:
             in_process = {holder.region_id: observe_in_process(holder.view()) for holder in self._holders()}
-        census = self._taker.take(recalled.regions)
+        take = self._taker.take if needed is None else partial(self._taker.take_needed, needed)
+        census = take(recalled.regions)
         if consistency is Consistency.LATEST:
-            return tuple(map(ObservedRegion, census.manifests)), census.damaged, consistency
+            return tuple(map(ObservedRegion, census.manifests)), census, consistency
 
         def observe(manifest: RegionManifest) -> ObservedRegion | DamagedRegion:
             try:
@@ -217,7 +246,9 @@ class Surveyor:
         observed = tuple(each for each in found if isinstance(each, ObservedRegion))
         damaged = {**census.damaged, **{each.region_id: each for each in found if isinstance(each, DamagedRegion)}}
         everything = consistency is Consistency.IN_PROCESS and all(region.in_memory for region in observed)
-        return observed, damaged, Consistency.IN_PROCESS if everything else Consistency.DURABLE
+        manifests = tuple(region.manifest for region in observed)
+        achieved = Consistency.IN_PROCESS if everything else Consistency.DURABLE
+        return observed, replace(census, manifests=manifests, damaged=damaged), achieved
 
     def _unflushed(self, manifest: RegionManifest, in_process: ObservedRegion | None) -> ObservedRegion:
         # A fenced writer of this process no longer knows the region; its rows are in the WAL.

@@ -15,6 +15,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.reader import Consistency, Survey, Surveyor
+from memwal_core.reader.history import NOTHING_REMEMBERED
 from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.opened import GenerationGoneError
 from memwal_core.region import ManifestStore, drain
@@ -167,10 +168,10 @@ def test_merge_and_collection_during_planning_lose_and_double_nothing(tmp_path: 
 class _BaseFirst(Surveyor):
     """Looks at the base table before it looks at the regions: the wrong order."""
 
-    def survey(self, consistency: Consistency, version: int | None = None) -> Survey:
-        assert version is None
+    def survey(self, consistency: Consistency, version: int | None = None, needs: object = None) -> Survey:
+        assert (version, needs) == (None, None)
         state = self._table.state()
-        regions, _, achieved = self._observe(consistency)
+        regions, _, achieved = self._observe(consistency, NOTHING_REMEMBERED, None)
         return Survey(state, regions, consistency, achieved, state.timestamp)
 
 

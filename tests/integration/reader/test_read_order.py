@@ -125,7 +125,9 @@ def test_reader_that_looks_at_the_base_table_first_misses_merged_and_drained_row
     table, writer = written(tmp_path, RegionStatus.SEALED)
     look = Surveyor.survey
 
-    def base_first(self: Surveyor, consistency: Consistency, version: int | None = None) -> Survey:
+    def base_first(
+        self: Surveyor, consistency: Consistency, version: int | None = None, needs: object = None
+    ) -> Survey:
         state = self._table.state()
         seen = look(self, consistency, version)
         return Survey(state, seen.regions, seen.asked, seen.achieved, seen.taken)

@@ -56,12 +56,14 @@ test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
 test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
 
-# How many seeds `make sim` runs.
+# How many seeds `make sim` plays. FIRST=n begins with seed n instead of a fresh one, SCENE=rivals plays one scene.
 SEEDS ?= 100
+FIRST ?=
+SCENE ?=
 
 .PHONY: sim
-sim: setup ## Simulate writers, jobs, faults and crashes: SEEDS=n runs, on all processors
-	@$(RUN) python -m testkit.simulation --seeds $(SEEDS)
+sim: setup ## Simulate writers, jobs, rivals, faults and crashes: SEEDS=n fresh seeds; FIRST=n SEEDS=m plays them again
+	@$(RUN) python -m testkit.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SCENE),--scene $(SCENE))
 
 # FULL=1 measures larger sizes for docs/benchmarks.md; NAMES="loop puts" chooses comparisons.
 FULL ?=

@@ -52,7 +52,7 @@ def _prepare_environment() -> None:
         # PySpark takes a main module without a file, as a parallel test process has, for its own
         # doctests, and ends the process when a package for Spark Connect is missing.
         main.__file__ = __file__
-    for name in [name for name in os.environ if name.startswith("MEMWAL_") and name != "MEMWAL_SIM_SEEDS"]:
+    for name in [name for name in os.environ if name.startswith("MEMWAL_")]:
         del os.environ[name]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from memwal_core.errors import MemwalError
@@ -22,11 +23,26 @@ from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.model import WrongRowError
 from testkit.simulation.progress import ProgressWatch
 from testkit.simulation.view import DuplicateKeyError, lsm_view
-from testkit.simulation.world import Actor, Chances, World
+from testkit.simulation.world import BASE_KEYS, Actor, Chances, World
 
 _SHOWN_TURNS = 40
 _DRIFTING, _PATIENT = 1, 0
 FULL_CHECK_TURNS = 10
+
+
+class Symptom(StrEnum):
+    """What a simulation failed of."""
+
+    WRONG_ROWS = "wrong rows"
+    """A row was lost, doubled, resurrected or changed."""
+    UNREADABLE = "unreadable rows"
+    """What the table must show cannot be read: a file is gone or broken."""
+    WENT_BACK = "progress went back"
+    """Merge progress went back, or an index claims more than is merged."""
+    FORGOTTEN = "forgotten freeze"
+    """What a person froze goes on, or what a person thawed does not."""
+    ERROR = "unexplained error"
+    """An actor met an error that rivals and faults do not explain."""
 
 
 class SimulationFailedError(AssertionError):
@@ -34,13 +50,15 @@ class SimulationFailedError(AssertionError):
 
     Attributes:
         seed: Replays the run.
+        symptom: What it failed of.
     """
 
-    def __init__(self, seed: int, problem: str, trace: Sequence[str]) -> None:
+    def __init__(self, world: World, symptom: Symptom, problem: str) -> None:
         """Compose the message: the seed first, then the problem, then the last turns."""
-        self.seed = seed
-        listed = "\n".join(trace[-_SHOWN_TURNS:])
-        super().__init__(f"seed {seed} (replay: MEMWAL_SIM_SEEDS={seed}): {problem}\nlast turns:\n{listed}")
+        self.seed = world.seed
+        self.symptom = symptom
+        listed = "\n".join(world.trace[-_SHOWN_TURNS:])
+        super().__init__(f"seed {world.seed}: {symptom}: {problem}\nlast turns:\n{listed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +143,10 @@ def simulate(
     for number in range(1, turns + 1):
         try:
             world.take_turn(world.rng.choice(world.actors))
-        except (MemwalError, WrongRowError) as error:
-            raise SimulationFailedError(seed, f"{type(error).__name__}: {error}", world.trace) from error
+        except WrongRowError as error:
+            raise SimulationFailedError(world, Symptom.WRONG_ROWS, str(error)) from error
+        except MemwalError as error:
+            raise SimulationFailedError(world, Symptom.ERROR, f"{type(error).__name__}: {error}") from error
         world.notice()
         check_progress(world, watch)
         check(world, every_version=number % full_check_turns == 0 or number == turns)
@@ -143,14 +163,14 @@ def check_progress(world: World, watch: ProgressWatch) -> None:
     with world.quietly():
         problems = watch.problems(world.plain)
     if problems:
-        raise SimulationFailedError(world.seed, "; ".join(problems), world.trace)
+        raise SimulationFailedError(world, Symptom.WENT_BACK, "; ".join(problems))
 
 
 def check(world: World, *, every_version: bool) -> None:
     """Compare the table with the model, in its newest or in every retained version.
 
     A version shows its own base rows, and the flushed MemTables and WAL entries that it has not
-    merged: together always the present state, whichever version one begins with.
+    merged: together always the present state of the keys that regions have, whichever version one begins with.
 
     Raises:
         SimulationFailedError: They differ.
@@ -159,15 +179,21 @@ def check(world: World, *, every_version: bool) -> None:
         newest = world.plain.dataset()
         versions = [entry["version"] for entry in newest.versions()] if every_version else [newest.version]
         for version in reversed(versions):
-            _check_version(world, version)
+            _check_version(world, version, is_newest=version == newest.version)
+        wrong = world.freezes.mismatches(world.frozen())
+        if wrong:
+            raise SimulationFailedError(world, Symptom.FORGOTTEN, str(wrong))
 
 
-def _check_version(world: World, version: int) -> None:
+def _check_version(world: World, version: int, *, is_newest: bool) -> None:
     try:
         if world.plain.state(version).details is None:
             return  # Before MemWAL was enabled.
-        mismatches = world.model.mismatches(lsm_view(world.plain, version))
-    except (DuplicateKeyError, MemwalError, OSError, ValueError) as error:
-        raise SimulationFailedError(world.seed, f"version {version}: {error}", world.trace) from error
+        found = world.model.mismatches(lsm_view(world.plain, version))
+        mismatches = [each for each in found if is_newest or each.key not in BASE_KEYS]
+    except DuplicateKeyError as error:
+        raise SimulationFailedError(world, Symptom.WRONG_ROWS, f"version {version}: {error}") from error
+    except (MemwalError, OSError, ValueError) as error:
+        raise SimulationFailedError(world, Symptom.UNREADABLE, f"version {version}: {error}") from error
     if mismatches:
-        raise SimulationFailedError(world.seed, f"version {version}: {mismatches}", world.trace)
+        raise SimulationFailedError(world, Symptom.WRONG_ROWS, f"version {version}: {mismatches}")

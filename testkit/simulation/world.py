@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Protocol
 
 from memwal_core.base_table import BaseTable, Sources
-from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
+from memwal_core.coordination.freeze import FreezeCause, FreezeStore
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FencedError,
+    FrozenError,
+    MemwalError,
+    UnavailableError,
+)
 from memwal_core.ids import IdSource
 from memwal_core.rng import Rng, seeded_rng
 from memwal_core.settings import Settings
@@ -21,6 +29,7 @@ from testkit.clock import ManualClock
 from testkit.faults.failpoints import CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
 from testkit.simulation.clocked_store import ClockedStore
+from testkit.simulation.contests import ContestedStore, Contests, WriteKind, kind_of
 from testkit.simulation.model import Model, WrongRowError
 from testkit.simulation.small import has_links, small_settings
 from testkit.tables.people import make_people_table
@@ -29,6 +38,12 @@ EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableEr
 """What an actor may meet when rivals and faults do their worst. Anything else is a defect."""
 
 KEYS = 16
+"""Keys of this number that regions have: 0 and up."""
+BASE_KEYS = range(100, 106)
+"""Keys that only the base table has, because others write them there."""
+FREEZE_KEY = 0
+FROZEN = "frozen"
+"""The key of the table, and its value, in the model of what people freeze."""
 _MAX_DEPTH = 2
 _ROUTED = (0, 3)
 
@@ -42,12 +57,15 @@ class Chances:
         fail: The call fails, before or after its effect.
         crash: The running actor's process dies, before or after the effect.
         lance: A call of Lance in a flush fails, before or after its effect. There are few of them.
+        aim: A rival takes a turn right before a conditional write, after everything was read that led to it. A rival
+            is whoever has written to the same directory before, if there is one.
     """
 
     interleave: float = 0.04
     fail: float = 0.004
     crash: float = 0.002
     lance: float = 0.03
+    aim: float = 0.0
 
 
 class Actor(Protocol):
@@ -89,12 +107,18 @@ class World:
         self.ids = IdSource(seeded_rng(self.rng.getrandbits(64)))
         self.settings = settings if settings is not None else small_settings(seed)
         self.model = Model()
+        self.freezes = Model()
+        """Whether a person has frozen the table: it has one key, which exists while it is frozen."""
         self.trace: list[str] = []
         self.seen: Counter[str] = Counter()
         """How often something happened that the simulation exists for."""
         self.has_drifted = False
         """Whether the table's schema has changed since the run began."""
         self.actors: list[Actor] = []
+        self.guards: tuple[type[MemwalError], ...] = ()
+        """In a negative control, errors with which other rules stop a turn; the run goes on."""
+        self.contested: WriteKind | None = None
+        """What the interrupted turn is about to write, while a rival takes its turn."""
         self._chances = chances
         self._running: list[Actor] = []
         self._dead: dict[int, SimulatedCrash] = {}
@@ -108,7 +132,10 @@ class World:
         make_people_table(uri, buckets=buckets, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
-        self.store = ClockedStore(open_store(uri, settings=self.settings.storage), self.clock)
+        inner = open_store(uri, settings=self.settings.storage)
+        self.contests = Contests(inner, self.seen, lambda: self._running[-1].name if self._running else "")
+        """Counts the conditional writes of actors."""
+        self.store = ClockedStore(ContestedStore(inner, self.contests), self.clock)
         self.store.has_links = has_links(seed)
         self.table = BaseTable(self.store, settings=self.settings, sources=Sources(self.clock, self._derived_rng()))
         """The table as the actors see it."""
@@ -145,7 +172,7 @@ class World:
             # What a process that died would have reported is of no interest.
             if depth in self._dead:
                 self._bury(indent, actor, self._dead[depth])
-            elif isinstance(error, EXPECTED_ERRORS):
+            elif isinstance(error, (*EXPECTED_ERRORS, *self.guards)) or _is_frozen_by_hand(error):
                 self._note(f"{indent}{actor.name}: {type(error).__name__}")
             else:
                 # Kept, because whoever was interrupted may swallow it.
@@ -189,6 +216,11 @@ class World:
         for entry in self.plain.dataset().versions():
             self._version_seen.setdefault(entry["version"], self.clock.now())
 
+    def frozen(self) -> dict[int, str]:
+        """Return whether a person has frozen the table, as ``freezes`` models it."""
+        active = FreezeStore(self.plain.store, IdSource(), clock=self.clock).active()
+        return {FREEZE_KEY: FROZEN} if any(each.cause is FreezeCause.BY_HAND for each in active) else {}
+
     def old_versions(self, age_s: float) -> list[int]:
         """Return the table versions that are older than that, the newest of all left out."""
         existing = [entry["version"] for entry in self.plain.dataset().versions()][:-1]
@@ -198,7 +230,7 @@ class World:
     @contextmanager
     def quietly(self) -> Iterator[None]:
         """Let nothing interfere, for work that belongs to the simulation itself."""
-        saved, self._chances = self._chances, Chances(0, 0, 0, 0)
+        saved, self._chances = self._chances, Chances(0, 0, 0, 0, 0)
         try:
             yield
         finally:
@@ -206,10 +238,29 @@ class World:
 
     def _trouble(self, moment: Moment) -> Callable[[Call], None]:
         def strike(call: Call) -> None:
-            if self._running and self._strike(f"{call.operation} {call.path[-40:]}", after=moment is Moment.AFTER):
+            if not self._running:
+                return
+            if moment is Moment.BEFORE:
+                self._aim(call)
+            if self._strike(f"{call.operation} {call.path[-40:]}", after=moment is Moment.AFTER):
                 unavailable(call)
 
         return strike
+
+    def _aim(self, call: Call) -> None:
+        """Let a rival go first, where the running turn has read and is about to write under a condition."""
+        kind = kind_of(call)
+        if kind is None or not self._chances.aim or len(self._running) == _MAX_DEPTH:
+            return
+        if self.rng.random() >= self._chances.aim * kind.rarity:
+            return
+        idle = [actor for actor in self.actors if actor not in self._running]
+        known = self.contests.rivals(call.path)
+        rivals = [actor for actor in idle if actor.name in known] or idle
+        if rivals:
+            self.contested = kind
+            self._interrupt(self.rng.choice(rivals))
+            self.contested = None
 
     def _strike(self, place: str, *, after: bool) -> bool:
         """Interleave, crash or return whether the call shall fail.
@@ -261,3 +312,7 @@ class World:
 
     def _derived_rng(self) -> Rng:
         return seeded_rng(self.rng.getrandbits(64))
+
+
+def _is_frozen_by_hand(error: MemwalError) -> bool:
+    return isinstance(error, FrozenError) and error.facts["causes"] == [FreezeCause.BY_HAND.value]

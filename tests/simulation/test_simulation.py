@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,14 +11,14 @@ import pytest
 
 from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_LATE_ENTRIES
 from testkit import simulation
-from testkit.simulation import Chances, SimulationResult, simulate
+from testkit.simulation import SimulationResult
+from testkit.simulation.scenes import EVERYBODY
 
-ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 DEFAULT_SEEDS = range(20)
 QUICK_SEEDS = (2, 3, 4, 7, 8, 9, 10, 11, 15, 16)
 """Those of the default seeds that are not slow: half of the work, and yet everything in ``MUST_HAPPEN`` happens."""
 
-LONG_SEEDS = range(20, 220)
+LONG_SEEDS = 200
 MUST_HAPPEN = (
     "put",
     "delete",
@@ -56,25 +55,23 @@ MUST_HAPPEN = (
     "table writer fenced",
     *(f"failed at flush.{place}" for place in ("commit", "commit.done", "keys", "keys.done", "rows", "rows.done")),
 )
+
 _results: dict[int, SimulationResult] = {}
 
 
-def _seeds() -> list:
-    chosen = [int(seed) for seed in os.environ.get("MEMWAL_SIM_SEEDS", "").split(",") if seed]
-    slow = [pytest.param(seed, marks=pytest.mark.slow) for seed in DEFAULT_SEEDS if seed not in QUICK_SEEDS]
-    return chosen or [*QUICK_SEEDS, *slow]
+SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in DEFAULT_SEEDS if seed not in QUICK_SEEDS]
 
 
 def _run(seed: int, directory: Path) -> SimulationResult:
     if seed not in _results:
         scratch = directory / str(seed)
         scratch.mkdir()
-        _results[seed] = simulate(seed, scratch, chances=ROUGH if seed % 3 == 0 else Chances())
+        _results[seed] = EVERYBODY.play(seed, scratch)
     return _results[seed]
 
 
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "GC-29", "RD-06")
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", [*QUICK_SEEDS, *SLOW_SEEDS])
 def test_no_acknowledged_row_is_lost_resurrected_or_doubled(seed: int, tmp_path: Path) -> None:
     assert len(_run(seed, tmp_path).trace) >= 60
 
@@ -89,18 +86,10 @@ def test_the_default_seeds_reach_everything_that_the_simulation_is_for(tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "GC-29", "RD-06")
-def test_hundreds_of_further_seeds_lose_resurrect_and_double_no_row() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        simulation.__name__,
-        "--first",
-        str(LONG_SEEDS[0]),
-        "--seeds",
-        str(len(LONG_SEEDS)),
-    ]
+def test_hundreds_of_fresh_seeds_lose_resurrect_and_double_no_row() -> None:
+    command = [sys.executable, "-m", simulation.__name__, "--scene", EVERYBODY.name, "--seeds", str(LONG_SEEDS)]
 
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -12,7 +12,7 @@ from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.reader.view import TableView
 from testkit.simulation.model import WrongRowError
-from testkit.simulation.world import KEYS, World
+from testkit.simulation.world import BASE_KEYS, KEYS, World
 from testkit.tables.readable import as_model, keys_of
 
 _COLUMNS = ("id", "name")
@@ -66,7 +66,7 @@ def _scan(view: TableView) -> pa.Table:
 
 
 def _lookup(view: TableView) -> pa.Table:
-    return view.lookup(keys_of(*range(KEYS)), _COLUMNS)
+    return view.lookup(keys_of(*range(KEYS), *BASE_KEYS), _COLUMNS)
 
 
 _WAYS: dict[str, Callable[[TableView], pa.Table]] = {"scan": _scan, "lookup": _lookup}

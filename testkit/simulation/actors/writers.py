@@ -15,6 +15,7 @@ from memwal_core.writer import RegionWriter
 from memwal_core.writer.region_directory import RegionDirectory
 from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_FAILURES, WAL_LATE_ENTRIES
 from testkit.faults.failpoints import SimulatedCrash
+from testkit.simulation.contests import WriteKind
 from testkit.simulation.model import Value
 from testkit.simulation.world import KEYS, World
 from testkit.tables.people import people
@@ -47,7 +48,12 @@ class WriterActor:
             return self._use_zombie(rng.choice(self._zombies))
         if self._writer is None:
             return self._open()
-        action = rng.choices(("put", "delete", "flush", "rotate", "replace", "close"), (10, 2, 4, 2, 1, 1))[0]
+        if self._world.contested is WriteKind.WAL_ENTRY:
+            action = "put"
+        elif self._world.contested is WriteKind.REGION_MANIFEST:
+            action = "flush"
+        else:
+            action = rng.choices(("put", "delete", "flush", "rotate", "replace", "close"), (10, 2, 4, 2, 1, 1))[0]
         if action == "replace":
             for forgotten in self._zombies[:-1]:
                 self._world.model.settled(forgotten)

@@ -1,0 +1,73 @@
+"""The scenes that a simulation can be of: everybody at work, or rivals at the compare-and-swaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from testkit.simulation.actors.base_writers import BaseWriterActor
+from testkit.simulation.actors.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.actors.people import PersonActor
+from testkit.simulation.actors.readers import ReaderActor
+from testkit.simulation.actors.table_writers import TableWriterActor
+from testkit.simulation.actors.writers import WriterActor
+from testkit.simulation.simulate import SimulationResult, everybody, simulate
+from testkit.simulation.world import BASE_KEYS, Actor, Chances, World
+
+ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
+AIMED = Chances(interleave=0.01, fail=0.002, crash=0.001, lance=0.01, aim=0.7)
+"""Turns interrupt each other where it hurts, and seldom elsewhere."""
+_ROUGH_EVERY = 3
+
+
+def rivals(world: World) -> list[Actor]:
+    """Return at least two actors for everything that is written under a condition; some take more turns than others."""
+    writers: list[Actor] = [WriterActor(world, f"writer-{number}", (number % 2,)) for number in range(4)]
+    writers += writers[:2] * 3
+    if world.is_routed:
+        writers += [TableWriterActor(world, f"table-writer-{number}") for number in range(2)]
+    return [
+        *writers,
+        MergeActor(world, "merger-1"),
+        JobActor(world, "merger-2", (SimulatedJob.MERGE,)),
+        JobActor(world, "merger-3", (SimulatedJob.MERGE,)),
+        JobActor(world, "builder-1", (SimulatedJob.SNAPSHOT, SimulatedJob.CATCH_UP)),
+        JobActor(world, "builder-2", (SimulatedJob.CATCH_UP, SimulatedJob.COMPACT)),
+        JobActor(world, "flusher", (SimulatedJob.FLUSH,)),
+        JobActor(world, "collector", (SimulatedJob.GC,)),
+        BaseWriterActor(world, "base-writer-1", BASE_KEYS[::2]),
+        BaseWriterActor(world, "base-writer-2", BASE_KEYS[1::2]),
+        PersonActor(world, "person-1"),
+        PersonActor(world, "person-2"),
+        ReaderActor(world, "reader"),
+        TimeActor(world, "time"),
+    ]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A kind of simulation; a seed decides the rest.
+
+    Attributes:
+        name: For the output.
+        actors: Makes the actors.
+        turns: Turns of the outermost level.
+        chances: Returns how probable trouble is in a seed.
+    """
+
+    name: str
+    actors: Callable[[World], list[Actor]]
+    turns: int
+    chances: Callable[[int], Chances]
+
+    def play(self, seed: int, directory: Path) -> SimulationResult:
+        """Run a seed in an empty directory; errors as for ``simulate``."""
+        return simulate(seed, directory, turns=self.turns, chances=self.chances(seed), actors=self.actors)
+
+
+EVERYBODY = Scene("everybody", everybody, 60, lambda seed: Chances() if seed % _ROUGH_EVERY else ROUGH)
+"""All writers and jobs at work; every third seed has far more faults than usual."""
+RIVALS = Scene("rivals", rivals, 40, lambda _: AIMED)
+"""Several of everybody, who interrupt each other between a read and the conditional write that follows."""
+SCENES = (EVERYBODY, RIVALS)

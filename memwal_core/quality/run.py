@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.quality.checks.after import AfterMerge
 from memwal_core.quality.checks.before import check_before
 from memwal_core.quality.docs import docs_directory
@@ -20,7 +21,13 @@ _log = logging.getLogger(__name__)
 
 
 def check_quality(
-    quality: QualityTable, plan: QualityPlan, spark: SparkSession, *, suites: Sequence[str] = (), docs: str = ""
+    quality: QualityTable,
+    plan: QualityPlan,
+    spark: SparkSession,
+    sharing: Sharing,
+    *,
+    suites: Sequence[str] = (),
+    docs: str = "",
 ) -> QualityReport:
     """Run the checks of a plan, quarantine what failed before a merge, and store the report.
 
@@ -31,6 +38,7 @@ def check_quality(
         quality: The table.
         plan: From ``QualityTable.plan``.
         spark: The session.
+        sharing: Compares the keys of the table after a merge.
         suites: Files with users' suites for the rows of flushed MemTables.
         docs: Directory, or address in an object store that the table's options reach, of the Data Docs site; none if
             empty.
@@ -49,7 +57,7 @@ def check_quality(
         if plan.stage is Stage.BEFORE:
             results, quarantined = check_before(quality, plan, spark, examination, suites)
         else:
-            results = AfterMerge(quality, plan, spark, examination).run()
+            results = AfterMerge(quality, plan, spark, sharing, examination).run()
     report = QualityReport(
         table_uri=plan.table_uri,
         stage=plan.stage,

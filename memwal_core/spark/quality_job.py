@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.errors import CorruptionError, InternalError
@@ -12,10 +13,13 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.quality.request import QualityRequest, Stages
+from memwal_core.jobs.sharing.place import Engine, Work
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.quality.model import QualityReport, Result, Stage
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
 from memwal_core.spark.ingest_job import session_for
+from memwal_core.spark.tasks import SparkTasks
 
 _RUNBOOKS = {Stage.BEFORE: "docs/runbooks/quarantined-generations.md", Stage.AFTER: "docs/runbooks/check-failed.md"}
 
@@ -40,7 +44,10 @@ class QualityJob(Job[QualityRequest, QualityReport]):
 
         suites = request.suites if stage is Stage.BEFORE else ()
         with session_for(context, "quality") as spark:
-            report = check_quality(quality, plan, spark, suites=suites, docs=_docs(context, request, stage))
+            sharing = Sharing(replace(context, executors=SparkTasks(spark, context.opened.uri)), Engine.SPARK, request)
+            sharing.choose(Work())
+            docs = _docs(context, request, stage)
+            report = check_quality(quality, plan, spark, sharing, suites=suites, docs=docs)
         if stage is Stage.AFTER and report.failed:
             evidence = {
                 "version": report.version,

@@ -43,12 +43,12 @@ def as_table(kinds: tuple[pa.DataType, ...], rows: Rows, first: int) -> pa.Table
     return pa.table({**columns, "number": pa.array(range(first, first + len(rows)), pa.int64())})
 
 
-def sharing_of(uri: str, *, part_bytes: int, times: int) -> Sharing:
+def sharing_of(uri: str, *, part_bytes: int, times: int, shared: bool = True) -> Sharing:
     options = Settings(
         storage=StorageSettings(fsync=False, retry_wait_s=0), executors=ExecutorSettings(part_bytes=part_bytes)
     )
     context = JobContext(OpenTable.at(uri, settings=options), executors=PicklingExecutors(times=times))
-    sharing = Sharing(context, Engine.SPARK, VerifyRequest())
+    sharing = Sharing(context, Engine.SPARK if shared else Engine.LOCAL, VerifyRequest())
     sharing.choose(Work())
     return sharing
 

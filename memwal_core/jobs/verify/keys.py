@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import lance
@@ -11,6 +12,7 @@ import pyarrow as pa
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.counts import KeyCounts, count_keys
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -78,10 +80,14 @@ def count_keys_in_shares(sharing: Sharing | None, dataset: lance.LanceDataset, s
 
     In this process Lance's query engine counts. On executors, rows with the same key come together in one part of the
     keys, which is held in memory by the slot that counts it.
+
+    Raises:
+        CorruptionError: Keys cannot be read, for example because one is NULL.
     """
     key = schema.names
     if sharing is None or not sharing.on_executors:
-        return count_keys(dataset, key)
+        with _readable(dataset):
+            return count_keys(dataset, key)
     work = work_of_keys(dataset.count_rows(), schema)
     parts = parts_of_keys(work, sharing.settings.part_bytes, sharing.slots)
     shares = share_keys(sharing, dataset, schema, _ROWS, parts)
@@ -94,11 +100,26 @@ def _count(pieces: Iterable[KeyPiece]) -> KeyCounts:
 
 def _tables(context: JobContext, share: KeyShare) -> Iterator[pa.Table]:
     dataset, wanted = context.base.dataset(share.version), frozenset(share.fragments)
-    with translated("read keys", dataset.uri, version=share.version):
+    with _readable(dataset), translated("read keys", dataset.uri, version=share.version):
         fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
         scanner = dataset.scanner(columns=share.schema.names, fragments=fragments, batch_size=_READ_ROWS)
         for batch in scanner.to_batches():
             yield pa.Table.from_batches([batch]).cast(share.schema)
+
+
+@contextmanager
+def _readable(dataset: lance.LanceDataset) -> Iterator[None]:
+    """Call keys that Lance refuses to read what they are: nothing was asked for that could be wrong."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise CorruptionError(
+            "the keys of the base table cannot be read",
+            remedy="start no merge and no garbage collection; follow docs/runbooks/check-failed.md",
+            table=dataset.uri,
+            version=dataset.version,
+            reason=error.facts.get("reason", error.what),
+        ) from error
 
 
 def _width(kind: pa.DataType) -> int:

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.jobs.merge.survey import merge_target
+from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.quality.checks.answers import compare_answers
-from memwal_core.quality.checks.recount import recount
+from memwal_core.quality.checks.recount import count_keys_of, recount
 from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, as_check
-from memwal_core.quality.frames import base_frame
 from memwal_core.quality.model import Check, CheckResult, Result
 from memwal_core.quality.plan import MergeWindow, QualityPlan
 from memwal_core.quality.table import QualityTable
@@ -25,11 +25,17 @@ class AfterMerge:
     """The checks of one version of the base table."""
 
     def __init__(
-        self, quality: QualityTable, plan: QualityPlan, spark: SparkSession, examination: ExpectationRun
+        self,
+        quality: QualityTable,
+        plan: QualityPlan,
+        spark: SparkSession,
+        sharing: Sharing,
+        examination: ExpectationRun,
     ) -> None:
         self._quality = quality
         self._plan = plan
         self._spark = spark
+        self._sharing = sharing
         self._examination = examination
         self._subject = f"version {plan.version}"
 
@@ -44,17 +50,27 @@ class AfterMerge:
             *self._view(),
         )
 
-    def _keys(self, dataset: lance.LanceDataset) -> list[CheckResult]:
-        key = self._quality.table.key_columns(dataset)
-        frame = base_frame(self._spark, dataset, key, self._quality.table.storage_options)
-        unique = as_check(Check.KEY_UNIQUE)
-        expectation: Expectation = (
-            gxe.ExpectColumnValuesToBeUnique(column=key[0], meta=unique)
-            if len(key) == 1
-            else gxe.ExpectCompoundColumnsToBeUnique(column_list=list(key), meta=unique)
-        )
-        not_null = [gxe.ExpectColumnValuesToNotBeNull(column=name, meta=as_check(Check.KEY_NOT_NULL)) for name in key]
-        return self._results(self._examination.expect("keys of the base table", frame, [expectation, *not_null]))
+    def _keys(self, dataset: lance.LanceDataset) -> Iterator[CheckResult]:
+        try:
+            found = count_keys_of(self._sharing, dataset, self._quality.table.key_columns(dataset))
+        except CorruptionError as error:
+            # Lance refuses to read NULL in a key column.
+            for check in (Check.KEY_UNIQUE, Check.KEY_NOT_NULL):
+                yield CheckResult(check, Result.FAILED, self._subject, str(error))
+            return
+        beyond, incomplete = found.counts.rows - found.counts.keys, found.incomplete
+        frame = self._spark.createDataFrame([(beyond, incomplete)], "beyond_first long, incomplete long")
+        expectations: list[Expectation] = [
+            gxe.ExpectColumnValuesToBeBetween(column="beyond_first", max_value=0, meta=as_check(Check.KEY_UNIQUE)),
+            gxe.ExpectColumnValuesToBeBetween(column="incomplete", max_value=0, meta=as_check(Check.KEY_NOT_NULL)),
+        ]
+        facts = f"rows {found.counts.rows}, keys {found.counts.keys}"
+        evidence = {
+            Check.KEY_UNIQUE: (f"{facts}, for example {list(found.counts.repeated)}" if beyond else facts, beyond),
+            Check.KEY_NOT_NULL: (f"rows {found.counts.rows}, with NULL in their key {incomplete}", incomplete),
+        }
+        for result in self._results(self._examination.expect("keys of the base table", frame, expectations)):
+            yield CheckResult(result.check, result.result, self._subject, *evidence[result.check])
 
     def _columns(self, dataset: lance.LanceDataset) -> list[CheckResult]:
         frame = self._spark.createDataFrame([(name,) for name in dataset.schema.names], "column string")
@@ -81,11 +97,11 @@ class AfterMerge:
         if not gone:
             try:
                 counts = recount(
+                    self._sharing,
                     table.dataset(window.before.version),
                     table.dataset(window.after.version),
                     generations,
                     merge_target(table.state(window.after.version)),
-                    table.storage_options,
                 )
             except ObjectNotFoundError as error:
                 gone = [str(error)]

@@ -18,13 +18,20 @@ from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
+from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import generation_path
+from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityRequest
+from memwal_core.jobs.sharing.place import Engine, Work
+from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.quality.model import Check, QualityReport, Result, Stage
 from memwal_core.quality.run import check_quality
 from memwal_core.region.spec import RegionField, RegionSpec
+from memwal_core.spark.tasks import SparkTasks
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
@@ -75,8 +82,12 @@ def run(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Check_]
     seen: set[tuple[Stage, Check]] = set()
 
     def checked(uri: str, stage: Stage, **more: object) -> QualityReport:
-        quality = quality_of(Table.open(uri))
-        report = check_quality(quality, quality.plan(stage), spark, **more)
+        table = Table.open(uri)
+        quality = quality_of(table)
+        context = JobContext(table.opened, executors=SparkTasks(spark, uri))
+        sharing = Sharing(context, Engine.SPARK, QualityRequest())
+        sharing.choose(Work())
+        report = check_quality(quality, quality.plan(stage), spark, sharing, **more)
         seen.update((stage, result.check) for result in report.failed)
         return report
 
@@ -274,10 +285,12 @@ def test_key_that_occurs_twice_fails(tmp_path, run):
     report = run(uri, Stage.AFTER)
 
     assert failed(report) == {Check.KEY_UNIQUE, Check.ROWS_STABLE}
+    [unique] = [each for each in report.results if each.check is Check.KEY_UNIQUE]
+    assert (unique.count, "{'id': 1, 'copies': 3}" in unique.evidence) == (2, True)
 
 
 @damages(Stage.AFTER, Check.KEY_NOT_NULL)
-def test_base_row_without_a_key_fails(tmp_path, run):
+def test_base_row_without_a_key_fails(tmp_path, run, spark):
     uri = str(tmp_path / "t")
     dataset = make_people_table(uri, rows=people(*range(20)), buckets=2).dataset()
     [sound] = dataset.get_fragments()[0].metadata.files
@@ -295,6 +308,12 @@ def test_base_row_without_a_key_fails(tmp_path, run):
 
     assert Check.KEY_NOT_NULL in failed(report)
     assert report.outcome is JobOutcome.BLOCKED
+    [complete] = [each for each in report.results if each.check is Check.KEY_NOT_NULL]
+    assert "the keys of the base table cannot be read" in complete.evidence
+    for executors in (None, SparkTasks(spark, uri)):
+        engine = Engine.LOCAL if executors is None else Engine.SPARK
+        with pytest.raises(CorruptionError, match="the keys of the base table cannot be read"):
+            Table.open(uri).run(VerifyRequest(engine=engine), executors=executors)
 
 
 @damages(Stage.AFTER, Check.ROWS_STABLE)

@@ -30,9 +30,9 @@ what nobody needs any more.
 | `cycle.end` | records what the steps did, also of a cycle that failed, as `memwal maintain` does |
 
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
-Garbage is only planned, unless the entry of the table says `collect_garbage = true`, and old table versions stay unless
-it says `remove_versions = true`. A job that keeps failing pauses and is *skipped*, and the others run. A table that
-fails stops its own cycle and no other.
+Garbage and table versions go once they are older than `MEMWAL_RETENTION__HOURS` and nothing needs them, unless the
+entry of the table says `collect_garbage = false` or `remove_versions = false`. A job that keeps failing pauses and is
+*skipped*, and the others run. A table that fails stops its own cycle and no other.
 
 **What do failures mean?** Conflicts and storage failures are tried again with growing waits; what needs a person is
 not: see `docs/runbooks`.

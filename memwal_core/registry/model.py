@@ -37,8 +37,8 @@ class RegisteredTable(_Entry):
     connection: str = Field(default="", description="Airflow connection of type lance for its object store; may be "
         "empty if the environment of the workers knows the credentials.")  # fmt: skip
     every_minutes: float = Field(default=10.0, gt=0, description="How often the cycle runs.")
-    collect_garbage: bool = Field(default=False, description="Whether the cycle deletes; otherwise it only plans it.")
-    remove_versions: bool = Field(default=False, description="Whether the cycle removes old table versions.")
+    collect_garbage: bool = Field(default=True, description="Whether the cycle deletes; otherwise it only plans it.")
+    remove_versions: bool = Field(default=True, description="Whether the cycle removes old table versions.")
     input_suites: tuple[str, ...] = Field(
         default=(), description="Suites, by name, with the expectations that every ingested batch has to meet."
     )

@@ -22,7 +22,7 @@ from memwal_core.settings.model import (
     StorageSettings,
     load_settings,
 )
-from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, WalCollection
+from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, RetentionSettings, WalCollection
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -44,6 +44,7 @@ __all__ = [
     "MergeSettings",
     "MergeTriggerSettings",
     "QualitySettings",
+    "RetentionSettings",
     "Settings",
     "StatusSettings",
     "StorageSettings",

@@ -17,7 +17,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
-from memwal_core.settings.retention import CompactSettings, GcSettings
+from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -282,12 +282,6 @@ class LedgerSettings(_Section):
     cooldown_max_s: float = Field(
         default=21_600.0, gt=0, description="Longest pause in seconds. Longer: fewer futile attempts, later recovery."
     )
-    keep_versions_s: float = Field(
-        default=86_400.0,
-        ge=0,
-        description="Age in seconds at which superseded versions of the ledger may be deleted. Longer keeps more "
-        "objects.",
-    )
 
 
 class DoctorSettings(_Section):
@@ -376,6 +370,7 @@ class Settings(BaseSettings):
     )
 
     storage: StorageSettings = Field(default_factory=StorageSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     writer: WriterSettings = Field(default_factory=WriterSettings)
     flush: FlushSettings = Field(default_factory=FlushSettings)
     merge: MergeSettings = Field(default_factory=MergeSettings)
@@ -392,6 +387,16 @@ class Settings(BaseSettings):
     status: StatusSettings = Field(default_factory=StatusSettings)
     executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
     fleet: FleetSettings = Field(default_factory=FleetSettings)
+
+    @model_validator(mode="after")
+    def _follow_retention(self) -> Self:
+        for name, values in self.retention.derived().items():
+            section: BaseModel = getattr(self, name)
+            own = {key: value for key, value in values.items() if key not in section.model_fields_set}
+            # Checked again: a threshold that follows may meet one that was set.
+            followed = type(section).model_validate({**section.model_dump(exclude_unset=True), **own})
+            object.__setattr__(self, name, followed)
+        return self
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:

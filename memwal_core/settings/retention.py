@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from memwal_core.settings.writer import MIB
 
-DAY_S = 24 * 3600.0
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+_DEFAULT_HOURS = 72.0
+_HISTORY_S = _DEFAULT_HOURS * HOUR_S
+
+
+class RetentionSettings(BaseModel):
+    """How much history a table keeps: the one setting that all ages of versions, files and records follow.
+
+    A setting that follows it says so; set by itself, it no longer does.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hours: float = Field(
+        default=_DEFAULT_HOURS,
+        ge=1,
+        le=10 * 8760,
+        description="Hours of history that a table keeps: so long its older versions can be read and restored, and a "
+        "stalled writer may come back. Must exceed the longest query and the longest job. A table that is written "
+        "steadily stops growing after about this time; longer takes more storage and more requests of each "
+        "collection.",
+    )
+
+    @property
+    def history_s(self) -> float:
+        """The same in seconds."""
+        return self.hours * HOUR_S
+
+    def derived(self) -> Mapping[str, Mapping[str, float]]:
+        """Return what follows, by section and setting."""
+        at_least_a_day = max(self.history_s, DAY_S)
+        return {
+            "compact": {"retention_s": self.history_s},
+            "gc": {
+                "open_writer_s": self.history_s,
+                "orphan_age_s": at_least_a_day,
+                "wal_min_age_s": at_least_a_day,
+                "manifest_min_age_s": self.history_s,
+            },
+            "status": {
+                "base_versions_warn_s": _LATE * self.history_s,
+                "base_versions_page_s": _VERY_LATE * self.history_s,
+            },
+        }
+
+
+_LATE, _VERY_LATE = 2.0, 5.0
+"""What is older than so many times the history should have gone long ago."""
 
 
 class CompactSettings(BaseModel):
@@ -66,10 +115,11 @@ class CompactSettings(BaseModel):
         "fails later.",
     )
     retention_s: float = Field(
-        default=14 * 86_400.0,
+        default=_HISTORY_S,
         ge=3600,
-        description="Versions younger than this many seconds are kept. Must exceed the longest query and the longest "
-        "job: both lose the files they read when their version is removed. Longer takes more storage.",
+        description="Versions younger than this many seconds are kept; follows `retention.hours`. Must exceed the "
+        "longest query and the longest job: both lose the files they read when their version is removed. Longer takes "
+        "more storage.",
     )
     keep_versions: int = Field(
         default=10,
@@ -102,20 +152,19 @@ class GcSettings(BaseModel):
         "Readers that planned before have this long to finish; longer takes more storage.",
     )
     open_writer_s: float = Field(
-        default=DAY_S,
+        default=_HISTORY_S,
         ge=0,
-        le=30 * DAY_S,
         description="Seconds for which a merged flushed MemTable of the `arrow` codec is kept, so that the scanner of "
-        "an open pylance writer still finds its rows: it reads the base table as of its opening. Reopen such writers "
-        "at least as often. Longer takes more storage; 0 if no writer's own scanner is used. It ends at twice this "
-        "time after the flush, however late the merge was.",
+        "an open pylance writer still finds its rows: it reads the base table as of its opening. Follows "
+        "`retention.hours`. Reopen such writers at least as often. Longer takes more storage; 0 if no writer's own "
+        "scanner is used. It ends at twice this time after the flush, however late the merge was.",
     )
     orphan_age_s: float = Field(
-        default=3 * DAY_S,
+        default=_HISTORY_S,
         ge=0,
-        description="Age in seconds at which leftovers of failed flushes and commits are deleted. Longer takes more "
-        "storage. Below one day it is refused without `allow_unsafe_retention`: a flush or commit may still be under "
-        "way.",
+        description="Age in seconds at which leftovers of failed flushes and commits are deleted; follows "
+        "`retention.hours`, and is at least a day. Longer takes more storage. Below one day it is refused without "
+        "`allow_unsafe_retention`: a flush or commit may still be under way.",
     )
     collect_wal: WalCollection = Field(
         default=WalCollection.OURS,
@@ -125,11 +174,11 @@ class GcSettings(BaseModel):
         "stalled for `wal_min_age_s`. `none`: entries are only listed and take storage.",
     )
     wal_min_age_s: float = Field(
-        default=7 * DAY_S,
+        default=_HISTORY_S,
         ge=0,
-        description="Age in seconds below which no WAL entry is deleted. It must exceed the longest stall of a writer "
-        "that may resume; longer takes more storage, and below one day it is refused without "
-        "`allow_unsafe_retention`.",
+        description="Age in seconds below which no WAL entry is deleted; follows `retention.hours`, and is at least a "
+        "day. It must exceed the longest stall of a writer that may resume; longer takes more storage, and below one "
+        "day it is refused without `allow_unsafe_retention`.",
     )
     wal_epoch_checks: float = Field(
         default=6.0,
@@ -145,11 +194,18 @@ class GcSettings(BaseModel):
         "keeps a longer history and more objects.",
     )
     manifest_min_age_s: float = Field(
-        default=DAY_S,
+        default=_HISTORY_S,
         ge=0,
-        description="Seconds for which a superseded version is kept whatever its number; at least `grace_s`, because "
-        "versions show since when a directory is unrecorded. Longer keeps more objects. Below one hour it is refused "
-        "without `allow_unsafe_retention`.",
+        description="Seconds for which a superseded version of a region manifest, or of the maintenance record, is "
+        "kept whatever its number; follows `retention.hours`. At least `grace_s`, because versions show since when a "
+        "directory is unrecorded. Longer keeps more objects. Below one hour it is refused without "
+        "`allow_unsafe_retention`.",
+    )
+    register_min_age_s: float = Field(
+        default=HOUR_S,
+        ge=0,
+        description="Seconds for which superseded versions of ledgers and leases are kept. The newest version has the "
+        "whole history, so longer only keeps more objects.",
     )
     concurrency: int = Field(
         default=8,

@@ -65,10 +65,15 @@ class StatusSettings(BaseModel):
         description="Number of fragments of the base table with fewer rows than `compact.target_rows`: warn.",
     )
     base_fragments_page: int = Field(default=200, ge=1, description="The same: page.")
-    base_versions_warn: int = Field(
-        default=500, ge=1, description="Number of retained versions of the base table: warn."
+    base_versions_warn_s: float = Field(
+        default=2 * 72 * 3600.0,
+        gt=0,
+        description="Age in seconds of the oldest version of the base table that nothing needs and that is older than "
+        "`compact.retention_s`: warn. Follows `retention.hours`: twice as long.",
     )
-    base_versions_page: int = Field(default=2000, ge=1, description="The same: page.")
+    base_versions_page_s: float = Field(
+        default=5 * 72 * 3600.0, gt=0, description="The same: page. Follows `retention.hours`: five times as long."
+    )
     snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
     snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
     drain_time_warn_s: float = Field(
@@ -114,7 +119,7 @@ class StatusSettings(BaseModel):
             "job_failures": Thresholds(self.job_failures_warn, self.job_failures_page),
             "quarantined_generations": Thresholds(self.quarantined_generations_warn, self.quarantined_generations_page),
             "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
-            "base_versions": Thresholds(self.base_versions_warn, self.base_versions_page),
+            "base_versions": Thresholds(self.base_versions_warn_s, self.base_versions_page_s),
             "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
             "drain_time": Thresholds(self.drain_time_warn_s, self.drain_time_page_s),
             "stuck_job": Thresholds(self.stuck_job_warn_s, self.stuck_job_page_s),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,23 @@ class CleanupResult:
 
 
 def list_versions(table: TableReader) -> tuple[TableVersion, ...]:
-    """Return the versions of a table that exist, ascending."""
+    """Return the versions of a table that exist, ascending, by one listing; no manifest is read.
+
+    Their times are those of their manifests in the store, as for everything else that is kept for a time.
+    """
     dataset = table.dataset()
-    with translated("list versions", table.uri):
+    with translated("list tags", table.uri):
         tags: dict[int, list[str]] = {}
         for name, tag in dataset.tags.list().items():
             if tag["branch"] is None:
                 tags.setdefault(tag["version"], []).append(name)
-        found = {int(each["version"]): each["timestamp"] for each in dataset.versions()}
+    found = {
+        version: info.modified
+        for info in table.store.list_objects(TABLE_VERSIONS_DIRECTORY)
+        if (version := version_of_manifest(info.path.rpartition("/")[2])) is not None
+    }
     return tuple(
-        TableVersion(version, _in_utc(found[version]), tuple(sorted(tags.get(version, ()))))
-        for version in sorted(found)
+        TableVersion(version, found[version], tuple(sorted(tags.get(version, ())))) for version in sorted(found)
     )
 
 
@@ -88,9 +95,3 @@ def _result(stats: Any) -> CleanupResult:  # noqa: ANN401 - pylance ships no typ
         data_files=stats.data_files_removed,
         index_files=stats.index_files_removed,
     )
-
-
-def _in_utc(moment: Any) -> datetime:  # noqa: ANN401
-    """Return one of pylance's times, which are local and name no zone, in UTC."""
-    utc: datetime = moment.astimezone(UTC)
-    return utc

@@ -38,15 +38,17 @@ class MaintainRequest(JobRequest):
         acts_on_frozen=True,  # Its steps do not.
     )
 
-    delete: Annotated[bool, Flag("--delete")] = Field(
-        default=False,
+    delete: Annotated[bool, Flag("--delete/--keep-garbage")] = Field(
+        default=True,
         title="Delete garbage",
-        description="Let garbage collection delete; without it, its plan is shown.",
+        description="Let garbage collection delete what nothing needs any more; otherwise only its plan is shown, and "
+        "the table grows.",
     )
-    remove_versions: Annotated[bool, Flag("--remove-versions")] = Field(
-        default=False,
+    remove_versions: Annotated[bool, Flag("--remove-versions/--keep-versions")] = Field(
+        default=True,
         title="Remove old versions",
-        description="Let compaction remove old table versions that nothing needs.",
+        description="Let compaction remove table versions older than MEMWAL_RETENTION__HOURS that nothing needs; "
+        "otherwise the table grows.",
     )
     ignore_pauses: Annotated[bool, Flag("--ignore-pauses")] = Field(
         default=False, title="Ignore pauses", description="Run jobs that pause because they kept failing."

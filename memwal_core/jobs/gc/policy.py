@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.settings import DAY_S, GcSettings, LedgerSettings, Settings
+from memwal_core.settings import DAY_S, GcSettings, Settings
 
 MIN_ORPHAN_AGE_S = DAY_S
 MIN_WAL_AGE_S = DAY_S
@@ -25,20 +25,18 @@ class Policy:
         now: Wall time in UTC.
         wal_age_s: Minimum age of a WAL entry: the larger of the configured age and the multiple of the interval at
             which writers verify their epoch.
-        ledger_age_s: Minimum time since a version of a ledger was superseded.
     """
 
     now: datetime
     gc: GcSettings
     wal_age_s: float
-    ledger_age_s: float = field(default_factory=lambda: LedgerSettings().keep_versions_s)
 
     @classmethod
     def of(cls, settings: Settings, now: datetime) -> Policy:
         """Return the policy of all settings (the writer's interval counts, too); unsafe ones are refused."""
         check_retention(settings.gc)
         by_epoch = settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
-        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch), settings.ledger.keep_versions_s)
+        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch))
 
     def age_s(self, modified: datetime) -> float:
         """Return how long ago something was written; negative if the store's clock is ahead."""

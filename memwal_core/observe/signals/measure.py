@@ -13,6 +13,7 @@ from memwal_core.base_table import TableState, list_versions
 from memwal_core.clock import unix_millis
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, generation_path, wal_entry_path
+from memwal_core.jobs.compact.cleanup import plan_cleanup
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.gc.plan import GcPlan
@@ -180,10 +181,19 @@ def _base(opened: OpenTable, state: TableState, now: datetime) -> Iterator[Readi
     target = opened.settings.compact.target_rows
     fragments = opened.base.dataset(state.version).get_fragments()
     yield Reading(Signal.BASE_FRAGMENTS, sum(each.physical_rows < target for each in fragments))
-    yield Reading(Signal.BASE_VERSIONS, len(list_versions(opened.base)))
+    yield _versions(opened, now)
     taken = state.require_details().snapshot_ts_millis
     if taken:
         yield Reading(Signal.SNAPSHOT_AGE, max(0.0, (unix_millis(now) - taken) / 1000))
+
+
+def _versions(opened: OpenTable, now: datetime) -> Reading:
+    """Read the age of the oldest version that the next compaction removes."""
+    versions = list_versions(opened.base)
+    late = set(plan_cleanup(versions, now, opened.settings.compact, needed=()).remove)
+    age_s = max((_age_s(each.timestamp, now) for each in versions if each.version in late), default=0.0)
+    subject = f"{len(late):,} of {len(versions):,} versions"
+    return Reading(Signal.BASE_VERSIONS, age_s, subject, evidence={"versions": len(versions), "late": len(late)})
 
 
 def _name(region: ExaminedRegion) -> str:

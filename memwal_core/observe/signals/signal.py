@@ -185,9 +185,9 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         ),
         Signal.BASE_VERSIONS: SignalFacts(
             _page("base-versions"),
-            "versions",
-            "retained versions of the base table",
-            "listing versions becomes slower, and their files stay",
+            "s",
+            "age of the oldest version of the base table that is older than the retention and that nothing needs",
+            "versions and the files that only they need pile up",
             "run `memwal compact --remove-versions`",
         ),
         Signal.SNAPSHOT_AGE: SignalFacts(

@@ -80,8 +80,8 @@ def help_of(command: str) -> str:
         ),
         (["maintain", "t"], MaintainRequest()),
         (
-            ["maintain", "t", "--delete", "--remove-versions", "--ignore-pauses"],
-            MaintainRequest(delete=True, remove_versions=True, ignore_pauses=True),
+            ["maintain", "t", "--keep-garbage", "--keep-versions", "--ignore-pauses"],
+            MaintainRequest(delete=False, remove_versions=False, ignore_pauses=True),
         ),
         (
             ["ingest", "t", "a.csv", "b.csv", *INGEST_OPTIONS],

@@ -54,7 +54,7 @@ FULL: tuple[JobRequest, ...] = (
     GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),
     VerifyRequest(dry_run=True, engine=Engine.LOCAL),
     QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
-    MaintainRequest(dry_run=True, delete=True, remove_versions=True, ignore_pauses=True),
+    MaintainRequest(dry_run=True, delete=False, remove_versions=False, ignore_pauses=True),
     RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),
     RelocateRequest(dry_run=True, reason="moved"),
     BackupRequest(dry_run=True, target="/b", target_options={"aws_region": "x"}),

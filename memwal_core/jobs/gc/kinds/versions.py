@@ -1,4 +1,4 @@
-"""Old versions of region manifests, leases and ledgers: superseded, and far enough below the newest."""
+"""Old versions of region manifests, leases, ledgers and records: superseded, and far enough below the newest."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from memwal_core.format.paths import RECORD_DIRECTORY
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.items import FreeingRule, Gate, Item, Kind
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.state import GcState, NumberedObject
 
-_KEPT_LEDGER_VERSIONS = 1
+_KEPT_REGISTER_VERSIONS = 1
 """Below the newest: a process that reads the newest while the next is written still finds it."""
 
 
@@ -41,11 +42,8 @@ class LeaseVersions:
 
     def plan(self, state: GcState, policy: Policy) -> list[Item]:
         """Return every lease version."""
-        return [
-            item
-            for register in state.leases
-            for item in plan_versions(Kind.LEASE_VERSION, register.versions, None, policy)
-        ]
+        keep = _Keep(policy, policy.gc.manifest_retention, policy.gc.register_min_age_s)
+        return [item for register in state.leases for item in _plan(Kind.LEASE_VERSION, register.versions, None, keep)]
 
     def collect(self, items: Sequence[Item], deleter: Deleter) -> None:
         """Delete, lease by lease."""
@@ -53,15 +51,18 @@ class LeaseVersions:
 
 
 class LedgerVersions:
-    """Deletes old versions of ledgers; the newest holds every remembered run."""
+    """Deletes old versions of ledgers and of the maintenance record; the newest holds everything that is remembered."""
 
     def plan(self, state: GcState, policy: Policy) -> list[Item]:
-        """Return every ledger version."""
+        """Return every version of a ledger or of the record."""
         return [
             item
             for register in state.ledgers
             for item in _plan(
-                Kind.LEDGER_VERSION, register.versions, None, _Keep(policy, _KEPT_LEDGER_VERSIONS, policy.ledger_age_s)
+                Kind.LEDGER_VERSION,
+                register.versions,
+                None,
+                _Keep(policy, _KEPT_REGISTER_VERSIONS, _register_age_s(register.directory, policy)),
             )
         ]
 
@@ -77,6 +78,12 @@ class _Keep:
     policy: Policy
     versions: int
     age_s: float
+
+
+def _register_age_s(directory: str, policy: Policy) -> float:
+    # The record has freezes: whoever read it before, and stalled, must not write at a position that was collected.
+    is_record = directory == RECORD_DIRECTORY or directory.startswith(f"{RECORD_DIRECTORY}/")
+    return policy.gc.manifest_min_age_s if is_record else policy.gc.register_min_age_s
 
 
 def _collect_registers(items: Sequence[Item], deleter: Deleter) -> None:

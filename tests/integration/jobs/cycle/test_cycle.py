@@ -22,7 +22,7 @@ from memwal_core.jobs.cycle.report import MaintainReport
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.rng import seeded_rng
-from memwal_core.settings import CompactSettings, GcSettings, LedgerSettings, Settings, WalCollection
+from memwal_core.settings import DAY_S, CompactSettings, GcSettings, LedgerSettings, Settings, WalCollection
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
@@ -32,7 +32,10 @@ from testkit.tables.garbage import later, write_generations
 from testkit.tables.people import make_people_table, people, reopened
 
 ROOT = Path(__file__).resolve().parents[4]
-SETTINGS = Settings(compact=CompactSettings(min_fragments=2), gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL))
+SETTINGS = Settings(
+    compact=CompactSettings(min_fragments=2),
+    gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL, register_min_age_s=DAY_S),
+)
 FORGETFUL = CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1)
 ORDER = ["flush", "merge", "catchup", "compact", "catchup", "snapshot", "gc"]
 ROWS = {1: "a", 2: "p2", 5: "b", 6: "b"}
@@ -98,11 +101,11 @@ def test_cycles_come_to_rest_with_nothing_to_do(uri):
 
 
 @pytest.mark.req("GC-28")
-def test_nothing_is_deleted_unasked(uri):
+def test_nothing_is_deleted_where_that_is_switched_off(uri):
     settings = SETTINGS.model_copy(update={"compact": FORGETFUL})
-    admin_of(uri, settings).run(MaintainRequest(remove_versions=True))
+    admin_of(uri, settings).run(MaintainRequest(delete=False))
 
-    report = admin_of(uri, settings).run(MaintainRequest())
+    report = admin_of(uri, settings).run(MaintainRequest(delete=False, remove_versions=False))
 
     assert report.steps[-1].outcome is JobOutcome.PLANNED
     assert report.outcome is JobOutcome.NOTHING_TO_DO

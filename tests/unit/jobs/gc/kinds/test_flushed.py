@@ -177,10 +177,10 @@ def lately(age_s: float, merged: int = 3) -> RetainedVersion:
     ("merged_s", "flushed_s", "stays"),
     [
         (60, 120, True),
-        (DAY_S - 1, DAY_S, True),
-        (DAY_S, DAY_S + 60, False),
-        (60, 2 * DAY_S - 1, True),
-        (60, 2 * DAY_S, False),
+        (3 * DAY_S - 1, 3 * DAY_S, True),
+        (3 * DAY_S, 3 * DAY_S + 60, False),
+        (60, 6 * DAY_S - 1, True),
+        (60, 6 * DAY_S, False),
     ],
 )
 def test_merged_generation_stays_for_the_scanner_of_an_open_native_writer(merged_s, flushed_s, stays):

@@ -97,7 +97,7 @@ def test_hole_above_the_replay_pointer_holds_every_entry():
     assert items[1].evidence == "WAL entry 4 is missing although 5 exists"
 
 
-@pytest.mark.parametrize(("age_s", "reason"), [(7 * DAY_S - 1, Gate.YOUNG), (7 * DAY_S, FreeingRule.UNREFERENCED)])
+@pytest.mark.parametrize(("age_s", "reason"), [(3 * DAY_S - 1, Gate.YOUNG), (3 * DAY_S, FreeingRule.UNREFERENCED)])
 def test_young_entry_stays(age_s, reason):
     items = planned(region(current=2, replay=1, wal={1: age_s, 2: 0.0}), merged=1)
 

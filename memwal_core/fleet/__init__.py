@@ -3,7 +3,7 @@
 Owns no state but the threads that it could not wait for. May import jobs, the registry and what lies below.
 """
 
-from memwal_core.fleet.due import Due, cycle_due, cycle_request
+from memwal_core.fleet.due import Due, cycle_due, cycle_request, is_idle, work_due
 from memwal_core.fleet.maintain import Fleet, FleetRequest
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 
@@ -16,4 +16,6 @@ __all__ = [
     "TableRound",
     "cycle_due",
     "cycle_request",
+    "is_idle",
+    "work_due",
 ]

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.context import JobContext, OpenTable
+from memwal_core.jobs.cycle.plan import plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.job import Division
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.runner import load_job
 from memwal_core.registry import RegisteredTable
 
 _EARLY = 0.9
@@ -21,8 +25,14 @@ class Due:
     why: str
 
 
-def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime) -> Due:
+def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime, *, patience_s: float = 0.0) -> Due:
     """Tell from the history of a table whether its next cycle is due. Reads the ledger.
+
+    Args:
+        table: Its entry.
+        opened: The table.
+        now: The time.
+        patience_s: Seconds for which a cycle that has not ended keeps the next one from beginning.
 
     Raises:
         UnavailableError: Storage failed. Try again.
@@ -32,9 +42,39 @@ def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime) -> Due:
     if not runs:
         return Due(True, "no cycle ran yet")
     began = runs[-1].started
+    if not runs[-1].has_ended and timedelta(0) <= now - began < timedelta(seconds=patience_s):
+        return Due(False, f"its cycle has been running since {began:%Y-%m-%d %H:%M:%S} UTC")
     # A cycle from the future is another clock's; waiting for it could take forever.
     due = not timedelta(0) <= now - began < timedelta(minutes=table.every_minutes) * _EARLY
     return Due(due, f"the last cycle began at {began:%Y-%m-%d %H:%M:%S} UTC, every {table.every_minutes:g} minutes")
+
+
+def work_due(opened: OpenTable, request: MaintainRequest) -> Due:
+    """Tell whether a cycle would have anything to do. Plans one step after the other, and stops at the first that has.
+
+    Raises:
+        MemwalError: A plan could not be made, as for a run of its job.
+    """
+    active = [freeze for freeze in opened.freezes.active() if freeze.stops_table]
+    if active:
+        return Due(False, "the table is frozen: `memwal thaw` says why, and ends it")
+    plan = plan_cycle(request, opened.settings)
+    for step in plan.steps:
+        # One that follows another has nothing to do without it; one that only plans changes nothing.
+        if step.follows is not None or step.request.dry_run:
+            continue
+        if plan.left_out(step, {}, opened.ledger.may_run(step.request.key)) is not None:
+            continue
+        division = load_job(step.request).divide(JobContext(opened), step.request)
+        if not is_idle(division):
+            return Due(True, f"{step.name.value}: {division.report.why()}")
+    return Due(False, "no step of its cycle has anything to do")
+
+
+def is_idle(division: Division) -> bool:
+    """Return whether a planned job needs no run. What only a person can resolve does: the run tells it."""
+    nothing = division.report.outcome in (JobOutcome.NOTHING_TO_DO, JobOutcome.PLANNED)
+    return nothing and not division.pieces and division.blocked is None
 
 
 def cycle_request(table: RegisteredTable, *, dry_run: bool = False, ignore_pauses: bool = False) -> MaintainRequest:

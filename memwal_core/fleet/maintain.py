@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InternalError, MemwalError, UnavailableError
+from memwal_core.errors import InternalError, InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.fleet.due import Due, cycle_due, cycle_request
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
@@ -17,7 +17,7 @@ from memwal_core.jobs.cycle.report import MaintainReport
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.opening import open_here
 from memwal_core.redaction import redact
-from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
 from memwal_core.table import Table
 
@@ -119,22 +119,31 @@ class Fleet:
             _log.info("%s: %s: %s", found.table, found.end.value, found.why)
             told(found)
 
+        for found in map(_broken, registry.broken if not asked.names else ()):
+            end(found)
         if asked.due_only:
             for found in self._not_due(tables):
                 end(found)
         left = {name: table for name, table in tables.items() if name not in rounds}
         for found in self._maintained(left, asked):
             end(found)
-        return FleetReport(tuple(rounds[name] for name in tables), self._clock.monotonic() - began)
+        broken = [found for name, found in rounds.items() if name not in tables]
+        return FleetReport((*(rounds[name] for name in tables), *broken), self._clock.monotonic() - began)
 
-    def survey(self, tables: Sequence[RegisteredTable]) -> dict[str, Due | TableRound]:
+    def survey(
+        self, tables: Sequence[RegisteredTable], ask: Callable[[RegisteredTable, Table], Due] | None = None
+    ) -> dict[str, Due | TableRound]:
         """Ask all tables at once whether their cycles are due.
+
+        Args:
+            tables: Which.
+            ask: Asks one; only when its last cycle began if None.
 
         Returns:
             What each says, by name; a round for one that could not tell in time, or at all.
         """
         known = {table.name: table for table in tables}
-        work = {name: partial(self._due, table) for name, table in known.items()}
+        work = {name: partial(self._due, table, ask or self._by_time) for name, table in known.items()}
         ends = self._threads.run(
             work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
         )
@@ -159,8 +168,11 @@ class Fleet:
             table = tables[ended.name]
             yield _unfinished(table, ended) if ended.result is None else _finished(table, ended.result, ended.seconds)
 
-    def _due(self, table: RegisteredTable, _: Deadline) -> Due:
-        return cycle_due(table, self._open(table).opened, self._clock.now())
+    def _due(self, table: RegisteredTable, ask: Callable[[RegisteredTable, Table], Due], _: Deadline) -> Due:
+        return ask(table, self._open(table))
+
+    def _by_time(self, table: RegisteredTable, opened: Table) -> Due:
+        return cycle_due(table, opened.opened, self._clock.now())
 
     def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> MaintainReport:
         opened = self._open(table)
@@ -169,6 +181,11 @@ class Fleet:
         executors = self._executors(opened) if self._executors is not None else None
         report: MaintainReport = opened.run(request, guard=deadline.check, executors=executors)
         return report
+
+
+def _broken(entry: BrokenEntry) -> TableRound:
+    why = f"its entry in the registry is not understood: {entry.problem}"
+    return TableRound(entry.name, "", RoundEnd.FAILED, why, exit_code=InvalidRequestError.exit_code)
 
 
 def _finished(table: RegisteredTable, report: MaintainReport, seconds: float) -> TableRound:

@@ -2,10 +2,11 @@
 
 from memwal_core.registry.admit import admit
 from memwal_core.registry.load import REGISTRY_VARIABLE, load_registry, parse_registry, require_registry
-from memwal_core.registry.model import RegisteredSource, RegisteredTable, Registry
+from memwal_core.registry.model import BrokenEntry, RegisteredSource, RegisteredTable, Registry
 
 __all__ = [
     "REGISTRY_VARIABLE",
+    "BrokenEntry",
     "RegisteredSource",
     "RegisteredTable",
     "Registry",

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.registry.model import Registry
+from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
 
+_log = logging.getLogger(__name__)
+
 
 def load_registry(environment: Mapping[str, str] | None = None) -> Registry | None:
     """Read the registry that the environment names; None if it names none.
+
+    The entry of a table that is not understood is left out, and keeps no other table from its maintenance.
 
     Args:
         environment: Variables; those of the process by default.
@@ -29,7 +36,7 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
     if not path:
         return None
     try:
-        return parse_registry(Path(path).read_text(encoding="utf-8"), path)
+        registry = parse_registry(Path(path).read_text(encoding="utf-8"), path, leave_out_broken=True)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(
             "the registry of tables cannot be read",
@@ -37,6 +44,9 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
             path=path,
             problem=str(error),
         ) from error
+    for entry in registry.broken:
+        _log.error("a table is left out of the registry [table=%s, problem=%s]", entry.name, entry.problem)
+    return registry
 
 
 def require_registry() -> Registry:
@@ -54,25 +64,56 @@ def require_registry() -> Registry:
     return registry
 
 
-def parse_registry(text: str, path: str) -> Registry:
+def parse_registry(text: str, path: str, *, leave_out_broken: bool = False) -> Registry:
     """Read a registry.
 
     Args:
         text: TOML.
         path: Where it is from: for the error, and because its relative paths begin there.
+        leave_out_broken: Whether entries of tables that are not understood become ``broken`` instead of an error.
 
     Raises:
         InvalidRequestError: It says something that is not understood, or names something twice.
     """
     try:
-        registry = Registry.model_validate(tomllib.loads(text))
+        document = tomllib.loads(text)
+        if "broken" in document:
+            raise _wrong(path, "broken: Extra inputs are not permitted")
+        broken: tuple[BrokenEntry, ...] = ()
+        if leave_out_broken and isinstance(document.get("tables"), list):
+            document["tables"], broken = _divided(document["tables"])
+        registry = Registry.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise _wrong(path, f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise _wrong(path, _first_problem(error)) from error
     except tomllib.TOMLDecodeError as error:
         raise _wrong(path, str(error)) from error
     folder = (Path(path).resolve().parent / registry.suites_folder).resolve()
-    return registry.model_copy(update={"suites_folder": str(folder)})
+    return registry.model_copy(update={"suites_folder": str(folder), "broken": broken})
+
+
+def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
+    """Return the entries that are understood, and those that are not or that name something twice."""
+    known: list[tuple[Any, RegisteredTable]] = []
+    broken = []
+    for number, entry in enumerate(entries):
+        try:
+            known.append((entry, RegisteredTable.model_validate(entry)))
+        except ValidationError as error:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            broken.append(BrokenEntry(name=str(name or f"tables.{number}"), problem=_first_problem(error)))
+    for what in ("name", "uri"):
+        count = Counter(getattr(table, what) for _, table in known)
+        twice = [(entry, table) for entry, table in known if count[getattr(table, what)] > 1]
+        # Which of them is meant cannot be told, and they may differ in what is deleted.
+        problem = f"several entries have this {what}"
+        broken += [BrokenEntry(name=table.name, problem=problem) for _, table in twice]
+        known = [each for each in known if each not in twice]
+    return [entry for entry, _ in known], tuple({entry.name: entry for entry in broken}.values())
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
 
 
 def _wrong(path: str, problem: str) -> InvalidRequestError:

@@ -44,6 +44,13 @@ class RegisteredTable(_Entry):
     )
 
 
+class BrokenEntry(_Entry):
+    """The entry of a table that is not understood, or that contradicts another one."""
+
+    name: str
+    problem: str
+
+
 class IncludedTables(_Entry):
     """Tables that may be maintained by hand without an entry."""
 
@@ -79,11 +86,13 @@ class Registry(_Entry):
         suites_folder: Where suites are, which runs name by their path in it. They execute code, and none comes from
             elsewhere.
         docs: Name -> directory or address for the pages of checks.
+        broken: Entries of tables that are left out, because they are not understood.
         single_user: Whether runs may also name addresses, files and reader options of their own. Whoever may start a
             run then reads and writes whatever the workers can.
     """
 
     tables: tuple[RegisteredTable, ...] = ()
+    broken: tuple[BrokenEntry, ...] = ()
     include: tuple[IncludedTables, ...] = ()
     exclude: tuple[Pattern, ...] = ()
     sources: tuple[RegisteredSource, ...] = ()
@@ -114,6 +123,14 @@ class Registry(_Entry):
             InvalidRequestError: It is not registered, or excluded, or neither a name nor an address.
         """
         asked = canonical(name_or_uri)
+        broken = next((each for each in self.broken if each.name == name_or_uri), None)
+        if broken is not None:
+            raise InvalidRequestError(
+                "the entry of this table is not understood",
+                remedy="correct it in the registry of tables; docs/operating.md describes it",
+                table=broken.name,
+                problem=broken.problem,
+            )
         found = next((table for table in self.tables if asked in (table.name, table.uri)), None)
         if found is None and is_name(asked):
             # Not taken for a relative path: its exclusion could not be told.

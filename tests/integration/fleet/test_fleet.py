@@ -14,7 +14,7 @@ from memwal_core.fleet import Fleet, FleetRequest, RoundEnd
 from memwal_core.fleet.isolation import Deadline
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.registry import RegisteredTable, Registry, parse_registry
+from memwal_core.registry import BrokenEntry, RegisteredTable, Registry, parse_registry
 from memwal_core.settings import FleetSettings, Settings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
@@ -111,6 +111,17 @@ def test_broken_frozen_and_panicking_tables_are_findings_about_themselves(regist
     assert failed.error["class"] == "LookupError"
     assert "isn't defined" in failed.error["what"]
     assert lsm_view(Table.open(people_.uri).base) == ROWS  # nothing was merged; readers see the row in its MemTable
+
+
+@pytest.mark.req("O1")
+def test_entry_that_is_not_understood_keeps_no_table_from_its_cycle(registry, opening):
+    broken = registry.model_copy(update={"broken": (BrokenEntry(name="typo", problem="every: Extra inputs"),)})
+
+    report = fleet_of(opening).maintain_tables(broken)
+
+    assert ends(report) == {"orders": "done", "people": "done", "events": "done", "typo": "failed"}
+    assert (report.exit_code, report.tables[-1].exit_code) == (6, 2)
+    assert "every: Extra inputs" in report.tables[-1].why
 
 
 @pytest.mark.req("O1", "O6")

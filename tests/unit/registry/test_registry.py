@@ -94,6 +94,42 @@ def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> No
     assert problem in str(refused.value.facts["problem"])
 
 
+@pytest.mark.req("O1")
+@pytest.mark.parametrize(
+    ("entry", "name", "problem"),
+    [
+        ("name = 'a'", "a", "uri: Field required"),
+        ("name = 'a b'\nuri = 'x'", "a b", "name: "),
+        ("uri = 'x'", "tables.2", "name: Field required"),
+        ("name = 'new'\nuri = 'x'\nevery = 3", "new", "every: Extra inputs"),
+        ("name = 'old'\nuri = 'x'", "old", "several entries have this name"),
+        ("name = 'b'\nuri = 's3://lake/old.lance'", "b", "several entries have this uri"),
+    ],
+)
+def test_entry_that_is_not_understood_is_a_finding_about_its_table(
+    tmp_path: Path, entry: str, name: str, problem: str
+) -> None:
+    """Before, one mistyped entry stopped the maintenance of every table."""
+    path = tmp_path / "tables.toml"
+    path.write_text(f"{TEXT}\n[[tables]]\n{entry}\n")
+
+    registry = load_registry({"MAINTENANCE_TABLES": str(path)})
+
+    assert registry is not None
+    assert [table.name for table in registry.maintained] == ["people"]
+    found = {each.name: each.problem for each in registry.broken}
+    assert found[name].startswith(problem)
+    with pytest.raises(InvalidRequestError, match="not understood"):
+        registry.find(name)
+    with pytest.raises(InvalidRequestError):
+        parse_registry(path.read_text(), str(path))
+
+
+def test_no_entry_may_call_itself_broken(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError):
+        parse_registry("[[broken]]\nname = 'a'\nproblem = 'b'", str(tmp_path / "tables.toml"))
+
+
 def test_no_registry_is_configured_unless_the_environment_names_one(tmp_path: Path) -> None:
     path = tmp_path / "tables.toml"
     path.write_text(TEXT)

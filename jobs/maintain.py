@@ -1,4 +1,8 @@
-"""Run all jobs of a table in the right order: ``spark-submit jobs/maintain.py '{"uri": "s3://bucket/table"}'``."""
+"""Run all jobs of a table, or of all tables of a registry, in the right order.
+
+``spark-submit jobs/maintain.py '{"uri": "s3://bucket/table"}'``
+``spark-submit jobs/maintain.py --registry tables.toml``
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import sys
 os.environ.setdefault("LANCE_LOG", "error,lance::index=off")
 
 from memwal_core.spark.application import main
+from memwal_core.spark.fleet import main as maintain_all
 
 if __name__ == "__main__":
-    sys.exit(main("maintain"))
+    sys.exit(maintain_all() if any(each.startswith("--") for each in sys.argv[1:]) else main("maintain"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -22,18 +23,26 @@ class LateSession:
     already is used, and left to the caller.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, configuration: Mapping[str, str] | None = None) -> None:
         self._name = name
+        self._configuration = dict(configuration or {})
+        self._lock = threading.Lock()
+        # Active sessions are those of one thread, and the first call may come from another.
+        self._active = SparkSession.getActiveSession()
         self._session: SparkSession | None = None
         self._is_own = False
 
     def __call__(self) -> SparkSession:
-        """Return the session."""
-        if self._session is None:
-            active = SparkSession.getActiveSession()
-            self._is_own = active is None
-            self._session = active or SparkSession.builder.appName(self._name).getOrCreate()
-        return self._session
+        """Return the session, the same in all threads."""
+        with self._lock:
+            if self._session is None:
+                active = self._active or SparkSession.getActiveSession()
+                self._is_own = active is None
+                builder = SparkSession.builder.appName(self._name)
+                for name, value in self._configuration.items():
+                    builder = builder.config(name, value)
+                self._session = active or builder.getOrCreate()
+            return self._session
 
     def stop(self) -> None:
         """End the session if this started it."""

@@ -20,6 +20,7 @@ from memwal_core.spark.session import Session, session_of
 _DESCRIPTION = "spark.job.description"
 _GROUP = "spark.jobGroup.id"
 _INTERRUPT = "spark.job.interruptOnCancel"
+_POOL = "spark.scheduler.pool"
 
 _DONE, _FAILED, _BARE = "done", "failed", "bare"
 
@@ -212,8 +213,10 @@ def _itself() -> Callable[[int], int]:
 @contextmanager
 def _described(context: SparkContext, group: str, description: str) -> Iterator[None]:
     """Name the Spark jobs of this thread, and give them the names that they had before afterwards."""
-    before = {name: context.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION, _INTERRUPT)}
+    before = {name: context.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION, _INTERRUPT, _POOL)}
     context.setJobGroup(group, description)
+    # Tables of one application share its slots fairly, where its scheduler is told to be fair.
+    context.setLocalProperty(_POOL, group)
     try:
         yield
     finally:

@@ -1,0 +1,121 @@
+"""One Spark application that maintains all tables of a registry that are due."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.fleet import Fleet, FleetReport, FleetRequest
+from memwal_core.redaction import log_redacted, show_unexpected
+from memwal_core.registry import REGISTRY_VARIABLE, Registry, load_registry, require_registry
+from memwal_core.settings import FleetSettings, load_settings
+from memwal_core.spark.executors import SparkExecutors
+from memwal_core.spark.session import LateSession
+from memwal_core.table import Table
+from memwal_core.telemetry import telemetry
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Maintain the tables and return the exit code, that of ``FleetReport``.
+
+    Ends the process itself, with that code, if a table hangs: native code in its thread could crash while the
+    interpreter ends.
+
+    Args:
+        arguments: The process's own if None.
+    """
+    given = _parser().parse_args(sys.argv[1:] if arguments is None else list(arguments))
+    log_redacted(logging.INFO)
+    hangs = False
+    with telemetry():
+        try:
+            report, hangs = _round(given)
+        except MemwalError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return error.exit_code
+        except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
+            show_unexpected(error)
+            return 1
+        _deliver(report, given.report)
+    if hangs:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(report.exit_code)
+    return report.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="maintain.py",
+        description="Maintain all tables of a registry that are due, in one Spark session. Without --registry: one "
+        "table, from a JSON document.",
+    )
+    parser.add_argument("--registry", metavar="FILE", help=f"the registry; that of {REGISTRY_VARIABLE} if empty")
+    parser.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="only these; all by default")
+    parser.add_argument("--parallel", type=int, metavar="N", help="tables at once; MEMWAL_FLEET__PARALLEL by default")
+    parser.add_argument(
+        "--deadline-s", type=float, metavar="S", help="of one table; MEMWAL_FLEET__DEADLINE_S by default"
+    )
+    parser.add_argument("--now", action="store_true", help="also tables that are not due")
+    parser.add_argument("--dry-run", action="store_true", help="only plan; changes nothing")
+    parser.add_argument("--ignore-pauses", action="store_true", help="run jobs that pause because they kept failing")
+    parser.add_argument("--report", default="", metavar="FILE", help="where the report goes as JSON; - is stdout")
+    return parser
+
+
+def _round(given: argparse.Namespace) -> tuple[FleetReport, bool]:
+    """Return the report, and whether a table hangs."""
+    settings = _settings(given)
+    registry = _registry(given.registry)
+    # A large table must not keep all slots from the others.
+    session = LateSession("memwal maintain", {"spark.scheduler.mode": "FAIR"})
+
+    def executors(table: Table) -> SparkExecutors:
+        return SparkExecutors.of(session, table.base)
+
+    fleet = Fleet(executors=executors, settings=settings)
+    request = FleetRequest(
+        tuple(given.tables), due_only=not given.now, dry_run=given.dry_run, ignore_pauses=given.ignore_pauses
+    )
+    try:
+        report = fleet.maintain_tables(registry, request)
+    finally:
+        session.stop()
+    for line in report.view().lines():
+        sys.stderr.write(f"{line}\n")
+    return report, bool(fleet.running)
+
+
+def _settings(given: argparse.Namespace) -> FleetSettings:
+    known = load_settings().fleet
+    asked = {"parallel": given.parallel, "deadline_s": given.deadline_s}
+    try:
+        return FleetSettings(
+            **{**known.model_dump(), **{name: each for name, each in asked.items() if each is not None}}
+        )
+    except ValueError as error:
+        raise InvalidRequestError(
+            "an option is out of bounds", remedy="correct it; docs/settings.md has the bounds", problem=str(error)
+        ) from error
+
+
+def _registry(path: str) -> Registry:
+    if not path:
+        return require_registry()
+    registry = load_registry({REGISTRY_VARIABLE: path})
+    assert registry is not None  # noqa: S101 - its path is given
+    return registry
+
+
+def _deliver(report: FleetReport, target: str) -> None:
+    document = json.dumps(report.to_dict(), indent=2) + "\n"
+    if target == "-":
+        sys.stdout.write(document)
+    elif target:
+        Path(target).write_text(document, encoding="utf-8")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
-from memwal_core.airflow.operators.spark import SparkWork, jobs_folder
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, holder_of, pool_for
+from memwal_core.airflow.operators.cycle import CycleStepWork
+from memwal_core.airflow.operators.spark import jobs_folder
 
 DOC = """
 ### Maintain all registered tables: flush, merge, catch-up, compact, catch-up, snapshot, garbage
@@ -21,13 +22,15 @@ what nobody needs any more.
 
 | Task | What it does |
 |---|---|
-| `tables` | the registered tables (`MAINTENANCE_TABLES`) whose last cycle is older than their `every_minutes` |
+| `tables` | asks all registered tables (`MAINTENANCE_TABLES`) side by side; those go on whose last cycle is older \
+than their `every_minutes` and that have anything to do |
 | `cycle.begin` | records that the cycle of one table begins, from which its next one is counted |
 | `cycle.flush` | flushes regions whose writer is gone; at most every ten minutes (`MEMWAL_FLUSH__MIN_AGE_S`) |
-| `cycle.prepare` | plans the merge of one table, and skips the Spark job if there is nothing to merge |
-| `cycle.merge` | the Spark job |
-| the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped* and the next one runs |
+| the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped*, and the next one runs |
 | `cycle.end` | records what the steps did, also of a cycle that failed, as `memwal maintain` does |
+
+Each step plans first. A worker does what is small, and hands the rest to Spark; the log says which and why, and
+`MEMWAL_DISPATCH__MAX_BYTES` and its siblings are the bounds.
 
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
 Garbage and table versions go once they are older than `MEMWAL_RETENTION__HOURS` and nothing needs them, unless the
@@ -41,49 +44,18 @@ not: see `docs/runbooks`.
 """
 
 
-# The steps before and after the merge: name, job, the step that it follows, what it does. The plan of the cycle is
+# The steps: name, job, the step that it follows, what it does. The plan of the cycle is
 # the library's (`memwal_core.jobs.cycle.plan`); a test compares them, and each task asks it whether its step runs and
 # what it may change.
-FLUSH = ("flush", "flush", None, "Flushes what writers that are gone left in their WALs.")
 STEPS = (
+    ("flush", "flush", None, "Flushes what writers that are gone left in their WALs."),
+    ("merge", "merge", None, "Merges what was flushed into the base table."),
     ("catch_up", "catchup", None, "Extends the indexes over what was merged."),
     ("compact", "compact", None, "Rewrites small fragments, where that is worth it."),
     ("catch_up_again", "catchup", "compact", "Extends and records the indexes after the rewrite."),
     ("snapshot", "snapshot", None, "Publishes what readers need to know."),
     ("collect_garbage", "gc", None, "Deletes, or only lists, what nobody needs any more."),
 )
-
-
-def step_task(name: str, job: str, doc: str, rule: TriggerRule = TriggerRule.NONE_FAILED) -> Any:  # noqa: ANN401
-    """Return the task of one step of the cycle."""
-
-    @task(
-        task_id=name,
-        doc_md=doc,
-        trigger_rule=rule,
-        map_index_template="{{ label }}",
-        **pool_for(job),
-    )
-    def run(table: dict[str, Any], followed: dict[str, Any] | None = None, **context: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Return what was done.
-
-        Raises:
-            AirflowSkipException: There was nothing to do, or the plan leaves the step out.
-        """
-        from airflow.sdk import get_current_context
-        from airflow.sdk.exceptions import AirflowSkipException
-
-        from memwal_core.airflow.tasks.cycle import cycle_step
-
-        get_current_context()["label"] = table["label"]
-        result = cycle_step(name, table, holder_of(context), followed)
-        if not result["ran"]:
-            raise AirflowSkipException(result["why"])
-        if result["outcome"] in ("nothing_to_do", "planned"):
-            raise AirflowSkipException(f"{result['outcome'].replace('_', ' ')}; the log above says why")
-        return result
-
-    return run
 
 
 with DAG(
@@ -93,7 +65,9 @@ with DAG(
     schedule=os.environ.get("MAINTENANCE_SCHEDULE") or None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
-    max_active_runs=1,
+    # A run that is stuck with one table keeps no other from its next cycle: that one is left alone meanwhile.
+    max_active_runs=16,
+    dagrun_timeout=RUN_TIMEOUT,
     tags=["memwal", "maintain"],
     default_args=DEFAULT_ARGUMENTS,
     params={
@@ -115,7 +89,10 @@ with DAG(
     },
 ):
 
-    @task(doc_md="Chooses the registered tables that are due.")
+    @task(
+        doc_md="Asks all registered tables side by side, each for a limited time, which have work that is due.",
+        execution_timeout=timedelta(minutes=30),
+    )
     def tables(params: dict[str, Any] | None = None, **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         """Return one entry per table.
 
@@ -132,34 +109,12 @@ with DAG(
             asked["tables"], by_schedule=by_schedule, ignore_pauses=bool(asked.get("ignore_pauses"))
         )
         if not chosen:
-            raise AirflowSkipException("no registered table is due; the log above says when each ran")
+            raise AirflowSkipException("no registered table has work that is due; the log above says why")
         return chosen
 
     @task_group(tooltip="The cycle of one table")
     def cycle(table: dict[str, Any]) -> None:
         """Chain the steps."""
-
-        @task(
-            doc_md="Plans the merge of the table.",
-            trigger_rule=TriggerRule.NONE_FAILED,
-            map_index_template="{{ label }}",
-        )
-        def prepare(table: dict[str, Any]) -> dict[str, Any]:
-            """Return the merge as a piece of work.
-
-            Raises:
-                AirflowSkipException: There is nothing to merge.
-            """
-            from airflow.sdk import get_current_context
-            from airflow.sdk.exceptions import AirflowSkipException
-
-            from memwal_core.airflow.tasks.cycle import prepare_merge
-
-            get_current_context()["label"] = table["label"]
-            item = prepare_merge(table)
-            if item is None:
-                raise AirflowSkipException("nothing to merge; the log above says why")
-            return dict(item)
 
         @task(doc_md="Records that the cycle of the table begins.", map_index_template="{{ label }}")
         def begin(table: dict[str, Any], **context: Any) -> None:  # noqa: ANN401
@@ -181,23 +136,23 @@ with DAG(
             get_current_context()["label"] = table["label"]
             return end_cycle(table, holder_of(context))
 
-        name, job, _, doc = FLUSH
-        prepared, begun = prepare(table), begin(table)
+        begun = begin(table)
         begun.operator.as_setup()
-        # Airflow wants it so after a setup, which is never skipped.
-        begun >> step_task(name, job, doc, TriggerRule.ALL_SUCCESS)(table) >> prepared
-        merge = SparkWork(
-            task_id="merge",
-            doc_md="Merges the table; repeating it is harmless.",
-            job="merge",
-            item=prepared,
-            jobs_folder=jobs_folder(__file__),
-            map_index_template="{{ task.label }}",
-            **pool_for("merge"),
-        )
-        last, done = merge, dict[str, Any]()
+        last, done = begun, dict[str, Any]()
         for name, job, follows, doc in STEPS:
-            done[name] = step_task(name, job, doc)(table, done.get(follows))
+            done[name] = CycleStepWork(
+                task_id=name,
+                doc_md=f"{doc} In a worker or on Spark, as its plan says; repeating it is harmless.",
+                step=name,
+                job=job,
+                table=table,
+                followed=done[follows].output if follows else None,
+                jobs_folder=jobs_folder(__file__),
+                # Airflow wants the first rule after a setup, which is never skipped.
+                trigger_rule=TriggerRule.ALL_SUCCESS if last is begun else TriggerRule.NONE_FAILED,
+                map_index_template="{{ task.label }}",
+                **pool_for(job),
+            )
             last >> done[name]
             last = done[name]
         # A teardown: it runs whatever became of the steps, and does not hide that one failed.

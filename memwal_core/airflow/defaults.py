@@ -12,12 +12,19 @@ from memwal_core.airflow.failures import RetryByExitCode, tell_failure
 RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
 """Further attempts of each task; 0 where somebody watches, as in the demonstration."""
 
+TASK_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_TASK_TIMEOUT_S") or 6 * 3600))
+"""When a task that still works is ended, with its Spark driver; what it did stands, and it is tried again."""
+
+RUN_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_RUN_TIMEOUT_S") or 24 * 3600))
+"""When a run that has not ended fails."""
+
 DEFAULT_ARGUMENTS: dict[str, Any] = {
     "owner": "data-platform",
     "retries": RETRIES,
     "retry_delay": timedelta(seconds=20),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=10),
+    "execution_timeout": TASK_TIMEOUT,
     "retry_policy": RetryByExitCode(),
     "on_failure_callback": tell_failure,
 }

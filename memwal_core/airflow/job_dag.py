@@ -11,9 +11,9 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, TriggerRule, task
 
 from memwal_core.airflow.assets import ASSETS, triggering_events
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, holder_of, pool_for
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, holder_of, pool_for
 from memwal_core.airflow.operators.leases import hold_for, release
-from memwal_core.airflow.operators.spark import SparkWork, jobs_folder
+from memwal_core.airflow.operators.spark import jobs_folder
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.params import params_of
 from memwal_core.jobs.request import JobInfo, JobRequest
@@ -29,6 +29,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
     """
     info = request_type.info
     pool: dict[str, Any] = dict(pool_for(info.name))
+    waits_for_people = info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true"
     schedule = [ASSETS[name] for name in info.started_by]
     outlets = [ASSETS[info.changes]] if info.changes else []
     with DAG(
@@ -39,6 +40,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
         start_date=datetime(2026, 1, 1, tzinfo=UTC),
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=None if waits_for_people else RUN_TIMEOUT,
         tags=["memwal", info.name],
         default_args=DEFAULT_ARGUMENTS,
         params={**params_of(request_type), **(more or {})},
@@ -78,7 +80,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
 
             require_job(items, info.name)
             results = list(done or ())
-            if not (info.on_spark or results) or items[0]["request"].get("dry_run", False):
+            if not results or items[0]["request"].get("dry_run", False):
                 raise AirflowSkipException("nothing was changed, so there is nothing to verify")
             changes = verify_work(items, results, holder_of(context))
             for outlet in outlets:
@@ -88,35 +90,21 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
         planned = plan()
         hold = hold_for(info.name, planned)
         hold.as_setup()  # type: ignore[no-untyped-call]
-        if info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true":
+        if waits_for_people:
             planned >> approval(info) >> hold
-        work = _work(info, dag_file, pool).expand(item=hold.output)
-        verified = verify(planned, work.output)
-        [work, verified] >> release(hold.output).as_teardown(setups=hold)
-    return dag
-
-
-def _work(info: JobInfo, dag_file: str, pool: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of two operators
-    doc = "Does one piece of work. Doing it again is harmless."
-    if info.on_spark:
-        # One at a time: the pieces of a run commit to the same table.
-        return SparkWork.partial(
+        work = LeasedWork.partial(
             task_id="work",
-            doc_md=doc,
+            doc_md="Does one piece of work, in a worker or on Spark as the plan says. Doing it again is harmless.",
             job=info.name,
             jobs_folder=jobs_folder(dag_file),
             map_index_template="{{ task.label }}",
+            # One at a time: the pieces of a run commit to the same table.
             max_active_tis_per_dagrun=1,
             **pool,
-        )
-    return LeasedWork.partial(
-        task_id="work",
-        doc_md=doc,
-        job=info.name,
-        map_index_template="{{ task.item.label }}",
-        max_active_tis_per_dagrun=2,
-        **pool,
-    )
+        ).expand(item=hold.output)
+        verified = verify(planned, work.output)
+        [work, verified] >> release(hold.output).as_teardown(setups=hold)
+    return dag
 
 
 def run_name(context: Mapping[str, Any]) -> str:
@@ -137,5 +125,6 @@ def approval(info: JobInfo) -> ApprovalOperator:
         doc_md="Waits for a person. Reject: nothing is changed, and the rest of the run is skipped.",
         subject=f"May {info.name} change {{{{ params.table or 'the tables of this run' }}}}?",
         body="The log of the task `plan` lists what would be deleted and what stays.",
+        execution_timeout=None,
         retries=3,  # Airflow may take an answer in the very first second for a lost task; then it asks again
     )

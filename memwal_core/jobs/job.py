@@ -12,6 +12,7 @@ from memwal_core.errors import ConflictError, CorruptionError, MemwalError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.view import ReportView
 from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
@@ -126,6 +127,10 @@ class Job(ABC, Generic[RequestT, ReportT]):
         report = self.run(context, request.planned_only())
         due = report.outcome is JobOutcome.PLANNED
         return Division(report, (Piece(context.opened.uri, request),) if due else ())
+
+    def size(self, report: ReportT) -> Work:  # noqa: ARG002 - of jobs that only people start, none is asked
+        """Return how much a run has to do, as its plan says; decides whether a scheduler hands it to Spark."""
+        return Work()
 
     def verify(self, context: JobContext, pieces: Sequence[Piece], results: Sequence[Mapping[str, object]]) -> Proof:
         """Read the table anew after all pieces, and find what they promised.

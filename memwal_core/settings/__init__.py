@@ -4,6 +4,7 @@ Sources, later wins: defaults, environment (``MEMWAL_`` prefix, ``__`` between l
 example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are refused.
 """
 
+from memwal_core.settings.dispatch import DispatchSettings
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
@@ -32,6 +33,7 @@ __all__ = [
     "MIB",
     "CatchupSettings",
     "CompactSettings",
+    "DispatchSettings",
     "DoctorSettings",
     "ExecutorSettings",
     "FleetSettings",

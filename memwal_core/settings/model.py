@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.settings.dispatch import DispatchSettings
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
@@ -386,6 +387,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     status: StatusSettings = Field(default_factory=StatusSettings)
     executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
+    dispatch: DispatchSettings = Field(default_factory=DispatchSettings)
     fleet: FleetSettings = Field(default_factory=FleetSettings)
 
     @model_validator(mode="after")

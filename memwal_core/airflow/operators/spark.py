@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         **arguments: Of the Spark operator.
     """
 
-    template_fields = ("item",)
+    template_fields: Sequence[str] = ("item",)
 
     def __init__(self, *, job: str, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values; connection and document are made when the job starts."""
@@ -63,7 +63,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         """What the work is called, once it is known."""
         return str(self.item["label"]) if isinstance(self.item, dict) else ""
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> Any:  # noqa: ANN401 - what more is told, operators above this one know
         """Submit the job and wait for its end.
 
         Raises:
@@ -73,8 +73,9 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         """
         if not self.item:
             raise AirflowSkipException("nothing to do; the log of the plan says why")
+        from memwal_core.airflow.tasks.on_spark import document_of
         from memwal_core.airflow.tasks.tables import find_table, storage_options
-        from memwal_core.airflow.tasks.work import document_of, require_job
+        from memwal_core.airflow.tasks.work import require_job
         from memwal_core.jobs.document import DOCUMENT_VARIABLE
         from memwal_core.storage.options import STORAGE_OPTIONS_VARIABLE
         from memwal_core.telemetry import child_variables

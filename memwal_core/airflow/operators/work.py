@@ -1,41 +1,33 @@
-"""A piece of work under the lease of its run; where it has to wait, it does so without a worker."""
+"""A piece of work where its plan sends it: in this worker, or as a Spark application; waiting takes neither."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from memwal_core.airflow.defaults import holder_of
-from memwal_core.airflow.operators.untemplated import Untemplated
+from memwal_core.airflow.operators.spark import SparkWork
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
+    from memwal_core.airflow.tasks.work import WorkResult
 
-class LeasedWork(Untemplated):
+
+class LeasedWork(SparkWork):
     """Does one piece of work that a plan returned and ``HoldLeases`` took the lease for.
 
-    Doing it again is harmless. A garbage collection whose form says **Wait** is deferred between
-    draining and deleting: the triggerer keeps the lease for the grace period, and neither a worker
-    nor a pool slot is taken.
+    The plan says where: small work in this process, because a Spark application takes seconds to start; everything
+    else as an application. Doing it again is harmless. A garbage collection whose form says **Wait** is deferred
+    between draining and deleting: the triggerer keeps the lease for the grace period, and neither a worker nor a pool
+    slot is taken.
 
     Args:
-        job: Of which job; other work is refused.
-        item: The work; ``{{ task.item.label }}`` names the mapped task.
-        **arguments: Of every operator.
+        **arguments: Of ``SparkWork``.
     """
 
-    template_fields: Sequence[str] = ("item",)
-
-    def __init__(self, *, job: str, item: Any, **arguments: Any) -> None:  # noqa: ANN401
-        """Keep the values."""
-        super().__init__(**arguments)
-        self.job = job
-        self.item = item
-
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Do the work, or what can be done before waiting.
 
         Raises:
@@ -44,17 +36,14 @@ class LeasedWork(Untemplated):
             InvalidRequestError: It is work of another job.
             TaskDeferred: The rest is done after waiting.
         """
-        from memwal_core.airflow.tasks.work import do_work, require_job
-
-        require_job([self.item], self.job)
-        result = do_work(self.item, holder_of(context))
+        result = self._do(context)
         if result["due_at"] and self.item["request"].get("wait"):
             from memwal_core.airflow.triggers import GraceTrigger
 
             self.log.info("waiting until %s; then the rest is done", result["due_at"])
             trigger = GraceTrigger(self.item["table"], self.item["ticket"], result["due_at"], result)
             raise TaskDeferred(trigger=trigger, method_name="resume")
-        return _told(result)
+        return _told(result, context)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Do the rest after waiting; whoever lost the lease meanwhile does nothing.
@@ -62,14 +51,27 @@ class LeasedWork(Untemplated):
         Raises:
             FencedError: Somebody else has the lease now, and does the work.
         """
-        from memwal_core.airflow.tasks.work import finish_work, require_job
+        from memwal_core.airflow.tasks.work import both_halves
+
+        self.log.info("waited [fenced=%s]", event["fenced"])
+        return _told(both_halves(event["begun"], self._do(context)), context)
+
+    def _do(self, context: Context) -> WorkResult:
+        from memwal_core.airflow.tasks.work import do_work, require_job
 
         require_job([self.item], self.job)
-        self.log.info("waited [fenced=%s]", event["fenced"])
-        return _told(finish_work(self.item, holder_of(context), event["begun"]))
+        self.log.info("%s, %s", self.label, self.item["where"])
+        if not self.item["to_spark"]:
+            return do_work(self.item, holder_of(context))
+        from memwal_core.airflow.tasks.on_spark import result_of
+
+        super().execute(context)
+        return result_of(self.item, holder_of(context))
 
 
-def _told(result: Any) -> dict[str, Any]:  # noqa: ANN401
-    if result["outcome"] == "nothing_to_do":
+def _told(result: WorkResult, context: Context) -> dict[str, Any]:
+    """Return a result; one of nothing only where an earlier attempt may have done the work, which then is verified."""
+    instance = context.get("ti")
+    if result["outcome"] == "nothing_to_do" and getattr(instance, "try_number", 1) <= 1:
         raise AirflowSkipException("another run did it before, or there was nothing left")
     return dict(result)

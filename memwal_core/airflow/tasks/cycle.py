@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TypedDict
 
+from memwal_core.airflow.defaults import RUN_TIMEOUT
 from memwal_core.airflow.tasks.tables import find_table, open_table
-from memwal_core.airflow.tasks.work import WorkItem, WorkResult, do_work, is_frozen
+from memwal_core.airflow.tasks.work import WorkItem, WorkResult, is_frozen
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
-from memwal_core.errors import MemwalError
+from memwal_core.fleet import Due, Fleet, TableRound, cycle_due, cycle_request, is_idle, work_due
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.cycle.retelling import retold_cycle
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
+from memwal_core.jobs.sharing.dispatch import dispatch
 from memwal_core.registry import RegisteredTable, require_registry
+from memwal_core.settings import load_settings
+from memwal_core.table import Table
 
 _log = logging.getLogger(__name__)
 
@@ -40,21 +42,17 @@ class CycleTable(TypedDict):
 
 
 class CycleResult(TypedDict):
-    """What became of a step.
+    """What became of a step that ran.
 
     Attributes:
         step: Which.
-        ran: Whether its job was called.
-        outcome: How it ended; of a step that did not run, what that means to the cycle.
-        why: Why it did not run; empty if it did.
-        result: The job's own result; None if it did not run.
+        outcome: How its job ended.
+        result: The job's own result.
     """
 
     step: str
-    ran: bool
     outcome: str
-    why: str
-    result: WorkResult | None
+    result: WorkResult
 
 
 def choose_cycle_tables(
@@ -62,9 +60,13 @@ def choose_cycle_tables(
 ) -> list[CycleTable]:
     """Return the registered tables whose cycle is to run.
 
+    By schedule all tables are asked side by side, each for a limited time, and those whose cycle is not due, runs
+    already or has nothing to do are left out, as are frozen ones. One that does not answer, and an entry that is not
+    understood, are not: their own tasks fail, and no other's.
+
     Args:
-        names: Only these; empty = all that are not excluded.
-        by_schedule: Leave out tables whose last cycle began less than ``every_minutes`` ago.
+        names: Only these, whether due or not; empty = all that are not excluded.
+        by_schedule: Leave out tables that need no cycle now.
         ignore_pauses: Run jobs that pause because they kept failing.
         clock: The system's if None.
 
@@ -73,12 +75,28 @@ def choose_cycle_tables(
     """
     registry = require_registry()
     chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
-    now = (clock if clock is not None else SystemClock()).now()
+    left_out = _left_alone(chosen, clock if clock is not None else SystemClock()) if by_schedule else set()
+    broken = [entry.name for entry in registry.broken] if not names else []
     return [
-        CycleTable(label=table.name, table=table.name, ignore_pauses=ignore_pauses)
-        for table in chosen
-        if not by_schedule or _is_due(table, now)
+        CycleTable(label=name, table=name, ignore_pauses=ignore_pauses)
+        for name in [*(table.name for table in chosen), *broken]
+        if name not in left_out
     ]
+
+
+def _left_alone(tables: Sequence[RegisteredTable], clock: Clock) -> set[str]:
+    """Return the tables that need no cycle now."""
+
+    def ask(table: RegisteredTable, opened: Table) -> Due:
+        due = cycle_due(table, opened.opened, clock.now(), patience_s=RUN_TIMEOUT.total_seconds())
+        return work_due(opened.opened, cycle_request(table)) if due.is_due else due
+
+    found = Fleet(open_table, settings=load_settings().fleet, clock=clock).survey(tables, ask)
+    for table in tables:
+        each = found[table.name]
+        verdict = "due" if isinstance(each, TableRound) or each.is_due else "left alone"
+        _log.info("%s: %s: %s", table.name, verdict, each.why)
+    return {name for name, each in found.items() if isinstance(each, Due) and not each.is_due}
 
 
 def begin_cycle(table: CycleTable, holder: str) -> None:
@@ -107,57 +125,54 @@ def end_cycle(table: CycleTable, holder: str) -> str:
     return report.outcome.value
 
 
-def prepare_merge(table: CycleTable) -> WorkItem | None:
-    """Prepare the merge of a table's cycle.
-
-    Returns:
-        The merge as a piece of work; None if nothing can be merged, or the merge pauses.
-
-    Raises:
-        InvalidRequestError: The table cannot be merged into.
-        UnavailableError: Storage failed. Try again.
-    """
-    opened = open_table(find_table(table["table"])).opened
-    plan = _plan(table, opened)
-    request = plan.step(StepName.MERGE).request
-    left_out = _left_out(opened, plan, plan.step(StepName.MERGE), {})
-    if left_out is not None:
-        _log.info("merge does not run: %s", left_out.why)
-        return None
-    if is_frozen(opened, request):
-        return None
-    division = load_job(request).divide(JobContext(opened), request)
-    for line in division.report.view().lines():
-        _log.info("%s", line)
-    if not division.pieces:
-        return None
-    return _work(table, StepName.MERGE.value, request)
-
-
-def cycle_step(name: str, table: CycleTable, holder: str, followed: CycleResult | None = None) -> CycleResult:
-    """Run one step of a table's cycle under a lease of its own, or say why the plan leaves it out.
+def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = None) -> WorkItem | LeftOut:
+    """Plan one step of a table's cycle, and choose who does it. Changes nothing.
 
     Args:
         name: The step, as the plan of the cycle names it.
         table: The table, and what its entry allows.
-        holder: The run's id.
         followed: What became of the step that this one follows; None if that did not run.
 
+    Returns:
+        The step as a piece of work, which takes a lease of its own; or why it does not run.
+
     Raises:
-        InvalidRequestError: The plan has no such step.
-        MemwalError: As ``do_work``; a step that needs a person ends the table's cycle.
+        InvalidRequestError: The plan has no such step, or the job does not fit the table.
+        UnavailableError: Storage failed. Try again.
     """
     opened = open_table(find_table(table["table"])).opened
     plan = _plan(table, opened)
     step = plan.step(name)
-    before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed and followed["ran"] else {}
+    before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed else {}
     left_out = _left_out(opened, plan, step, before)
     if left_out is None and is_frozen(opened, step.request):
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     if left_out is not None:
-        return CycleResult(step=name, ran=False, outcome=left_out.outcome.value, why=left_out.why, result=None)
-    result = do_work(_work(table, name, step.request), holder)
-    return CycleResult(step=name, ran=True, outcome=result["outcome"], why="", result=result)
+        return left_out
+    job = load_job(step.request)
+    division = job.divide(JobContext(opened), step.request)
+    for line in division.report.view().lines():
+        _log.info("%s", line)
+    if step.request.dry_run or (is_idle(division) and not step.every_s):
+        outcome = division.report.outcome if step.request.dry_run else JobOutcome.NOTHING_TO_DO
+        return LeftOut(StepEnd.SKIPPED, outcome, division.report.why())
+    sent = dispatch(step.request, job.size(division.report), opened.settings.dispatch)
+    _log.info("%s: %s, %s", table["table"], name, sent)
+    return WorkItem(
+        label=f"{table['table']}: {name}",
+        table=table["table"],
+        job=step.job,
+        request=step.request.to_json(),
+        promise={},
+        ticket="",
+        to_spark=sent.to_spark,
+        where=str(sent),
+    )
+
+
+def step_result(name: str, result: WorkResult) -> CycleResult:
+    """Return what became of a step, for the one that follows it."""
+    return CycleResult(step=name, outcome=result["outcome"], result=result)
 
 
 def _run(opened: OpenTable, holder: str) -> RunRecord:
@@ -165,24 +180,8 @@ def _run(opened: OpenTable, holder: str) -> RunRecord:
     return replace(opened.new_run(MaintainRequest().key, holder), run_id=holder)
 
 
-def _work(table: CycleTable, step: str, request: JobRequest) -> WorkItem:
-    return WorkItem(
-        label=f"{table['table']}: {step}",
-        table=table["table"],
-        job=request.info.name,
-        request=request.to_json(),
-        promise={},
-        ticket="",
-    )
-
-
 def _plan(table: CycleTable, opened: OpenTable) -> CyclePlan:
-    registered = find_table(table["table"])
-    request = MaintainRequest(
-        delete=registered.collect_garbage,
-        remove_versions=registered.remove_versions,
-        ignore_pauses=table["ignore_pauses"],
-    )
+    request = cycle_request(find_table(table["table"]), ignore_pauses=table["ignore_pauses"])
     return plan_cycle(request, opened.settings)
 
 
@@ -190,17 +189,3 @@ def _left_out(
     opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Mapping[StepName, JobOutcome]
 ) -> LeftOut | None:
     return plan.left_out(step, before, opened.ledger.may_run(step.request.key))
-
-
-def _is_due(table: RegisteredTable, now: datetime) -> bool:
-    try:
-        runs = open_table(table).opened.ledger.history(MaintainRequest().key).runs
-    except MemwalError as error:
-        # A table that is gone or damaged fails in its own cycle, and must not keep the others from theirs.
-        _log.warning("%s: due, because nobody can tell when it ran last: %s", table.name, error)
-        return True
-    began = runs[-1].started if runs else None
-    # A minute of a schedule never comes exactly on time.
-    due = began is None or now - began >= timedelta(minutes=table.every_minutes) * 0.9
-    _log.info("%s: %s [last_cycle=%s]", table.name, "due" if due else "not due yet", began)
-    return due

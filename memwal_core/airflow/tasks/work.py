@@ -14,7 +14,6 @@ from memwal_core.coordination.lease import parse_ticket
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.catalog import parse_request, request_type
 from memwal_core.jobs.context import JobContext, OpenTable
-from memwal_core.jobs.document import JobDocument
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest
@@ -22,6 +21,7 @@ from memwal_core.jobs.job import JobReport, Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
+from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch
 from memwal_core.jobs.thaw.report import explain
 from memwal_core.registry import RegisteredTable, admit, require_registry
 from memwal_core.registry.admit import granted_fields
@@ -39,6 +39,8 @@ class WorkItem(TypedDict):
         request: Values of its request, as the run asked for them.
         promise: What the verification finds true afterwards.
         ticket: The lease it works under; empty until it is taken, or if the job takes none.
+        to_spark: Whether it becomes a Spark application; else a worker does it.
+        where: Why there, for people.
     """
 
     label: str
@@ -47,6 +49,8 @@ class WorkItem(TypedDict):
     request: dict[str, Any]
     promise: dict[str, Any]
     ticket: str
+    to_spark: bool
+    where: str
 
 
 class WorkResult(TypedDict):
@@ -139,9 +143,10 @@ def _planned(table: RegisteredTable, asked: JobRequest) -> list[WorkItem]:
     plans_only = request.dry_run and not request.info.dry_run_is_work
     if division.blocked is not None and (plans_only or not division.pieces):
         raise division.blocked
-    items = [_item(table, piece, asked) for piece in division.pieces]
+    sent = dispatch(request, job.size(division.report), opened.settings.dispatch)
+    items = [_item(table, piece, asked, sent) for piece in division.pieces]
     for item in items:
-        _log.info("%s", item["label"])
+        _log.info("%s, %s", item["label"], sent)
     if not items:
         _log.info("%s: nothing to do: %s", table.name, division.report.why())
     elif plans_only:
@@ -162,7 +167,7 @@ def is_frozen(opened: OpenTable, request: JobRequest) -> bool:
     return any(freeze.stops_table for freeze in active)
 
 
-def _item(table: RegisteredTable, piece: Piece, asked: JobRequest) -> WorkItem:
+def _item(table: RegisteredTable, piece: Piece, asked: JobRequest, sent: Dispatch) -> WorkItem:
     # What the registry gave for names stays with this task.
     names = {name: getattr(asked, name) for name in granted_fields(type(asked)).values()}
     return WorkItem(
@@ -172,6 +177,8 @@ def _item(table: RegisteredTable, piece: Piece, asked: JobRequest) -> WorkItem:
         request=piece.request.model_copy(update=names).to_json(),
         promise=dict(piece.promise),
         ticket="",
+        to_spark=sent.to_spark,
+        where=str(sent),
     )
 
 
@@ -198,22 +205,6 @@ def request_of(item: WorkItem) -> JobRequest:
         InvalidRequestError: It names something that is not registered.
     """
     return _admitted(find_table(item["table"]), parse_request(item["job"], item["request"]))
-
-
-def document_of(item: WorkItem, holder: str) -> JobDocument:
-    """Return what the Spark application of a piece of work is handed."""
-    return JobDocument(
-        job=item["job"],
-        uri=find_table(item["table"]).uri,
-        request=request_of(item).to_json(),
-        holder=holder,
-        ticket=item["ticket"],
-        ok_when_nothing=True,
-        # The task that verifies reads the stored report, logs every check, and fails with the right runbook.
-        ok_when_blocked=item["job"] == "quality",
-        # What a run did for all other regions stands, and no retry mends a damaged one: the signal pages.
-        ok_when_partial=True,
-    )
 
 
 def wanted_leases(items: Sequence[WorkItem]) -> list[WantedLease]:
@@ -285,10 +276,7 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
         InvalidRequestError: The request does not fit the table.
         UnavailableError: Storage failed. Try again.
     """
-    request = request_of(item)
-    if isinstance(request, GcRequest):
-        # The task is deferred for the grace period; waiting here would take a worker and a pool slot.
-        request = request.model_copy(update={"wait": False})
+    request = unwaiting(request_of(item))
     ticket = parse_ticket(item["ticket"]) if item["ticket"] else None
     table = find_table(item["table"])
     report: JobReport = open_table(table).run(request, holder=holder, ticket=ticket)
@@ -308,16 +296,16 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
     )
 
 
-def finish_work(item: WorkItem, holder: str, begun: WorkResult) -> WorkResult:
-    """Do the rest of a piece of work that had to wait, under the same lease.
+def unwaiting(request: JobRequest) -> JobRequest:
+    """Return a request without the wait for a grace period, in which the task is deferred.
 
-    Returns:
-        Both together. What the second half drained itself is left to a later run.
-
-    Raises:
-        MemwalError: As ``do_work``.
+    Waiting in the job would take a worker and a pool slot.
     """
-    rest = do_work(item, holder)
+    return request.model_copy(update={"wait": False}) if isinstance(request, GcRequest) else request
+
+
+def both_halves(begun: WorkResult, rest: WorkResult) -> WorkResult:
+    """Return the result of work that had to wait. What its second half drained itself is left to a later run."""
     if rest["outcome"] == JobOutcome.NOTHING_TO_DO.value:
         return {**begun, "due_at": ""}
     return {**rest, "facts": {**rest["facts"], "before_waiting": begun["facts"]}, "due_at": ""}

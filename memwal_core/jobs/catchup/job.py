@@ -11,6 +11,7 @@ from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
+from memwal_core.jobs.sharing.place import Work, work_at
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 
@@ -33,6 +34,10 @@ class CatchupJob(Job[CatchupRequest, CatchupReport]):
             merge_segments=request.merge_segments,
             dry_run=request.dry_run,
         )
+
+    def size(self, report: CatchupReport) -> Work:
+        """Return the bytes of the fragments that no index covers yet."""
+        return work_at(report.place)
 
     def count(self, instruments: Instruments, report: CatchupReport) -> None:
         """Count what the run did."""

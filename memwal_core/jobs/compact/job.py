@@ -10,6 +10,7 @@ from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.needed import versions_needed
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 
@@ -25,6 +26,11 @@ class CompactJob(Job[CompactRequest, CompactReport]):
             catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor), sharing
         )
         return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
+
+    def size(self, report: CompactReport) -> Work:
+        """Return the bytes of the fragments to rewrite, and the versions to remove."""
+        removed = report.cleanup.result.versions if report.cleanup is not None else 0
+        return Work(size_bytes=report.plan.size_bytes, objects=removed)
 
     def count(self, instruments: Instruments, report: CompactReport) -> None:
         """Count what the run did."""

@@ -7,6 +7,7 @@ from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.flush_idle.run import FlushContext, count_flushes, flush_idle_regions
 from memwal_core.jobs.job import Job
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.metrics import Instruments
 
 
@@ -19,6 +20,10 @@ class FlushJob(Job[FlushRequest, FlushReport]):
             context.base, context.manifests, context.settings, context.clock, check_lease=context.guard
         )
         return flush_idle_regions(parts, request)
+
+    def size(self, report: FlushReport) -> Work:
+        """Return the regions to flush."""
+        return Work(regions=len(report.plan.due))
 
     def count(self, instruments: Instruments, report: FlushReport) -> None:
         """Count what the run did."""

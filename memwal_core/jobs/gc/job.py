@@ -11,6 +11,7 @@ from memwal_core.jobs.gc.run import GcContext, collect_garbage, count_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Work, work_at
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
@@ -33,6 +34,10 @@ class GcJob(Job[GcRequest, GcReport]):
         sharing = Sharing(context, request.engine, request)
         parts = GcContext(GcSurveyor.of(context, sharing), context.settings, context.clock, context.guard, sharing)
         return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
+
+    def size(self, report: GcReport) -> Work:
+        """Return the regions, all of which are listed, and the objects that are judged."""
+        return Work(regions=work_at(report.place).regions, objects=len(report.plan.items))
 
     def count(self, instruments: Instruments, report: GcReport) -> None:
         """Count what the run did."""

@@ -61,7 +61,9 @@ class GcReport:
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
         done = {kind.value: tally.to_dict() for kind, tally in self.done.items()}
-        facts = {"version": self.plan.version, "done": done, "failures": len(self.failures)}
+        facts: dict[str, object] = {"version": self.plan.version, "done": done, "failures": len(self.failures)}
+        if self.due_at is not None:
+            facts["due_at"] = self.due_at.isoformat()
         return {**facts, **place_facts(self.place)}
 
     def view(self) -> ReportView:

@@ -80,7 +80,7 @@ class IngestRequest(JobRequest):
         "5 a region needs a person",
         takes_lease=False,
         dry_run_is_work=True,
-        on_spark=True,
+        needs_spark=True,
         changes=REGIONS_ASSET,
     )
 

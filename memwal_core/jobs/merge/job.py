@@ -26,7 +26,7 @@ from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
-from memwal_core.jobs.sharing.place import Engine, no_executors
+from memwal_core.jobs.sharing.place import Engine, Work, no_executors
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.metrics import Instruments
@@ -66,6 +66,10 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         waits = planned.outcome in {JobOutcome.BLOCKED, JobOutcome.PARTIAL}
         outcome = planned.outcome if waits else JobOutcome.NOTHING_TO_DO
         return replace(planned, outcome=outcome, reason="no region is due")
+
+    def size(self, report: MergeReport) -> Work:
+        """Return the regions with generations to merge, and their bytes."""
+        return Work(regions=len(report.plan.marks), size_bytes=report.plan.size_bytes, objects=report.plan.generations)
 
     def count(self, instruments: Instruments, report: MergeReport) -> None:
         """Count what the run did."""

@@ -19,7 +19,7 @@ written, and records how far it came in the same commit as the rows.
 |---|---|
 | `plan` | reads the table and logs a verdict for every region; divides the work. Changes nothing |
 | `hold` | takes the lease of the table's merge for this run; waits while another run has it |
-| `work` | one Spark job per entry of the plan, one at a time; executors read, the driver commits |
+| `work` | one task per entry of the plan, one at a time: in the worker what is small, else as a Spark job |
 | `verify` | reads the table anew: the planned progress is recorded, every primary key occurs once |
 | `release` | gives the lease back, whatever happened |
 
@@ -38,7 +38,8 @@ then *skipped*. Stopping it in the middle loses nothing, what is committed stays
 
 **Never** delete anything below `_mem_wal/` by hand, and start no second writer to get a region going.
 
-**It needs** the Spark connection `spark_default`, and `memwal_core` where tasks, drivers and executors run.
+**It needs** `memwal_core` where tasks run; what is not small also the Spark connection `spark_default`, and
+`memwal_core` where drivers and executors run.
 """
 
 
@@ -60,7 +61,6 @@ class MergeRequest(JobRequest):
         guide=_GUIDE,
         exit_codes="3 nothing to do, 4 another merge runs, conflict or storage failure (try again), "
         "5 a region needs a person",
-        on_spark=True,
         changes=BASE_TABLE_ASSET,
     )
 

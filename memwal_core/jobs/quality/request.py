@@ -59,7 +59,7 @@ class QualityRequest(JobRequest):
         guide=_GUIDE,
         exit_codes="3 nothing to check, 4 storage failure (try again), 5 a check failed and a person must look",
         takes_lease=False,
-        on_spark=True,
+        needs_spark=True,
         started_by=(BASE_TABLE_ASSET,),
         acts_on_frozen=True,  # It only holds generations back, and shows whether the cause is gone.
     )

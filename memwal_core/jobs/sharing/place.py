@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -42,10 +42,12 @@ class Work:
     Attributes:
         regions: Regions to read.
         size_bytes: Bytes of rows or files to read.
+        objects: Objects to list, judge or delete.
     """
 
     regions: int = 0
     size_bytes: int = 0
+    objects: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,12 @@ class Workplace:
     Attributes:
         on_executors: Whether executors do it; else the process that planned it does.
         reason: Why, for people.
+        work: How much there is to do.
     """
 
     on_executors: bool
     reason: str
+    work: Work = field(default_factory=Work, compare=False)
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -78,18 +82,23 @@ def choose_place(work: Work, engine: Engine, settings: ExecutorSettings, *, reac
         settings: From which size tasks are worth starting.
         reachable: Whether there are executors.
     """
+    on_executors, reason = _chosen(work, engine, settings, reachable=reachable)
+    return Workplace(on_executors, reason, work)
+
+
+def _chosen(work: Work, engine: Engine, settings: ExecutorSettings, *, reachable: bool) -> tuple[bool, str]:
     if engine is not Engine.AUTO:
         on_executors = engine is Engine.SPARK
         missing = ", but this process has none" if on_executors and not reachable else ""
-        return Workplace(on_executors, f"it was asked for{missing}")
+        return on_executors, f"it was asked for{missing}"
     size = f"{work.regions} regions" if work.regions else show_bytes(work.size_bytes)
     if not reachable:
-        return Workplace(False, f"{size}, and this process has no executors")
+        return False, f"{size}, and this process has no executors"
     if work.regions and work.regions >= settings.min_regions:
-        return Workplace(True, f"{size} are at least executors.min_regions, which is {settings.min_regions}")
+        return True, f"{size} are at least executors.min_regions, which is {settings.min_regions}"
     if work.size_bytes and work.size_bytes >= settings.min_bytes:
-        return Workplace(True, f"{size} are at least executors.min_bytes, which is {show_bytes(settings.min_bytes)}")
-    return Workplace(False, f"{size} take less time than tasks take to begin")
+        return True, f"{size} are at least executors.min_bytes, which is {show_bytes(settings.min_bytes)}"
+    return False, f"{size} take less time than tasks take to begin"
 
 
 def no_executors(job: str, table_uri: str) -> InvalidRequestError:
@@ -109,3 +118,8 @@ def place_facts(place: Workplace | None) -> dict[str, object]:
 def place_lines(place: Workplace | None) -> tuple[str, ...]:
     """Return what people are told of a place; nothing if none was chosen."""
     return () if place is None else (f"where: {place}",)
+
+
+def work_at(place: Workplace | None) -> Work:
+    """Return how much there is to do at a place; nothing if none was chosen."""
+    return Work() if place is None else place.work

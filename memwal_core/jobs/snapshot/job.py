@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.report import SnapshotReport
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -25,6 +26,10 @@ class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
             sharing=Sharing(context, request.engine, request),
         )
         return build_region_snapshot(parts, force=request.force, dry_run=request.dry_run)
+
+    def size(self, report: SnapshotReport) -> Work:
+        """Return the regions, all of which are read."""
+        return Work(regions=report.plan.regions)
 
     def count(self, instruments: Instruments, report: SnapshotReport) -> None:
         """Count what the run did."""

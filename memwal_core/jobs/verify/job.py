@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Job, Piece, Proof
+from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.report import VerifyReport
 from memwal_core.jobs.verify.request import VerifyRequest
@@ -19,6 +20,10 @@ class VerifyJob(Job[VerifyRequest, VerifyReport]):
         """Count the keys of the newest version."""
         sharing = Sharing(context, request.engine, request)
         return verify(context.base, context.clock, sharing, dry_run=request.dry_run)
+
+    def size(self, report: VerifyReport) -> Work:
+        """Return the bytes of the keys to count."""
+        return report.plan.work
 
     def verify(
         self,

@@ -91,8 +91,11 @@ def as_list(value):
 
 
 def task_facts(task):
+    kind = task.operator_class if task.is_mapped else type(task)
     return {
         "owner": task.owner,
+        "operator": kind.__name__,
+        "may_use_spark": issubclass(kind, SparkWork),
         "retries": task.retries,
         "backoff": task.retry_exponential_backoff,
         "policy": type(task.retry_policy).__name__,
@@ -101,6 +104,7 @@ def task_facts(task):
         "upstream": sorted(task.upstream_task_ids),
         "at_once": task.max_active_tis_per_dagrun,
         "pool": task.pool,
+        "ends": task.execution_timeout.total_seconds() if task.execution_timeout else None,
         "is_setup": task.is_setup,
         "is_teardown": task.is_teardown,
         "map_index": task.map_index_template if task.is_mapped or task.get_closest_mapped_task_group() else "-",
@@ -120,6 +124,7 @@ configurations = json.load(sys.stdin)
 from airflow import plugins_manager  # noqa: E402
 
 from memwal_core.airflow import failures  # noqa: E402
+from memwal_core.airflow.operators.spark import SparkWork  # noqa: E402
 
 _table_of = failures._table_of
 policy = failures.RetryByExitCode()
@@ -169,6 +174,7 @@ facts = {
             "description": dag.description,
             "tags": sorted(dag.tags),
             "at_once": dag.max_active_runs,
+            "ends": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,
             "schedule": sorted(asset.name for asset in dag.schedule)
             if isinstance(dag.schedule, list)
             else dag.schedule,

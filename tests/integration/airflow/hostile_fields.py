@@ -40,7 +40,7 @@ ITEM = {
     "ticket": HOSTILE,
 }
 TABLE = {"label": BLOCK, "table": HOSTILE, "ignore_pauses": False}
-RESULTS = {"plan": [ITEM], "hold": [ITEM], "tables": [TABLE], "cycle.prepare": ITEM}
+RESULTS = {"plan": [ITEM], "hold": [ITEM], "tables": [TABLE]}
 """What tasks return to those that come after them; all others return ``OTHER``."""
 OTHER = {"table": HOSTILE, HOSTILE: BLOCK}
 

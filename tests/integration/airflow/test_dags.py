@@ -117,7 +117,16 @@ def test_ingestion_is_verified_and_says_which_regions_have_new_rows(facts: dict[
 
 def test_every_job_has_a_dag_that_runs_once_at_a_time(facts: dict[str, Any]) -> None:
     assert set(facts["dags"]) == DAGS
-    assert {facts["dags"][name]["at_once"] for name in DAGS} == {1}
+    assert {facts["dags"][name]["at_once"] for name in DAGS - {"memwal_maintain"}} == {1}
+
+
+@pytest.mark.req("O6")
+def test_every_task_and_run_ends_and_a_stuck_cycle_keeps_no_other_table_waiting(facts: dict[str, Any]) -> None:
+    """Before, one table's stuck run queued the runs of all tables for ever."""
+    for name, dag in facts["dags"].items():
+        assert dag["ends"] == 24 * 3600, name
+        assert all(0 < task["ends"] <= 6 * 3600 for task in dag["tasks"].values()), name
+    assert facts["dags"]["memwal_maintain"]["at_once"] > 1
 
 
 @pytest.mark.parametrize("name", sorted(DAGS - {"memwal_maintain"}))
@@ -173,12 +182,34 @@ def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, An
     tasks = facts["dags"]["memwal_maintain"]["tasks"]
     assert tasks["cycle.flush"]["upstream"] == ["cycle.begin", "tables"]
     assert "cycle.collect_garbage" in tasks["cycle.end"]["upstream"]
-    steps = ["flush", "prepare", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
+    steps = ["flush", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
 
     for before, after in itertools.pairwise(steps):
         assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
     # A step with nothing to do is skipped, which must not skip the next.
-    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[1:] if step != "merge"} == {"none_failed"}
+    assert {tasks[f"cycle.{step}"]["trigger_rule"] for step in steps[1:]} == {"none_failed"}
+
+
+@pytest.mark.req("O10")
+def test_dags_of_all_jobs_have_the_same_shape_and_their_work_may_go_to_spark(facts: dict[str, Any]) -> None:
+    """What happens on Spark is the plan's to say; no job of a DAG works in a worker whatever its size."""
+    own = ("plan", "hold", "work", "verify", "release")
+    same = ("operator", "upstream", "trigger_rule", "at_once", "is_setup", "is_teardown", "may_use_spark")
+    shapes = {
+        name: {task: {key: dag["tasks"][task][key] for key in same} for task in own}
+        for name, dag in facts["dags"].items()
+        if name != "memwal_maintain"
+    }
+
+    assert len(shapes) == len(DAGS) - 1
+    assert all(shape == shapes["memwal_merge"] for shape in shapes.values()), shapes
+    assert shapes["memwal_merge"]["work"]["may_use_spark"]
+    more = {task for name in shapes for task in facts["dags"][name]["tasks"]} - set(own)
+    assert more == {"merge_parameters", "start_merge"}
+    cycle = facts["dags"]["memwal_maintain"]["tasks"]
+    steps = [name for name in cycle if name.startswith("cycle.") and name not in ("cycle.begin", "cycle.end")]
+    assert len(steps) == 7
+    assert all(cycle[name]["may_use_spark"] for name in steps)
 
 
 @pytest.mark.req("BLD-01")
@@ -199,7 +230,9 @@ def test_pools_and_approval_come_when_they_are_configured(airflow_variables: Map
     used = {task["pool"] for dag in facts["dags"].values() for task in dag["tasks"].values()}
     assert used - {"default_pool"} <= set(pools)
     assert {"memwal_ingest", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc"} <= used
+    assert facts["dags"]["memwal_gc"]["ends"] is None  # people may answer whenever they like
     gc = facts["dags"]["memwal_gc"]["tasks"]
+    assert gc["approve"]["ends"] is None
     assert gc["approve"]["upstream"] == ["plan"]
     assert "approve" in gc["hold"]["upstream"]
 

@@ -66,12 +66,12 @@ def test_nothing_else_of_a_task_is_a_template_or_is_called_with_one(facts: dict[
     written = facts["written"]
 
     assert {each["operator"] for each in written.values()} == {
-        "SparkWork", "LeasedWork", "HoldLeases", "ApprovalOperator", "TriggerDagRunOperator",
+        "CycleStepWork", "LeasedWork", "HoldLeases", "ApprovalOperator", "TriggerDagRunOperator",
         "_PythonDecoratedOperator",
     }  # fmt: skip
     templates = {name: each["templates"] for name, each in written.items() if each["templates"]}
     labels = {text for each in templates.values() for text in each.get("map_index_template", ())}
-    assert labels == {"{{ label }}", "{{ task.label }}", "{{ task.item.label }}"}
+    assert labels == {"{{ label }}", "{{ task.label }}"}
     others = {name for name, each in templates.items() if set(each) - {"map_index_template"}}
     assert others == {APPROVAL}
     assert set(templates[APPROVAL]) == {"subject"}

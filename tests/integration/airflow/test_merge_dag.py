@@ -17,6 +17,9 @@ from testkit.tables.people import make_people_table, people
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
+ON_SPARK = {"MEMWAL_DISPATCH__MAX_REGIONS": "0"}
+"""Of these tables everything is small enough for a worker."""
+
 RunDag = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -40,9 +43,11 @@ def _names(table: BaseTable) -> dict[int, str]:
 
 @pytest.mark.req("MRG-26", "MRG-27")
 def test_merge_brings_all_rows_in_and_a_second_run_changes_nothing(table: BaseTable, run_dag: RunDag) -> None:
-    first = run_dag({"table": table.uri})
+    first = run_dag({"table": table.uri}, **ON_SPARK)
 
     assert first.returncode == 0, first.stdout
+    assert "as a Spark application: 4 regions are more than dispatch.max_regions, which is 0" in first.stdout
+    assert "Spark-Submit cmd" in first.stdout
     assert "job 1 of 1: 4 regions, 8 generations" in first.stdout
     assert "4 regions are merged as planned, 100 rows, every key once" in first.stdout
     assert _names(table) == {number: "new" if number < 50 else "old" for number in range(100)}
@@ -91,7 +96,7 @@ def test_job_fails_the_run_without_a_retry_when_a_region_needs_a_person(table: B
     region = _region_of_two(table)
     QuarantineStore(table.store).add(Quarantined(parse_region_id(region.name), 2, ("ids: 3 of 9 rows",), ""))
 
-    ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4")
+    ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4", **ON_SPARK)
 
     assert ran.returncode != 0
     assert "Error code is: 5" in ran.stdout
@@ -110,7 +115,7 @@ def test_damaged_region_is_left_out_and_the_run_ends_well(table: BaseTable, run_
     for file in (lost / "_versions").iterdir():
         file.unlink()
 
-    ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4")
+    ran = run_dag({"table": table.uri}, MAINTENANCE_RETRIES="4", **ON_SPARK)
 
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("starting task_id=work") == 1

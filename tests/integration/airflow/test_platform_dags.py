@@ -41,6 +41,8 @@ def test_catch_up_works_under_the_lease_of_its_run_and_a_second_run_is_skipped(
     first = run_dag({"table": table.uri}, "memwal_catchup")
 
     assert first.returncode == 0, first.stdout
+    assert "in the worker: " in first.stdout
+    assert "Spark-Submit cmd" not in first.stdout
     runs = Table.open(table.uri).opened.ledger.runs("catchup")
     assert sorted(run.key.scope for run in runs) == ["index-name_idx", "index-score_idx"]
     assert {(run.outcome.value, run.fencing_token) for run in runs} == {("done", 1)}
@@ -82,6 +84,20 @@ def test_unregistered_table_is_refused_before_anything_is_read(
 
 
 @pytest.mark.spark
+@pytest.mark.req("O10")
+def test_large_compaction_is_a_spark_application_and_is_verified(table: BaseTable, run_dag: RunDag) -> None:
+    """Before, Airflow's worker rewrote the fragments of every table itself."""
+    ran = run_dag({"table": table.uri, "force": True}, "memwal_compact", MEMWAL_DISPATCH__MAX_BYTES="0")
+
+    assert ran.returncode == 0, ran.stdout
+    assert "as a Spark application: " in ran.stdout
+    assert "Spark-Submit cmd" in ran.stdout
+    assert "starting task_id=verify" in ran.stdout
+    [run] = Table.open(table.uri).opened.ledger.runs("compact")
+    assert (run.outcome.value, run.fencing_token) == ("done", 1)
+    assert len(table.dataset().get_fragments()) == 1
+
+
 def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     table: BaseTable, run_dag: RunDag, tmp_path: Path
 ) -> None:
@@ -94,6 +110,7 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     ran = run_dag({}, "memwal_maintain", MAINTENANCE_TABLES=str(registry))
 
     assert ran.returncode == 0, ran.stdout
+    assert "Spark-Submit cmd" not in ran.stdout  # everything is small
     admin = Table.open(table.uri)
     status = admin.status()
     assert (status.num_rows, status.merge_lag_generations) == (120, 0)

@@ -331,7 +331,7 @@ def test_button_of_the_connection_form_looks_at_the_address(servers: Servers) ->
 @pytest.mark.req("MRG-26", "MRG-27")
 def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers, collector: Collector) -> None:
     table = make_table(servers, "merge", merged=False)
-    first, second = (servers.trigger("memwal_merge", table=table.uri) for _ in range(2))
+    first, second = (servers.trigger("memwal_merge", table=table.uri, engine="spark") for _ in range(2))
 
     assert servers.end("memwal_merge", first)["memwal_merge"] == "success"
     again = servers.end("memwal_merge", second)
@@ -562,7 +562,7 @@ def test_no_artefact_of_a_run_has_a_secret(
         writer.put(people(*range(5), name="new"))
         writer.flush()
     seen: dict[int, tuple[str, str]] = {}
-    good = servers.trigger("memwal_merge", table="lake")
+    good = servers.trigger("memwal_merge", table="lake", engine="spark")
     states = servers.end("memwal_merge", good, meanwhile=lambda: seen.update(jobs_of(servers.root)))
     bad = servers.trigger("memwal_snapshot", table="broken")
     failed = servers.end("memwal_snapshot", bad)

@@ -53,7 +53,16 @@ def _spark(monkeypatch: pytest.MonkeyPatch, host: str, mode: str) -> None:
 
 
 def _work(folder: Path, table: str = "people") -> SparkWork:
-    item = {"label": table, "table": table, "job": "merge", "request": {}, "promise": {}, "ticket": ""}
+    item = {
+        "label": table,
+        "table": table,
+        "job": "merge",
+        "request": {},
+        "promise": {},
+        "ticket": "",
+        "to_spark": True,
+        "where": "",
+    }
     return SparkWork(task_id="work", job="merge", item=item, jobs_folder=str(folder))
 
 

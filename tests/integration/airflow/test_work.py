@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from memwal_core.airflow.operators.leases import HoldLeases
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_leases
 from memwal_core.base_table import BaseTable
+from memwal_core.coordination.lease import parse_ticket
 from memwal_core.errors import FencedError, InvalidRequestError
+from memwal_core.jobs.document import JobDocument, parse_document
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
@@ -45,7 +48,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
 def work(table: BaseTable, **params: object) -> LeasedWork:
     asked = {"table": table.uri, "dry_run": False, **params}
     [item] = hold_leases(plan_work("gc", asked), RUN)
-    return LeasedWork(task_id="work", job="gc", item=item)
+    return LeasedWork(task_id="work", job="gc", item=item, jobs_folder="")
 
 
 def context() -> Any:
@@ -127,17 +130,61 @@ def test_work_that_somebody_else_did_is_skipped(table: BaseTable) -> None:
     [item] = hold_leases([planned], RUN)
 
     with pytest.raises(AirflowSkipException):
-        LeasedWork(task_id="work", job="gc", item=item).execute(context())
+        LeasedWork(task_id="work", job="gc", item=item, jobs_folder="").execute(context())
+
+
+@pytest.mark.req("O10")
+def test_work_of_an_earlier_attempt_is_verified_although_nothing_is_left(table: BaseTable) -> None:
+    """A worker may die between its commit and the end of its task: what waits for the change must still hear of it."""
+    item = work(table).item
+    LeasedWork(task_id="work", job="gc", item=item, jobs_folder="").execute(context())
+    again = {**context(), "ti": SimpleNamespace(try_number=2)}
+
+    result = LeasedWork(task_id="work", job="gc", item=item, jobs_folder="").execute(again)
+
+    assert result["outcome"] == "nothing_to_do"
+
+
+@pytest.mark.req("O10")
+def test_large_collection_is_handed_to_spark_and_waits_without_it(
+    table: BaseTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, garbage was collected by Airflow's worker, however many objects there were."""
+    monkeypatch.setenv("MEMWAL_DISPATCH__MAX_OBJECTS", "3")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    handed: list[JobDocument] = []
+
+    def submitted(operator: SparkSubmitOperator, _: object) -> None:
+        """Run the application's job here, as its driver would."""
+        document = parse_document(operator._hook.submit.keywords["env"]["MAINTENANCE_JOB"])
+        assert Path(operator.application).name == "gc.py"
+        Table.open(document.uri).run(document.parsed(), holder=document.holder, ticket=parse_ticket(document.ticket))
+        handed.append(document)
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submitted)
+    monkeypatch.setattr("memwal_core.airflow.tasks.work.do_work", None)
+    operator = work(table, wait=True)
+
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(context())
+    result = operator.resume(context(), event_of(deferred.value))
+
+    assert operator.item["where"].endswith("objects are more than dispatch.max_objects, which is 3")
+    assert [document.request.get("wait", False) for document in handed] == [False, False]
+    assert {document.holder for document in handed} == {RUN}
+    assert (result["outcome"], result["due_at"], directories(table)) == ("done", "", 0)
+    assert "flushed_memtable" in result["facts"]["before_waiting"]["done"]
 
 
 def test_a_collection_is_not_done_by_the_task_of_another_job(table: BaseTable) -> None:
     """Whoever may change results of tasks would collect garbage without the approval that its own DAG asks for."""
     [item] = hold_leases(plan_work("gc", {"table": table.uri, "dry_run": False}), RUN)
     before = directories(table)
+    other = LeasedWork(task_id="work", job="snapshot", item=item, jobs_folder="")
 
     for step in (
-        lambda: LeasedWork(task_id="work", job="snapshot", item=item).execute(context()),
-        lambda: LeasedWork(task_id="work", job="snapshot", item=item).resume(context(), {"fenced": False, "begun": {}}),
+        lambda: other.execute(context()),
+        lambda: other.resume(context(), {"fenced": False, "begun": {}}),
         lambda: HoldLeases(task_id="hold", job="snapshot", items=[item]).execute(context()),
     ):
         with pytest.raises(InvalidRequestError, match="one job only"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.airflow.failures import FROZEN, RetryByExitCode
-from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, cycle_step, end_cycle, prepare_merge
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle, prepare_step
 from memwal_core.airflow.tasks.work import plan_work
 from memwal_core.errors import FrozenError
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -34,8 +34,7 @@ def test_run_on_a_frozen_table_plans_no_work_and_says_why(frozen: Table, caplog:
 def test_cycle_of_a_frozen_table_has_no_work_and_fails_nobody(frozen: Table) -> None:
     table = CycleTable(label="t", table=frozen.uri, ignore_pauses=True)
     begin_cycle(table, "run-1")
-    assert prepare_merge(table) is None
-    assert cycle_step("collect_garbage", table, "run-1")["outcome"] == "frozen"
+    assert {prepare_step(name, table).outcome.value for name in ("merge", "collect_garbage")} == {"frozen"}
     assert end_cycle(table, "run-1") == "frozen"
     (run,) = frozen.opened.ledger.history(MaintainRequest().key).runs
     assert run.outcome.value == "frozen"

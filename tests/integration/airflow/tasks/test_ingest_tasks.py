@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.airflow.tasks.work import document_of, hold_leases, plan_work, release_leases, request_of, verify_work
+from memwal_core.airflow.tasks.on_spark import document_of
+from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_leases, request_of, verify_work
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InternalError, InvalidRequestError
 from memwal_core.ingest.batch import BatchId, RegionRows

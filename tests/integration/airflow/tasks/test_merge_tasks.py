@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.airflow.tasks.work import document_of, plan_work, request_of, verify_work
+from memwal_core.airflow.tasks.on_spark import document_of
+from memwal_core.airflow.tasks.work import plan_work, request_of, verify_work
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import parse_region_id

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.airflow.tasks.work import document_of, plan_work, verify_work
+from memwal_core.airflow.tasks.on_spark import document_of
+from memwal_core.airflow.tasks.work import plan_work, verify_work
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError
 from memwal_core.jobs.merge.request import MergeRequest

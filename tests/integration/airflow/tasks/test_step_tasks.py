@@ -13,15 +13,14 @@ from memwal_core.airflow.tasks.cycle import (
     CycleTable,
     begin_cycle,
     choose_cycle_tables,
-    cycle_step,
     end_cycle,
-    prepare_merge,
+    prepare_step,
 )
+from memwal_core.airflow.tasks.on_spark import document_of
 from memwal_core.airflow.tasks.work import (
     WorkItem,
     WorkResult,
     do_work,
-    document_of,
     hold_leases,
     plan_work,
     release_leases,
@@ -40,13 +39,16 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.jobs.cycle.plan import LeftOut, StepEnd, StepName
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.registry import REGISTRY_VARIABLE
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
+from tests.integration.airflow.tasks.steps import run_step
 
 RUN = "memwal_catchup/manual__2026-01-01T00:00:00+00:00"
 
@@ -210,9 +212,9 @@ def test_cycle_chooses_registered_tables_that_are_due(
     [table] = choose_cycle_tables([], by_schedule=True)
 
     begin_cycle(table, "run 1")
-    assert prepare_merge(table) is None  # everything is merged
-    assert cycle_step("catch_up", table, "run 1")["outcome"] == "done"
-    assert cycle_step("collect_garbage", table, "run 1")["outcome"] == "nothing_to_do"
+    assert prepare_step("merge", table).outcome is JobOutcome.NOTHING_TO_DO
+    assert run_step("catch_up", table, "run 1")["outcome"] == "done"
+    assert run_step("collect_garbage", table, "run 1").outcome is JobOutcome.NOTHING_TO_DO
     assert choose_cycle_tables([], by_schedule=True) == []
     assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
     with pytest.raises(InvalidRequestError, match="not registered"):
@@ -233,10 +235,11 @@ def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
     with pytest.raises(ObjectNotFoundError):
         begin_cycle(chosen[0], "run 1")
     begin_cycle(chosen[1], "run 1")
-    assert prepare_merge(chosen[1]) is None
+    assert prepare_step("merge", chosen[1]).outcome is JobOutcome.NOTHING_TO_DO
 
 
-def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
+@pytest.mark.req("O10")
+def test_cycle_prepares_work_that_takes_the_lease_itself_wherever_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_people_table(str(tmp_path / "people.lance"))
@@ -249,7 +252,9 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "lance"}')
     [chosen] = choose_cycle_tables([], by_schedule=False)
 
-    item = prepare_merge(chosen)
+    item = prepare_step("merge", chosen)
+    monkeypatch.setenv("MEMWAL_DISPATCH__MAX_REGIONS", "3")
+    large = prepare_step("merge", chosen)
 
     assert item == {
         "label": "people: merge",
@@ -258,7 +263,12 @@ def test_cycle_prepares_a_spark_job_that_takes_the_lease_itself(
         "request": {},
         "promise": {},
         "ticket": "",
+        "to_spark": False,
+        "where": item["where"],
     }
+    assert item["where"].startswith("in the worker: ")
+    assert large["to_spark"]
+    assert large["where"] == ("as a Spark application: 4 regions are more than dispatch.max_regions, which is 3")
     document = document_of(item, "run 1")
     assert (document.job, document.holder, document.ticket, document.ok_when_nothing) == ("merge", "run 1", "", True)
 
@@ -269,18 +279,19 @@ def _cycle_table(table: BaseTable, *, ignore_pauses: bool = False) -> CycleTable
 
 def test_tasks_of_a_cycle_leave_out_the_steps_that_its_plan_leaves_out(merged: BaseTable) -> None:
     table = _cycle_table(merged)
-    compacted, unchanged = (cycle_step("compact", table, "run 1") for _ in range(2))
-    assert (compacted["outcome"], unchanged["outcome"]) == ("done", "nothing_to_do")
+    compacted, unchanged = (run_step("compact", table, "run 1") for _ in range(2))
+    assert (compacted["outcome"], unchanged.outcome) == ("done", JobOutcome.NOTHING_TO_DO)
+    assert json.loads(json.dumps(compacted)) == compacted
 
-    after_change = cycle_step("catch_up_again", table, "run 1", compacted)
-    skipped = cycle_step("catch_up_again", table, "run 1", unchanged)
-    absent = cycle_step("catch_up_again", table, "run 1", None)
+    after_change = run_step("catch_up_again", table, "run 1", compacted)
+    skipped = run_step("catch_up_again", table, "run 1", {**compacted, "outcome": "nothing_to_do"})
+    absent = run_step("catch_up_again", table, "run 1", None)
 
-    assert (after_change["ran"], skipped["ran"], absent["ran"]) == (True, False, False)
-    assert skipped["why"] == "compact changed nothing, so what ran before it still stands"
-    assert json.loads(json.dumps(after_change)) == after_change
+    changed_nothing = "compact changed nothing, so what ran before it still stands"
+    assert after_change.why != changed_nothing  # it looked
+    assert (skipped.why, absent.why) == (changed_nothing, changed_nothing)
     with pytest.raises(InvalidRequestError, match="no such step"):
-        cycle_step("gc", table, "run 1")
+        run_step("gc", table, "run 1")
 
 
 def test_job_that_keeps_failing_pauses_in_a_cycle_of_tasks_too(merged: BaseTable) -> None:
@@ -291,17 +302,17 @@ def test_job_that_keeps_failing_pauses_in_a_cycle_of_tasks_too(merged: BaseTable
             insight.ledger.end(run, RunEnd(run.started, RunOutcome.FAILED, error="UnavailableError"))
     version = merged.state().version
 
-    paused = cycle_step("snapshot", _cycle_table(merged), "run 1")
+    paused = run_step("snapshot", _cycle_table(merged), "run 1")
 
-    assert (paused["ran"], paused["outcome"], paused["result"]) == (False, "conflict", None)
-    assert "3 failures in a row" in paused["why"]
+    assert (paused.end, paused.outcome) == (StepEnd.PAUSED, JobOutcome.CONFLICT)
+    assert "3 failures in a row" in paused.why
     assert merged.state().version == version
     with TableWriter.open(merged) as writer:
         writer.put(people(100))
         writer.flush()
-    assert prepare_merge(_cycle_table(merged)) is None
-    assert prepare_merge(_cycle_table(merged, ignore_pauses=True)) is not None
-    assert cycle_step("snapshot", _cycle_table(merged, ignore_pauses=True), "run 1")["ran"]
+    assert prepare_step("merge", _cycle_table(merged)).end is StepEnd.PAUSED
+    assert prepare_step("merge", _cycle_table(merged, ignore_pauses=True))["job"] == "merge"
+    assert run_step("snapshot", _cycle_table(merged, ignore_pauses=True), "run 1")["outcome"] == "done"
 
 
 def _registered(table: BaseTable, folder: Path, monkeypatch: pytest.MonkeyPatch) -> CycleTable:
@@ -327,10 +338,10 @@ def test_cycle_of_tasks_leaves_the_same_run_as_a_cycle_of_the_library(
     results: dict[str, CycleResult] = {}
 
     begin_cycle(table, "run 1")
-    for step in ("flush", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"):
-        if step == "catch_up":
-            assert prepare_merge(table) is None
-        results[step] = cycle_step(step, table, "run 1", results.get("compact"))
+    for step in StepName:
+        ran = run_step(step, table, "run 1", results.get("compact"))
+        if not isinstance(ran, LeftOut):
+            results[step] = ran
     end_cycle(table, "run 1")
     end_cycle(table, "run 1")
 

@@ -1,0 +1,62 @@
+"""A step of a table's cycle: planned, and done where its plan sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.operators.spark import SparkWork
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.context import Context
+
+
+class CycleStepWork(SparkWork):
+    """Plans one step of a table's cycle, and does it under a lease of its own: in this worker, or as an application.
+
+    Args:
+        step: Its name in the plan of the cycle.
+        table: The table, as the task that chose it returned it; ``{{ task.label }}`` names the mapped task.
+        followed: The result of the step that this one follows; None if it follows none.
+        **arguments: Of ``SparkWork``.
+    """
+
+    template_fields: Sequence[str] = ("table", "followed")
+
+    def __init__(self, *, step: str, table: Any, followed: Any = None, **arguments: Any) -> None:  # noqa: ANN401
+        """Keep the values."""
+        super().__init__(item=None, **arguments)
+        self.step = step
+        self.table = table
+        self.followed = followed
+
+    @property
+    def label(self) -> str:
+        """The name of the table, once it is known."""
+        return str(self.table["label"]) if isinstance(self.table, dict) else ""
+
+    def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
+        """Plan the step, and do it.
+
+        Raises:
+            AirflowSkipException: There was nothing to do, or the plan of the cycle leaves the step out.
+            MemwalError: As ``do_work``; a step that needs a person ends the cycle of its table.
+        """
+        from memwal_core.airflow.tasks.cycle import prepare_step, step_result
+        from memwal_core.airflow.tasks.on_spark import result_of
+        from memwal_core.airflow.tasks.work import do_work
+        from memwal_core.jobs.cycle.plan import LeftOut
+
+        found = prepare_step(self.step, self.table, self.followed)
+        if isinstance(found, LeftOut):
+            raise AirflowSkipException(found.why)
+        self.item, holder = found, holder_of(context)
+        if found["to_spark"]:
+            super().execute(context)
+        result = step_result(self.step, result_of(found, holder) if found["to_spark"] else do_work(found, holder))
+        if result["outcome"] == "nothing_to_do":
+            raise AirflowSkipException("nothing to do; the log above says why")
+        return dict(result)

@@ -27,6 +27,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.region import RegionManifest
 from memwal_core.table import Table
 from testkit.simulation.view import lsm_view
@@ -43,7 +44,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 REGIONS = 24
 ARTICLES = native_region_id(1)
-SETTINGS = {"MEMWAL_GC__GRACE_S": "0", "MEMWAL_GC__OPEN_WRITER_S": "0", "MEMWAL_COMPACT__TARGET_ROWS": "5000"}
+SETTINGS = {
+    "MEMWAL_EXECUTORS__PART_BYTES": "16384",
+    "MEMWAL_GC__GRACE_S": "0",
+    "MEMWAL_GC__OPEN_WRITER_S": "0",
+    "MEMWAL_COMPACT__TARGET_ROWS": "5000",
+}
 
 
 @dataclass(frozen=True)
@@ -170,3 +176,16 @@ def test_catch_up_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cl
     assert state.require_details().index_catchup["vec_idx"] == {ARTICLES: 4}
     assert all(not each.unindexed_fragments for each in read_coverage(table, state.version).indexes)
     assert table.dataset().scanner(full_text_query="gen3", columns=["id"]).to_table().num_rows == 100
+
+
+def test_verification_goes_on_when_an_executor_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(*range(1000)))
+    for begin in range(1000, 20_000, 1000):
+        lance.write_dataset(people(*range(begin, begin + 1000)), uri, mode="append")
+
+    report = cluster.submit(
+        uri, VerifyRequest(engine=Engine.SPARK), tmp_path / "verify.log", "on executors: count keys"
+    )
+
+    assert (report["outcome"], report["keys"]) == ("done", 20_000)

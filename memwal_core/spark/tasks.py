@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from memwal_core.errors import InternalError, InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
+from memwal_core.spark.progress import TELL_EVERY_S, progress_told
 from memwal_core.spark.session import Session, session_of
 
 _DESCRIPTION = "spark.job.description"
@@ -36,11 +37,13 @@ class SparkTasks(Executors):
     Args:
         spark: The session.
         table_uri: Names the group.
+        tell_every_s: Seconds from one look at the progress, which the log tells, to the next.
     """
 
-    def __init__(self, spark: Session, table_uri: str) -> None:
+    def __init__(self, spark: Session, table_uri: str, tell_every_s: float = TELL_EVERY_S) -> None:
         self._spark = spark
         self._table_uri = table_uri
+        self._tell_every_s = tell_every_s
 
     @property
     def slots(self) -> int:
@@ -52,7 +55,8 @@ class SparkTasks(Executors):
         if not shares:
             return []
         # One action, collected once: doing a share again would write its files again.
-        return self._collected(stage, len(shares), self._shared(shares).map(_carrier(partial(_outcome, function))))
+        work = self._shared(shares).map(_carrier(partial(_outcome, function)))
+        return self._collected(stage, work, len(shares), len(shares))
 
     def exchange(
         self,
@@ -68,25 +72,29 @@ class SparkTasks(Executors):
         """
         pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
         parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
-        return self._collected(stage, len(shares), parted)
+        return self._collected(stage, parted, len(shares), max(1, len(shares)) + parts)
 
     def _shared(self, shares: Sequence[object]) -> RDD[bytes]:
         context = session_of(self._spark).sparkContext
         return context.parallelize([pickle.dumps(each) for each in shares], max(1, len(shares)))
 
-    def _collected(self, stage: str, shares: int, work: RDD[bytes]) -> list[Any]:
-        context = session_of(self._spark).sparkContext
-        with _described(context, f"memwal {self._table_uri}", f"{stage} [{self._table_uri}, {shares} shares]"):
-            try:
+    def _collected(self, stage: str, work: RDD[bytes], shares: int, tasks: int) -> list[Any]:
+        context, group = session_of(self._spark).sparkContext, f"memwal {self._table_uri}"
+        description = f"{stage} [{self._table_uri}, {shares} shares]"
+        try:
+            with (
+                _described(context, group, description),
+                progress_told(context, group, stage, tasks, self._tell_every_s),
+            ):
                 outcomes = work.setName(stage).collect()
-            except (PySparkException, Py4JError) as error:
-                raise UnavailableError(
-                    "the executors did not finish their work",
-                    remedy="read the log of the driver, and run the job again: what was done stands",
-                    table=self._table_uri,
-                    stage=stage,
-                    cause=str(error),
-                ) from error
+        except (PySparkException, Py4JError) as error:
+            raise UnavailableError(
+                "the executors did not finish their work",
+                remedy="read the log of the driver, and run the job again: what was done stands",
+                table=self._table_uri,
+                stage=stage,
+                cause=str(error),
+            ) from error
         _log.info("executors ended: %s [shares=%d]", stage, shares)
         return [self._result(*pickle.loads(each)) for each in outcomes]  # noqa: S301 - our own tasks made them
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 import types
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -123,3 +126,31 @@ def test_executor_without_the_package_ends_an_exchange_in_one_sentence(spark, mo
         )
 
     assert raised.value.facts["missing"] == "only_on_the_driver"
+
+
+def awaited(share):
+    """Wait until the log of the driver has told that the other shares ended."""
+    deadline = time.monotonic() + 120
+    while share and not Path(share).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return time.monotonic() < deadline
+
+
+def test_log_tells_how_many_tasks_of_a_stage_have_ended(spark, tmp_path):
+    told = tmp_path / "told"
+
+    class Teller(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "on executors: gc: list regions: 2 of 3 tasks ended":
+                told.touch()
+
+    logger, teller = logging.getLogger("memwal_core.spark.progress"), Teller()
+    before = logger.level
+    logger.addHandler(teller)
+    logger.setLevel(logging.INFO)
+    try:
+        tasks = SparkTasks(spark, "/told/table", tell_every_s=0.02)
+        assert tasks.map("gc: list regions", awaited, ["", "", str(told)]) == [True] * 3
+    finally:
+        logger.removeHandler(teller)
+        logger.setLevel(before)

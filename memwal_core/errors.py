@@ -80,6 +80,10 @@ class InvalidRequestError(MemwalError):
     exit_code = 2
 
 
+class BareExecutorError(InvalidRequestError):
+    """An executor lacks the package, or what it depends on; ``facts`` has its host and its Python."""
+
+
 class ObjectNotFoundError(InvalidRequestError):
     """The object, table or version does not exist at the given address."""
 

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
-from memwal_core.errors import InternalError, InvalidRequestError, MemwalError, UnavailableError
+from memwal_core.errors import BareExecutorError, InternalError, MemwalError, UnavailableError
 from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
 from memwal_core.spark.session import Session, session_of
@@ -104,10 +104,10 @@ class SparkTasks(Executors):
         if end == _FAILED:
             raise value
         if end == _BARE:
-            raise InvalidRequestError(
+            raise BareExecutorError(
                 "an executor cannot import what the job needs",
                 remedy="install memwal-core on every executor for the Python that is named, or give Spark a packed "
-                "environment; docs/operating.md has the steps",
+                "environment; docs/spark.md has the steps",
                 missing=value["missing"],
                 python=value["python"],
                 host=value["host"],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from memwal_core.base_table import TableState, list_fragments, read_coverage, record_catchup
-from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError
+from memwal_core.errors import BareExecutorError, CommitUnknownError, ConflictError, FencedError, MemwalError
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
 from memwal_core.jobs.catchup.extend import RETRYABLE, CatchupContext, extend
@@ -105,7 +105,7 @@ class _Run:
         report = self._reports[index.name]
         try:
             done = extend(self._context, index.name, self._look)
-        except FencedError:
+        except (FencedError, BareExecutorError):
             raise
         except MemwalError as error:
             _log.warning("index stays behind, the others go on [index=%s]: %s", index.name, error)

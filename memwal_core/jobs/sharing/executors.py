@@ -44,7 +44,7 @@ class Executors(ABC):
 
         Raises:
             MemwalError: What the function raised for one of the shares.
-            InvalidRequestError: The executors lack the package.
+            BareExecutorError: An executor lacks the package.
             UnavailableError: The engine gave up. Run again; what was done stands.
         """
 
@@ -73,6 +73,6 @@ class Executors(ABC):
 
         Raises:
             MemwalError: What ``spread`` or ``gather`` raised.
-            InvalidRequestError: The executors lack the package.
+            BareExecutorError: An executor lacks the package.
             UnavailableError: The engine gave up. Run again.
         """

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import pytest
 
-from memwal_core.errors import DamagedError, InvalidRequestError, UnavailableError
+from memwal_core.errors import BareExecutorError, DamagedError, UnavailableError
 from memwal_core.spark.tasks import SparkTasks
 from testkit.tables.native_regions import native_region_id
 
@@ -67,12 +67,12 @@ def test_executor_without_the_package_is_named_in_one_sentence(spark, monkeypatc
     exec("def work(share):\n    return share", module.__dict__)
     monkeypatch.setitem(sys.modules, "only_on_the_driver", module)
 
-    with pytest.raises(InvalidRequestError, match="an executor cannot import what the job needs") as raised:
+    with pytest.raises(BareExecutorError, match="an executor cannot import what the job needs") as raised:
         SparkTasks(spark, "/a/table").map("anything", module.work, [1, 2])
 
     assert raised.value.facts["missing"] == "only_on_the_driver"
     assert raised.value.facts["python"]
-    assert "docs/operating.md" in raised.value.remedy
+    assert "docs/spark.md" in raised.value.remedy
 
 
 def halves(share):
@@ -120,7 +120,7 @@ def test_executor_without_the_package_ends_an_exchange_in_one_sentence(spark, mo
     monkeypatch.setitem(sys.modules, "only_on_the_driver", None)  # So that it is taken away again.
     work = only_here("def work(given):\n    return [(0, 1)]")
 
-    with pytest.raises(InvalidRequestError, match="an executor cannot import what the job needs") as raised:
+    with pytest.raises(BareExecutorError, match="an executor cannot import what the job needs") as raised:
         SparkTasks(spark, "/a/table").exchange(
             "anything", work if where == "spread" else halves, [1, 2], work if where == "gather" else together, 2
         )

@@ -141,6 +141,19 @@ class MergeSettings(_Section):
         description="Arrow bytes of keys that a process looks up in the base table at once. Smaller takes less memory "
         "and more scans of the base table's key columns.",
     )
+    search: Literal["auto", "scan"] = Field(
+        default="auto",
+        description="How a merge finds the base rows that it replaces. `auto`: through a zone map or BTREE on a key "
+        "column if that reads less for the keys at hand, which the report shows. `scan`: reads the keys of all rows, "
+        "whatever indexes there are.",
+    )
+    request_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes that take as long to read as one more request takes, when ways to search are compared. "
+        "Larger prefers few large reads, which stores with slow or dear requests need; 0 counts bytes alone. Empty: "
+        "4 KiB on a local disk, 64 KiB elsewhere.",
+    )
 
 
 class IndexSettings(_Section):

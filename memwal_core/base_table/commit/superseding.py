@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,8 +15,10 @@ import pyarrow as pa
 from memwal_core.base_table.commit.row_changes import BaseFragment, DeletionTarget, FragmentChange, packed
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.storage.concurrent import map_concurrently
+
+_log = logging.getLogger(__name__)
 
 _ROW_NUMBER_BITS = np.uint64(32)
 _ROW_NUMBER_MASK = np.uint64((1 << 32) - 1)
@@ -66,9 +69,7 @@ def supersede(
     if not scan.key:
         yield from (FragmentChange(fragment.fragment_id, 0) for fragment in fragments)
         return
-    # A condition leaves few rows, but asks the index of the whole table each time.
-    for group in [fragments] if scan.condition else _groups(fragments):
-        found = _find(dataset, group, searches, scan)
+    for group, found in _found(dataset, fragments, searches, scan):
         change = partial(_change, dataset, found, target)
         yield from map_concurrently(change, group, scan.concurrency)
 
@@ -103,6 +104,24 @@ class _Found:
         low = np.searchsorted(self.addresses, first, side="left")
         high = np.searchsorted(self.addresses, first | _ROW_NUMBER_MASK, side="right")
         return (self.addresses[low:high] & _ROW_NUMBER_MASK).astype(np.int64), self.places[low:high]
+
+
+def _found(
+    dataset: lance.LanceDataset, fragments: Sequence[BaseFragment], searches: Iterable[KeySearch], scan: KeyScan
+) -> Iterator[tuple[Sequence[BaseFragment], _Found]]:
+    """Find rows, fragments by fragments; an index that fails costs a scan."""
+    if scan.condition:
+        # A condition leaves few rows, but asks the index of the whole table each time.
+        try:
+            found = _find(dataset, fragments, searches, scan)
+        except MemwalError as error:
+            _log.warning("an index on the key failed, all keys are read [table=%s, reason=%s]", dataset.uri, error)
+        else:
+            yield fragments, found
+            return
+    everything = replace(scan, condition="")
+    for group in _groups(fragments):
+        yield group, _find(dataset, group, searches, everything)
 
 
 def _groups(fragments: Sequence[BaseFragment]) -> Iterator[list[BaseFragment]]:

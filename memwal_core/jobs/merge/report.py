@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from memwal_core.base_table.keys.search_plan import SearchChoice
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
@@ -34,6 +35,8 @@ class CommitReport:
         attempts: Tries, the successful one included.
         settled: The reply was lost and the commit was found by reading back.
         seconds: Time to read and commit.
+        search: How the base rows that it replaces were found, and what other ways would have read; None if nothing
+            was to be found.
     """
 
     version: int
@@ -45,6 +48,7 @@ class CommitReport:
     attempts: int
     settled: bool
     seconds: float
+    search: SearchChoice | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -58,6 +62,7 @@ class CommitReport:
             "attempts": self.attempts,
             "settled": self.settled,
             "seconds": round(self.seconds, 6),
+            "search": self.search.to_dict() if self.search is not None else None,
         }
 
 
@@ -143,6 +148,11 @@ class MergeReport:
         """Generations that this run merged."""
         return sum(region.merged_here for region in self.regions)
 
+    @property
+    def searches(self) -> tuple[SearchChoice, ...]:
+        """How the commits found what they replace."""
+        return tuple(commit.search for commit in self.commits if commit.search is not None)
+
     def why(self) -> str:
         """Say how many generations were merged, or why some cannot be."""
         if self.reason:
@@ -167,6 +177,7 @@ class MergeReport:
             "rows": sum(commit.upserts for commit in self.commits),
             "strategy": self.strategy,
             "strategy_reason": self.strategy_reason,
+            "search": self.searches[-1].to_dict() if self.searches else None,
             "progress": {str(region.region_id): region.merged_after for region in self.regions},
             PARKED_FACT: {str(region_id): evidence for region_id, evidence in self.plan.parked.items()},
         }
@@ -180,7 +191,9 @@ class MergeReport:
             columns += ("due",)
             due = (self.triggers.get(region.region_id) for region in self.regions)
             rows = tuple((*row, each.reason if each is not None else "") for row, each in zip(rows, due, strict=True))
-        return ReportView(self._headline(), (Grid(columns, rows),), (self.reason,) if self.reason else ())
+        searches = tuple(dict.fromkeys(f"search: {search.reason}" for search in self.searches))
+        notes = (*searches, *((self.reason,) if self.reason else ()))
+        return ReportView(self._headline(), (Grid(columns, rows),), notes)
 
     def _row(self, region: RegionReport, *, planned: bool) -> tuple[str, ...]:
         taken = {each.region_id: len(each.take) for each in self.plan.regions}

@@ -287,6 +287,7 @@ class _Run:
             attempts=done.attempts,
             settled=done.settled,
             seconds=seconds,
+            search=done.search,
         )
         self._commits.append(commit)
         _log.info("merged [version=%d, regions=%d, upserts=%d]", commit.version, len(commit.marks), commit.upserts)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from memwal_core.errors import InternalError
-
-_SMALLEST = -(2**63)
+from memwal_core.base_table.keys.condition import sql_literal
 
 
 def condition_on(keys: pa.Table, columns: Sequence[str]) -> str:
@@ -17,7 +15,7 @@ def condition_on(keys: pa.Table, columns: Sequence[str]) -> str:
     Keys are not NULL and at most a few thousand, because the condition is SQL text.
     """
     names = [f"`{column}`" for column in columns]
-    values = [[_literal(value) for value in column.to_pylist()] for column in keys.columns]
+    values = [[sql_literal(value) for value in column.to_pylist()] for column in keys.columns]
     if len(names) == 1:
         return f"{names[0]} = {values[0][0]}" if keys.num_rows == 1 else f"{names[0]} IN ({', '.join(values[0])})"
     rows = zip(*values, strict=True)
@@ -30,17 +28,3 @@ def shown_condition(keys: pa.Table) -> str:
     if keys.num_rows == 1:
         return condition_on(keys, keys.column_names).replace("`", "")
     return f"({', '.join(keys.column_names)}) IN ({keys.num_rows} keys)"
-
-
-def _literal(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            # Lance reads the digits of a negative number first, and those of the smallest one are no integer.
-            return str(value) if value != _SMALLEST else f"({value + 1} - 1)"
-        case str():
-            return "'" + value.replace("'", "''") + "'"
-        case bytes():
-            return f"X'{value.hex()}'"
-    raise InternalError("a primary key has an unsupported type", remedy="report this", type=type(value).__name__)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import lance
+
 from memwal_core.base_table import TableState
 from memwal_core.base_table.commit.row_changes import (
     BaseFragment,
@@ -16,6 +18,8 @@ from memwal_core.base_table.commit.row_changes import (
     list_fragments,
     update_operation,
 )
+from memwal_core.base_table.keys.choose_search import choose_search
+from memwal_core.base_table.keys.search_plan import SearchChoice
 from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import merge_staging_directory
 from memwal_core.jobs.merge.commit.own_files import OwnFiles
@@ -31,6 +35,7 @@ from memwal_core.jobs.merge.commit.passes import (
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.winners import region_tasks
 from memwal_core.jobs.merge.survey import merge_target
+from memwal_core.jobs.merge.work.key_spans import key_spans
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.units import SearchUnit, UnitBounds, WriteUnit, WrittenUnit, search_units, write_units
 from memwal_core.jobs.merge.work.workers import MergeWorkers
@@ -61,6 +66,7 @@ class PreparedInUnits:
         self._written: dict[int, WrittenUnit] = {}
         self._found: dict[int, tuple[str, FragmentChange]] = {}
         self._keys_checked = False
+        self._choice: SearchChoice | None = None
         self.files = OwnFiles(table, self._staging, is_staged=workers.stages)
 
     def read(self) -> None:
@@ -98,14 +104,15 @@ class PreparedInUnits:
         """Find what the units' keys supersede in a version."""
         self._rewrite_backfilled(state)
         dataset = self._table.dataset(state.version)
-        changes = self._search(state, list_fragments(dataset), attempt)
+        changes = self._search(dataset, list_fragments(dataset), attempt)
         documents = [document for unit in self._written.values() for document in unit.documents]
         superseded = sum(change.superseded for change in changes.values())
         repeated = count_repeated(changes.values())
         if repeated:
             raise repeated_keys(self._table.uri, state.version, rows=superseded, keys=superseded - repeated)
         upserts = sum(unit.upserts for unit in self._written.values())
-        return PreparedChange(update_operation(dataset, changes.values(), documents), superseded, upserts)
+        operation = update_operation(dataset, changes.values(), documents)
+        return PreparedChange(operation, superseded, upserts, self._choice)
 
     def _accept(self, written: WrittenUnit) -> None:
         self.files.add_unit(written)
@@ -129,7 +136,7 @@ class PreparedInUnits:
             self._accept(written)
 
     def _search(
-        self, state: TableState, fragments: tuple[BaseFragment, ...], attempt: int
+        self, dataset: lance.LanceDataset, fragments: tuple[BaseFragment, ...], attempt: int
     ) -> dict[int, FragmentChange]:
         """Return what becomes of each fragment, searching only those that are new or have changed."""
         known = {
@@ -138,15 +145,25 @@ class PreparedInUnits:
             if self._found.get(fragment.fragment_id, ("", None))[0] == fragment.document
         }
         documents = {fragment.fragment_id: fragment.document for fragment in fragments}
+        unknown = [fragment for fragment in fragments if fragment.fragment_id not in known]
+        keys = tuple(unit.keys for unit in self._written.values())
+        self._choice = choose_search(
+            self._table,
+            dataset,
+            {fragment.fragment_id: fragment.physical_rows for fragment in unknown},
+            self._target.key,
+            lambda column: key_spans(keys, column),
+            self._settings,
+        )
         common = SearchUnit(
-            version=state.version,
+            version=dataset.version,
             fragments=(),
-            keys=tuple(unit.keys for unit in self._written.values()),
+            keys=keys,
             key=self._target.key,
             key_bytes=self._settings.key_bytes,
             attempt=f"{self._id}-{attempt}",
+            condition=self._choice.chosen.condition,
         )
-        unknown = [fragment for fragment in fragments if fragment.fragment_id not in known]
         # Within a region the keys are distinct already.
         several = len(self.shares()) > 1
         units = search_units(unknown, common, self._workers.executors, checks_keys=several and not self._keys_checked)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table.keys.search_plan import SearchChoice
 from memwal_core.clock import Clock
 from memwal_core.errors import DuplicateKeysError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
@@ -44,12 +45,14 @@ class MergeCommit:
         version: Newest table version seen.
         attempts: Tries, the successful one included.
         settled: The reply of the commit was lost, and reading back showed that it had landed.
+        search: How the rows that were replaced were found; None if nothing was to be found.
     """
 
     outcome: CommitOutcome
     version: int
     attempts: int
     settled: bool = False
+    search: SearchChoice | None = None
 
 
 class ShareWatcher(Protocol):
@@ -81,11 +84,13 @@ class PreparedChange:
     Attributes:
         superseded: Rows of that version that go.
         upserts: Rows that come.
+        search: How the rows that go were found; None if there was nothing to find.
     """
 
     operation: Any
     superseded: int
     upserts: int
+    search: SearchChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

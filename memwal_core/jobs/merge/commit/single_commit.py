@@ -163,7 +163,7 @@ class _Pass:
         context.failpoints.hit(MERGE_COMMITTED)
         if not settled:
             self._check_rows(state, prepared)
-        return MergeCommit(CommitOutcome.COMMITTED, state.version + 1, attempt, settled=settled)
+        return MergeCommit(CommitOutcome.COMMITTED, state.version + 1, attempt, settled, prepared.search)
 
     def _settle(self, state: TableState, marks: Mapping[RegionId, int], doubt: CommitUnknownError) -> bool:
         """Find out whether a commit of unknown outcome landed and is part of the table's history."""

@@ -38,7 +38,7 @@ def search_unit(unit: SearchUnit, table: TableReader, load: LoadKeys) -> Iterato
     if unit.checks_keys:
         _check_exclusive(unit, load)
     searches = [_search(unit, rounds[0], load)] if len(rounds) == 1 else _Searches(unit, rounds, load)
-    scan = KeyScan(unit.key, concurrency=table.settings.storage.concurrency)
+    scan = KeyScan(unit.key, unit.condition, concurrency=table.settings.storage.concurrency)
     target = DeletionTarget(table.store, unit.attempt)
     yield from supersede(table.dataset(unit.version), unit.fragments, searches, scan, target)
 

@@ -17,6 +17,7 @@ from memwal_core.base_table.commit.row_changes import data_paths
 from memwal_core.errors import CorruptionError, InternalError, ObjectNotFoundError
 from memwal_core.format.paths import staged_keys_path
 from memwal_core.ids import IdSource
+from memwal_core.jobs.merge.work.key_spans import key_bounds
 from memwal_core.jobs.merge.work.units import KeyPart
 from memwal_core.storage import ObjectStore
 
@@ -39,7 +40,7 @@ class KeyStager:
         with pa.ipc.new_stream(sink, staged.schema) as writer:
             writer.write_table(staged)
         self._store.put_if_absent(self._path, sink.getvalue().to_pybytes())
-        return KeyPart(self._path, None, keys.nbytes)
+        return KeyPart(self._path, None, keys.nbytes, key_bounds(keys))
 
 
 class StagedKeys:

@@ -7,8 +7,8 @@ of base fragments in which one process finds the rows that the winners supersede
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -51,11 +51,13 @@ class KeyPart:
         path: Where they are staged, relative to the table; None if they are in memory.
         table: The key columns; None if they are staged.
         size_bytes: Their Arrow size.
+        bounds: Column -> its lowest and highest value; of staged keys, unless there are none.
     """
 
     path: str | None
     table: pa.Table | None = field(repr=False, compare=False)
     size_bytes: int
+    bounds: Mapping[str, tuple[object, object]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class SearchUnit:
         key_bytes: Arrow bytes of keys held at once.
         attempt: Names this attempt; the same when the platform repeats it.
         checks_keys: Whether this unit also makes sure that no key occurs in two parts.
+        condition: SQL that is true for every row that has one of the keys; empty reads the keys of all rows.
     """
 
     version: int
@@ -111,6 +114,7 @@ class SearchUnit:
     key_bytes: int
     attempt: str
     checks_keys: bool = False
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +163,5 @@ def search_units(
     if not groups and checks_keys:
         groups = [()]
     return [
-        SearchUnit(
-            version=common.version,
-            fragments=group,
-            keys=common.keys,
-            key=common.key,
-            key_bytes=common.key_bytes,
-            attempt=common.attempt,
-            checks_keys=checks_keys and number == 0,
-        )
-        for number, group in enumerate(groups)
+        replace(common, fragments=group, checks_keys=checks_keys and number == 0) for number, group in enumerate(groups)
     ]

@@ -218,6 +218,13 @@ class MergeTriggerSettings(_Section):
         description="Age in seconds of the oldest waiting flushed MemTable, so that an idle region is merged, too. "
         "Smaller: fresher base table, with more commits.",
     )
+    max_read_amplification: float = Field(
+        default=8.0,
+        gt=0,
+        description="Bytes of the base table's keys that a merge may read for each byte that it merges. While it would "
+        "read more, the number of generations alone makes no region due; their bytes and their age do. Only for tables "
+        "without an index on the key, whose keys take more than 16 MiB. Smaller: fewer and larger merges.",
+    )
     interval_s: float = Field(
         default=30.0,
         ge=1,

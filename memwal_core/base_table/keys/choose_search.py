@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import lance
 
 from memwal_core.base_table.keys.key_index import column_sizes, key_indexes, read_key_index, smallest_read
-from memwal_core.base_table.keys.search_plan import SearchChoice, SearchFacts, choose_way, only_scan
+from memwal_core.base_table.keys.primary_key import primary_key_of
+from memwal_core.base_table.keys.search_plan import SearchChoice, SearchFacts, Way, choose_way, only_scan, scan_way
 from memwal_core.base_table.keys.spans import Spans
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -21,6 +22,22 @@ _SAMPLED_FILES = 4
 
 SpansOf = Callable[[str], Spans]
 """Returns the values that a key column has in the wanted keys."""
+
+
+def forecast_scan(table: TableReader, dataset: lance.LanceDataset) -> Way | None:
+    """Forecast what reading all keys of a version costs; None without a primary key, or with an index on one.
+
+    Raises:
+        CorruptionError: A data file is not what the table says.
+        UnavailableError: The store did not answer.
+    """
+    key = primary_key_of(dataset.lance_schema.fields()).columns
+    if not key or key_indexes(dataset, key):
+        return None
+    rows = {fragment.fragment_id: fragment.physical_rows for fragment in dataset.get_fragments()}
+    is_local = table.store.kind is StoreKind.LOCAL
+    sizes = column_sizes(dataset, key, table.storage_options, is_local=is_local, sample=_SAMPLED_FILES)
+    return scan_way(SearchFacts(rows, sizes, len(key)))
 
 
 def choose_search(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memwal_core.base_table import BaseTable
@@ -15,7 +15,8 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.plan import GcPlan, plan_gc
 from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.survey import GcSurveyor
-from memwal_core.jobs.merge.decide.due import waiting_generations
+from memwal_core.jobs.merge.decide.due import search_work, waiting_generations
+from memwal_core.jobs.merge.decide.triggers import due_by_number_alone, judge_triggers
 from memwal_core.jobs.merge.plan import plan_merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.observe.status import derive_status, find_wal_tail
@@ -50,12 +51,16 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
     tail = find_wal_tail(context.table.store, manifest)
     status = derive_status(context.table.uri, state, [manifest], [tail])
     now = context.table.clock.now()
+    waiting = waiting_generations(context.table, manifest, share, now)
+    if due_by_number_alone(judge_triggers(waiting, context.settings.merge_triggers)):
+        waiting_regions = sum(1 for each in survey.regions if each.current_generation - 1 > each.merged)
+        waiting = replace(waiting, search=search_work(context.table, state.version, waiting_regions))
     case = RegionCase(
         now=now,
         standing=status.regions[0],
         state=state,
         plan=share,
-        waiting=waiting_generations(context.table, manifest, share, now),
+        waiting=waiting,
         indexes=context.table.indexes(state.version),
         pauses={key: context.ledger.may_run(key) for key in context.ledger.known_keys()},
         garbage=_garbage(context, region_id, now),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import DamagedError, ObjectNotFoundError
+from memwal_core.base_table.keys.choose_search import forecast_scan
+from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
-from memwal_core.jobs.merge.decide.triggers import TriggerVerdict, WaitingGenerations, judge_triggers
+from memwal_core.jobs.merge.decide.triggers import (
+    SearchWork,
+    TriggerVerdict,
+    WaitingGenerations,
+    due_by_number_alone,
+    judge_triggers,
+)
 from memwal_core.jobs.merge.plan import MergePlan, RegionPlan
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.settings import MergeTriggerSettings
@@ -20,22 +28,39 @@ def judge_regions(
 ) -> dict[RegionId, TriggerVerdict]:
     """Judge every region of a plan made now.
 
-    Costs one manifest and one listing for each region in which something waits.
+    Costs one manifest and one listing for each region in which something waits, and a look at a few data files if only
+    the number of generations makes a region due.
     """
     now = table.clock.now()
-    nothing = judge_triggers(WaitingGenerations(0, 0, None), triggers)
+    nothing = WaitingGenerations(0, 0, None)
 
-    def judge(share: RegionPlan) -> TriggerVerdict:
+    def measure(share: RegionPlan) -> WaitingGenerations:
         if not share.take and not share.waiting and not share.verdict.needs_human:
             return nothing
         try:
             manifest = manifests.load(share.region_id)
         except (DamagedError, ObjectNotFoundError):
             return nothing  # The plan parks it, and says why.
-        return judge_triggers(waiting_generations(table, manifest, share, now), triggers)
+        return waiting_generations(table, manifest, share, now)
 
-    judged = map_concurrently(judge, plan.regions, concurrency)
-    return {share.region_id: verdict for share, verdict in zip(plan.regions, judged, strict=True)}
+    waiting = map_concurrently(measure, plan.regions, concurrency)
+    verdicts = [judge_triggers(each, triggers) for each in waiting]
+    if any(map(due_by_number_alone, verdicts)):
+        search = search_work(table, plan.version, sum(1 for each in waiting if each.generations))
+        verdicts = [judge_triggers(replace(each, search=search), triggers) for each in waiting]
+    return {share.region_id: verdict for share, verdict in zip(plan.regions, verdicts, strict=True)}
+
+
+def search_work(table: BaseTable, version: int, regions: int) -> SearchWork | None:
+    """Forecast what the search of a merge reads; None if an index makes it follow the keys, or if there is no key.
+
+    Costs a look at a few data files.
+    """
+    try:
+        scan = forecast_scan(table, table.dataset(version))
+    except (CorruptionError, ObjectNotFoundError, InvalidRequestError):
+        return None  # The merge itself says what is wrong.
+    return SearchWork(scan.read_bytes, regions) if scan is not None else None
 
 
 def waiting_generations(

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.jobs.merge.decide import triggers
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.settings import MergeSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from testkit.faults.rival_mergers import WAYS, prepared_by
@@ -128,3 +130,24 @@ def test_copies_of_a_key_are_found_through_an_index(tmp_path):
 
     with pytest.raises(Exception, match="more than once"):
         merged(uri)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_dear_search_keeps_many_small_generations_waiting_and_why_says_so(tmp_path, monkeypatch, indexed):
+    monkeypatch.setattr(triggers, "_CHEAP_BYTES", 1024)
+    uri = str(tmp_path / "t")
+    make_table(uri, "ZONEMAP", covered=FRAGMENTS if indexed else 0)
+    region = native_region_id(1)
+    write_native_generations(uri, region, [[Put(rows([number], 1))] for number in range(8)])
+    table = Table.open(uri)
+
+    due = table.run(MergeRequest(due_only=True))
+    [said] = [each for each in table.why(region).verdicts if each.job == "merge"]
+
+    if indexed:
+        assert due.outcome is JobOutcome.DONE
+    else:
+        assert (due.outcome, due.reason) == (JobOutcome.NOTHING_TO_DO, "no region is due")
+        assert "more than 8; it waits" in due.triggers[region].reason
+        assert said.reason.partition(" (now")[0] == due.triggers[region].reason.partition(" (now")[0]
+    assert table.run(MergeRequest()).outcome is (JobOutcome.NOTHING_TO_DO if indexed else JobOutcome.DONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memwal_core.jobs.merge.decide.triggers import Trigger, WaitingGenerations, judge_triggers
+from memwal_core.jobs.merge.decide.triggers import SearchWork, Trigger, WaitingGenerations, judge_triggers
 from memwal_core.settings import MIB, MergeTriggerSettings
 
 SETTINGS = MergeTriggerSettings()
@@ -47,6 +47,34 @@ def test_nothing_that_waits_is_never_due():
 def test_unknown_age_leaves_the_other_triggers():
     assert judge_triggers(WaitingGenerations(8, 1, None), SETTINGS).due
     assert not judge_triggers(WaitingGenerations(1, 1, None), SETTINGS).due
+
+
+GIB = 1024 * MIB
+
+
+def test_many_generations_wait_while_the_search_is_not_worth_them():
+    waiting = WaitingGenerations(8, 10 * MIB, 30.0, SearchWork(GIB, regions=1))
+    verdict = judge_triggers(waiting, SETTINGS)
+    assert not verdict.due
+    assert "102 bytes" in verdict.reason
+    assert "1024.0 MiB for 1 regions" in verdict.reason
+    assert "600 s old (now 30 s)" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        WaitingGenerations(8, 10 * MIB, 30.0, SearchWork(GIB, regions=20)),
+        WaitingGenerations(8, 128 * MIB, 30.0, SearchWork(GIB, regions=1)),
+        WaitingGenerations(8, 1, 30.0, SearchWork(16 * MIB, regions=1)),
+        WaitingGenerations(8, 1, 600.0, SearchWork(GIB, regions=1)),
+        WaitingGenerations(8, 256 * MIB, 30.0, SearchWork(1024 * GIB, regions=1)),
+        WaitingGenerations(8, 1, None, SearchWork(GIB, regions=1)),
+    ],
+    ids=["shared by regions", "worth it", "cheap", "old", "large", "of unknown age"],
+)
+def test_a_dear_search_keeps_no_region_waiting_for_ever(waiting):
+    assert judge_triggers(waiting, SETTINGS).due
 
 
 @pytest.mark.req("LEASE-33")

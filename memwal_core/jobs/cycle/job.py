@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -101,6 +102,9 @@ class _Cycle:
         began = context.clock.monotonic()
         try:
             report = execute(context.opened, step.request, holder=context.holder, executors=context.executors)
+        except LeaseHeldError as error:
+            # Another run does this work just now: neither a failure of the job nor one of the cycle.
+            return _unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, error.what))
         except _ENDING as error:
             return self._failed(step, error, context.clock.monotonic() - began)
         self._stopped = end_of_cycle(step, report.outcome)

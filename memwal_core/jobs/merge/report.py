@@ -153,15 +153,21 @@ class MergeReport:
         """How the commits found what they replace."""
         return tuple(commit.search for commit in self.commits if commit.search is not None)
 
+    @property
+    def _is_plan(self) -> bool:
+        """Whether nothing was done yet; a dry run that finds a blocked region ends as the run would, too."""
+        return self.outcome is JobOutcome.PLANNED or (not self.commits and self.plan.generations > 0)
+
     def why(self) -> str:
-        """Say how many generations were merged, or why some cannot be."""
+        """Say how many generations were merged or, by a dry run, would be, and why some cannot be."""
         if self.reason:
             return self.reason
-        if self.outcome is JobOutcome.PLANNED:
-            return f"{self.plan.generations} generations of {len(self.regions)} regions can be merged"
         if self.outcome is JobOutcome.NOTHING_TO_DO:
             return "every flushed MemTable is merged"
         merged = f"{self.generations} generations merged in {len(self.commits)} commits"
+        if self._is_plan:
+            taken = sum(bool(each.take) for each in self.plan.regions)
+            merged = f"{self.plan.generations} generations of {taken} regions can be merged"
         if not self.plan.stuck:
             return merged
         first = self.plan.stuck[0]
@@ -184,7 +190,7 @@ class MergeReport:
 
     def view(self) -> ReportView:
         """Return a line about the run, and one per region."""
-        planned = self.outcome is JobOutcome.PLANNED
+        planned = self._is_plan
         columns: tuple[str, ...] = ("region", "merged", "takes" if planned else "here", "waiting", "why")
         rows = tuple(self._row(region, planned=planned) for region in self.regions)
         if self.triggers:
@@ -207,7 +213,7 @@ class MergeReport:
         )
 
     def _headline(self) -> str:
-        if self.outcome is JobOutcome.PLANNED:
+        if self._is_plan:
             size = show_bytes(self.plan.size_bytes)
             return f"would merge {self.plan.generations} generations, {size}, on version {self.plan.version}"
         upserts = sum(commit.upserts for commit in self.commits)

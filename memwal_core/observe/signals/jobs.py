@@ -29,6 +29,11 @@ def job_readings(ledger: Ledger) -> Iterator[Reading]:
     """Read failures in a row and peak memory of every job."""
     yield Reading(Signal.JOB_FAILURES, 0)
     for key in ledger.known_keys():
+        try:
+            ledger.history(key)
+        except CorruptionError as error:
+            yield Reading(Signal.JOB_FAILURES, None, f"history of {key}", evidence={"problem": error.what})
+            continue
         verdict = ledger.may_run(key)
         yield Reading(Signal.JOB_FAILURES, verdict.failures, str(key), evidence=verdict.to_dict())
         ended = [run for run in _runs(ledger, key) if run.has_ended]
@@ -60,8 +65,9 @@ def stuck_readings(leases: LeaseStore, ledger: Ledger, ttl_s: float, now: dateti
     for key in leases.known_keys():
         try:
             stored = leases.read(key)
-        except CorruptionError:
-            continue  # `memwal doctor` reports it; it says nothing about time.
+        except CorruptionError as error:
+            yield Reading(Signal.STUCK_JOB, None, f"lease of {key}", evidence={"problem": error.what})
+            continue
         if stored is None or stored.document.released:
             continue
         document = stored.document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -18,14 +18,14 @@ class Reading:
 
     Attributes:
         signal: What was measured.
-        value: In the signal's unit.
+        value: In the signal's unit; None if it could not be measured, and the evidence says why.
         subject: On what, for example a region or an index; empty for the whole table.
         region_id: The region, if it was measured on one.
         evidence: Further facts.
     """
 
     signal: Signal
-    value: float
+    value: float | None
     subject: str = ""
     region_id: RegionId | None = None
     evidence: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -37,7 +37,7 @@ class JudgedSignal:
 
     Attributes:
         signal: Which.
-        reading: The highest value; None if it was not measured.
+        reading: The highest value, or what could not be measured; None if there was nothing to measure.
         warn: Value from which it warns.
         page: Value from which it pages.
     """
@@ -80,7 +80,7 @@ class JudgedSignal:
     def finding(self) -> Finding | None:
         """Return what is to be done; None if it is well, or if the findings that it counts say so themselves."""
         facts = SIGNALS[self.signal]
-        if self.reading is None or self.level is Level.OK or facts.findings:
+        if self.reading is None or self.value is None or self.level is Level.OK or facts.findings:
             return None
         return Finding(
             facts.name,
@@ -127,10 +127,21 @@ def thresholds_of(signal: Signal, settings: StatusSettings) -> Thresholds:
 
 
 def judge_signals(readings: Iterable[Reading], settings: StatusSettings) -> tuple[JudgedSignal, ...]:
-    """Judge each signal by its worst reading, never by an average; return all signals, the worst first."""
-    worst: dict[Signal, Reading] = {}
+    """Judge each signal by its worst reading, never by an average; return all signals, the worst first.
+
+    A signal of which a part could not be measured is unknown, unless what was measured warns or pages.
+    """
+    found: dict[Signal, list[Reading]] = {signal: [] for signal in SIGNALS}
     for reading in readings:
-        if reading.signal not in worst or reading.value > worst[reading.signal].value:
-            worst[reading.signal] = reading
-    judged = [JudgedSignal(signal, worst.get(signal), *thresholds_of(signal, settings)) for signal in SIGNALS]
+        found[reading.signal].append(reading)
+    judged = [_judged(signal, found[signal], settings) for signal in SIGNALS]
     return tuple(sorted(judged, key=lambda each: -each.level.severity))
+
+
+def _judged(signal: Signal, readings: Sequence[Reading], settings: StatusSettings) -> JudgedSignal:
+    thresholds = thresholds_of(signal, settings)
+    measured = [each for each in readings if each.value is not None]
+    worst = max(measured, key=lambda each: each.value or 0.0, default=None)
+    unmeasured = next((each for each in readings if each.value is None), None)
+    judged = JudgedSignal(signal, worst, *thresholds)
+    return judged if unmeasured is None or judged.level.severity > 0 else JudgedSignal(signal, unmeasured, *thresholds)

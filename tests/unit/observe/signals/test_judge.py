@@ -58,6 +58,20 @@ def test_signal_without_a_reading_is_unknown_and_shown() -> None:
     assert {(each.value, each.level, each.finding()) for each in judged} == {(None, Level.UNKNOWN, None)}
 
 
+@pytest.mark.parametrize(
+    ("measured", "level"), [(0, Level.UNKNOWN), (7, Level.UNKNOWN), (8, Level.WARN), (30, Level.PAGE)]
+)
+def test_signal_that_was_measured_in_part_is_unknown_unless_that_part_is_bad(measured: int, level: Level) -> None:
+    """A history that could not be read counted as one without failures."""
+    readings = [Reading(Signal.PENDING_GENERATIONS, measured, "a"), Reading(Signal.PENDING_GENERATIONS, None, "b")]
+
+    judged = next(each for each in judge_signals(readings, SETTINGS) if each.signal is Signal.PENDING_GENERATIONS)
+
+    assert judged.level is level
+    assert judged.subject == ("b" if level is Level.UNKNOWN else "a")
+    assert (judged.finding() is None) is (level is Level.UNKNOWN)
+
+
 def test_exit_codes_tell_warning_and_page_from_the_errors_of_commands() -> None:
     assert [level.exit_code for level in (Level.OK, Level.WARN, Level.PAGE)] == [0, 6, 7]
     assert [level.severity for level in (Level.OK, Level.WARN, Level.PAGE)] == [0, 1, 2]

@@ -22,6 +22,7 @@ from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
 from memwal_core.cli.rows import count, head, lookup, schema
 from memwal_core.cli.tables import tables
+from memwal_core.cli.watch.command import watch
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.redaction import log_redacted, redact, show_unexpected
@@ -48,6 +49,7 @@ app.command()(doctor)
 app.command()(why)
 app.command()(explain)
 app.command()(history)
+app.command()(watch)
 app.add_typer(index, name="index")
 
 

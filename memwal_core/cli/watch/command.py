@@ -1,0 +1,77 @@
+"""The command: rounds until the process is asked to end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memwal_core.clock import SystemClock
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.health import Health
+
+
+def watch(  # noqa: PLR0913 - one parameter for each option of the command
+    registry: Annotated[str, typer.Option("--registry", help="The registry file of the tables.", metavar="FILE")],
+    every: Annotated[float, typer.Option("--every", min=1, help="Seconds between the beginnings of two rounds.")] = 60,
+    deadline: Annotated[
+        float, typer.Option("--deadline", min=0.1, help="Seconds after which a table counts as not examined.")
+    ] = 45,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Tables examined at once.")] = 16,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9464,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print the metrics, and end.")] = False,
+) -> None:
+    """Judge every registered table again and again, and offer the findings at /metrics and /healthz.
+
+    Changes no table. Settings and credentials come from the environment, as for every command. SIGTERM ends it.
+    With --once the exit code is that of the worst table: 0 all is well, 6 something warns or a table could not be
+    examined, 7 an operator must act now.
+    """
+    # Other commands do not wait for what only this one imports.
+    from memwal_core.cli.watch.exposition import exposition  # noqa: PLC0415
+    from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
+    from memwal_core.cli.watch.serving import serve  # noqa: PLC0415
+    from memwal_core.opening import open_here  # noqa: PLC0415
+    from memwal_core.registry import RegisteredTable, Registry, load_registry  # noqa: PLC0415
+    from memwal_core.registry.load import REGISTRY_VARIABLE  # noqa: PLC0415
+
+    def load() -> Registry:
+        found = load_registry({REGISTRY_VARIABLE: str(Path(registry).resolve())})
+        return found if found is not None else Registry()
+
+    def examine(entry: RegisteredTable) -> Health:
+        return open_here(entry.uri, even_if_damaged=True).health()
+
+    load()  # A file that cannot be read at the start is the caller's mistake.
+    clock = SystemClock()
+    watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency)
+    if once:
+        fleet = watcher.look()
+        typer.echo(exposition(fleet), nl=False)
+        codes = [table.health.level.exit_code for table in fleet.tables if table.health is not None]
+        # Threads that wait for a silent store must not keep the process.
+        sys.stdout.flush()
+        sys.exit(max([0, *codes, *(6 for table in fleet.tables if table.problem)]))
+    try:
+        server = serve(host, port, lambda: watcher.fleet, clock=clock, every_s=max(every, deadline))
+    except OSError as error:
+        raise InvalidRequestError(
+            "the address cannot be listened at", remedy="choose another --host or --port", host=host, port=port,
+            problem=str(error),
+        ) from error  # fmt: skip
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    threading.Thread(target=server.serve_forever, name="memwal-watch-http", daemon=True).start()
+    typer.echo(f"watching {registry} at http://{host}:{server.server_port}/metrics, every {every:g} s")
+    sys.stdout.flush()
+    while not ending.is_set():
+        began = clock.monotonic()
+        watcher.look()
+        ending.wait(max(0.0, every - (clock.monotonic() - began)))
+    server.shutdown()

@@ -1,0 +1,110 @@
+"""Rounds over all registered tables: concurrent, with a time limit, and each table for itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+
+from memwal_core.cli.watch.exposition import Watched, WatchedFleet
+from memwal_core.clock import Clock
+from memwal_core.errors import MemwalError
+from memwal_core.jobs.health import Health
+from memwal_core.redaction import redact
+from memwal_core.registry import RegisteredTable, Registry
+
+_log = logging.getLogger(__name__)
+
+Examine = Callable[[RegisteredTable], Health]
+
+
+class Watcher:
+    """Knows the last state of each table. Thread-safe; changes no table.
+
+    Args:
+        load: Reads the registry; called in every round, so that changes of the file are followed.
+        examine: Examines one table; may raise any error, and may take for ever.
+        clock: Time.
+        deadline_s: Seconds that a round waits. A table that takes longer counts as not examined, keeps no other
+            waiting, and is not asked again before it has answered.
+        concurrency: Tables that are examined at once.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Registry],
+        examine: Examine,
+        *,
+        clock: Clock,
+        deadline_s: float,
+        concurrency: int,
+    ) -> None:
+        """Keep the parts; nothing is read."""
+        self._load = load
+        self._examine = examine
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._concurrency = concurrency
+        self._busy: dict[str, Future[Watched]] = {}
+        self._entries: tuple[RegisteredTable, ...] = ()
+        self._fleet = WatchedFleet()
+        self._lock = threading.Lock()
+
+    @property
+    def fleet(self) -> WatchedFleet:
+        """What is known now."""
+        with self._lock:
+            return self._fleet
+
+    def look(self) -> WatchedFleet:
+        """Examine every table, and return what is known then."""
+        problem = self._read_registry()
+        before = {table.name: table for table in self.fleet.tables}
+        self._begin([entry for entry in self._entries if entry.uri not in self._busy])
+        wait([self._busy[entry.uri] for entry in self._entries], timeout=self._deadline_s)
+        tables = tuple(self._result(entry, before.get(entry.name, Watched(entry.name))) for entry in self._entries)
+        with self._lock:
+            self._fleet = WatchedFleet(tables, self._clock.now(), problem)
+            return self._fleet
+
+    def _read_registry(self) -> str:
+        try:
+            self._entries = self._load().maintained
+        except MemwalError as error:
+            _log.warning("the tables before are watched: %s", error)
+            return error.what
+        return ""
+
+    def _begin(self, entries: Sequence[RegisteredTable]) -> None:
+        places = threading.Semaphore(self._concurrency)
+
+        def run(entry: RegisteredTable, future: Future[Watched]) -> None:
+            with places:
+                future.set_result(self._examined(entry))
+
+        for entry in entries:
+            future = self._busy[entry.uri] = Future()
+            # One that hangs keeps neither the process from ending nor the next round from beginning.
+            threading.Thread(target=run, args=(entry, future), name=f"memwal-watch-{entry.name}", daemon=True).start()
+
+    def _examined(self, entry: RegisteredTable) -> Watched:
+        try:
+            health = self._examine(entry)
+        except MemwalError as error:
+            return Watched(entry.name, problem=error.what)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this table alone
+            return Watched(entry.name, problem=redact(str(error)))
+        return Watched(entry.name, health, self._clock.now())
+
+    def _result(self, entry: RegisteredTable, before: Watched) -> Watched:
+        future = self._busy[entry.uri]
+        if not future.done():
+            return replace(before, problem=f"no answer in {self._deadline_s:g} s")
+        del self._busy[entry.uri]
+        found = future.result()
+        if found.problem:
+            _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
+            return replace(before, problem=found.problem)
+        return found

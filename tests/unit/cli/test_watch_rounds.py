@@ -1,0 +1,104 @@
+"""The watch: no table delays another, what is known stays known, and its text is what Prometheus reads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition
+from memwal_core.cli.watch.rounds import Watcher
+from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.jobs.health import Health
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.table import Table
+from testkit.clock import ManualClock
+from testkit.tables.people import make_people_table, people
+
+ALIVE = RegisteredTable(name="alive", uri="/lake/alive.lance")
+SILENT = RegisteredTable(name="silent", uri="/lake/silent.lance")
+
+
+@pytest.fixture(scope="module")
+def health(tmp_path_factory) -> Health:
+    made = make_people_table(str(tmp_path_factory.mktemp("watch") / "t"), rows=people(1), buckets=1)
+    return Table.open(made.uri).health()
+
+
+def watcher(examine, *tables: RegisteredTable, deadline_s: float = 30.0, load=None) -> Watcher:
+    registry = Registry(tables=tables)
+    return Watcher(load or (lambda: registry), examine, clock=ManualClock(), deadline_s=deadline_s, concurrency=4)
+
+
+def test_table_that_never_answers_delays_no_other_and_is_asked_once(health):
+    release, asked = threading.Event(), []
+
+    def examine(entry: RegisteredTable) -> Health:
+        asked.append(entry.name)
+        if entry is SILENT:
+            release.wait()
+        return health
+
+    watched = watcher(examine, SILENT, ALIVE, deadline_s=0.5)
+    try:
+        rounds = [{table.name: table for table in watched.look().tables} for _ in range(2)]
+    finally:
+        release.set()
+
+    assert [each["alive"].problem for each in rounds] == ["", ""]
+    assert [each["silent"].problem for each in rounds] == ["no answer in 0.5 s"] * 2
+    assert (asked.count("alive"), asked.count("silent")) == (2, 1)
+
+
+@pytest.mark.parametrize("error", [UnavailableError("the store is away", remedy="wait"), RuntimeError("anything")])
+def test_table_that_fails_is_shown_with_what_was_known_before(health, error):
+    answers = [health, error]
+
+    def examine(_: RegisteredTable) -> Health:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watched = watcher(examine, ALIVE)
+    watched.look()
+    [table] = watched.look().tables
+
+    assert table.health is health
+    assert table.problem
+    text = exposition(watched.fleet)
+    assert 'memwal_table_examined{memwal_table="alive"} 0' in text
+    assert 'memwal_table_level{memwal_table="alive"} 0' in text
+
+
+def test_registry_that_breaks_leaves_the_tables_watched(health):
+    answers = [Registry(tables=(ALIVE,)), InvalidRequestError("no TOML", remedy="correct it")]
+
+    def load() -> Registry:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watched = watcher(lambda _: health, load=load)
+    watched.look()
+    fleet = watched.look()
+
+    assert [table.problem for table in fleet.tables] == [""]
+    assert "memwal_watch_registry_readable 0" in exposition(fleet)
+
+
+def test_text_has_every_metric_once_and_unknown_signals_without_a_value(health):
+    fleet = WatchedFleet((Watched('a "b"\\\n', health, ManualClock().now()),), ManualClock().now())
+
+    lines = exposition(fleet).splitlines()
+
+    assert [line.split()[2] for line in lines if line.startswith("# TYPE")] == list(METRICS)
+    label = 'memwal_table="a \\"b\\"\\\\\\n"'
+    assert f'memwal_signal_level{{{label},memwal_signal="drain_time"}} -1' in lines
+    assert not any(line.startswith("memwal_signal_value") and "drain_time" in line for line in lines)
+    assert f'memwal_signal_value{{{label},memwal_signal="pending_generations"}} 0' in lines
+
+
+def test_fleet_before_its_first_round_has_no_time():
+    assert "memwal_watch_round_timestamp_seconds 1" not in exposition(WatchedFleet())

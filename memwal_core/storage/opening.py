@@ -14,6 +14,7 @@ from obstore.store import ObjectStore as Backend
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.native.waiting import TIMEOUT_OPTION
 from memwal_core.redaction import remember_secrets
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import StorageSettings
@@ -93,7 +94,7 @@ def _limits(settings: StorageSettings) -> dict[str, str]:
     return {
         "timeout": f"{request_ms}ms",
         "connect_timeout": f"{min(request_ms, _CONNECT_MS)}ms",
-        "client_retry_timeout": str(math.ceil(settings.read_timeout_s)),
+        TIMEOUT_OPTION: str(math.ceil(settings.read_timeout_s)),
     }
 
 

@@ -26,6 +26,7 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
 from memwal_core.ids import IdSource, parse_region_id
+from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
@@ -113,8 +114,9 @@ class TableReader:
         self.store.require_files(LANCE_DIRECTORIES)
         try:
             with translated("open the table", self.uri, version=version):
-                dataset = lance.dataset(
-                    self.uri, version=version, storage_options=dict(self.storage_options), session=session
+                options = dict(self.storage_options)
+                dataset = in_time(
+                    lambda: lance.dataset(self.uri, version=version, storage_options=options, session=session), options
                 )
         except ObjectNotFoundError:
             raise

@@ -13,6 +13,7 @@ from memwal_core.errors import DamagedError
 from memwal_core.flushed.wal_files import WAL_BASE_NAME
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.format.table_manifest import with_base_path
+from memwal_core.native.waiting import in_time
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.concurrent import map_concurrently
 
@@ -32,11 +33,14 @@ def open_generation(
         DamagedError: It refers to other files than its region's WAL entries, or one of these is missing or has
             another size than when it was flushed.
         CorruptionError: Something in its directory is not a file, or its columns cannot be handed over.
+        UnavailableError: The store did not answer, or not in time.
     """
     store, directory = store_of(uri, storage_options)
     store.require_files([directory])
     with translated("open a flushed MemTable", uri):
-        dataset = lance.dataset(uri, storage_options=dict(storage_options) or None, session=session)
+        dataset = in_time(
+            lambda: lance.dataset(uri, storage_options=dict(storage_options) or None, session=session), storage_options
+        )
         bases = [(base.name, base.is_dataset_root, base.path) for base in dataset.base_paths().values()]
     require_sound(dataset)
     if not bases:

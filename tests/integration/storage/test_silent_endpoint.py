@@ -12,8 +12,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from memwal_core.base_table import TableReader
 from memwal_core.cli.app import app
 from memwal_core.errors import UnavailableError
+from memwal_core.flushed.read import open_generation
+from memwal_core.ids import IdSource
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.storage import ObjectStore, open_store
@@ -34,7 +37,8 @@ class Silent:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def options(self) -> dict[str, str]:
@@ -58,6 +62,8 @@ class Silent:
                 return
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
         for each in self._open:
             each.close()
@@ -106,6 +112,25 @@ def test_the_library_says_so(silent: Silent) -> None:
         _in_time(lambda: Table.open(URI, storage_options=silent.options, settings=settings))
 
     assert silent.visitors == 1
+
+
+_OPENED: list[Callable[[ObjectStore], object]] = [
+    lambda store: TableReader(store, settings=Settings(storage=STORAGE)).dataset(),
+    lambda store: open_generation(f"{URI}/_mem_wal/{IdSource().region_id()}/x_gen_1", store.storage_options),
+]
+
+
+@pytest.mark.parametrize("act", _OPENED, ids=["base table", "flushed MemTable"])
+def test_a_store_that_falls_silent_before_lance_lists_is_waited_for_once(
+    silent: Silent, act: Callable[[ObjectStore], object]
+) -> None:
+    """Lance repeats its listing six times, each time with three requests, whatever it is told."""
+    store = open_store(URI, storage_options=silent.options, settings=STORAGE)
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        _in_time(lambda: act(store))
+
+    assert silent.visitors < 18 / 2
 
 
 def test_a_command_says_so(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from testkit.fuzz.changes.values import NUMBERS, TIMES, hostile_text
 
 _MARK = "memwal-fuzz-raw"
 _MOST_PLACES = 10_000
+_REPEATED = "repeated"
 _MOST_TEXT = 8 << 20
 _DEPTHS = (50, 900, 100_000)
 _RAW = (
@@ -29,7 +30,10 @@ def change_json(data: bytes, rng: Rng) -> tuple[bytes, str]:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         places = list(islice(_places(root), _MOST_PLACES))
         holder, place = rng.choice(places)
-        done.append(f"{place!r} {_change_one(holder, place, root, raw, rng)}")
+        what = _change_one(holder, place, root, raw, rng)
+        done.append(f"{place!r} {what}")
+        if what.startswith(_REPEATED):
+            break  # What repeats is one object, so a change within would be repeated as often: gigabytes.
     text = json.dumps(root[0])
     for number, each in enumerate(raw):
         # One that was repeated stands a few times only: the case is about the document, not about its making.
@@ -45,7 +49,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - parsed J
 
 
 def _change_one(holder: Any, place: Any, root: Any, raw: list[str], rng: Rng) -> str:  # noqa: ANN401 - parsed JSON
-    kind = rng.choice(("value", "value", "value", "raw", "raw", "other", "repeated", "removed", "key"))
+    kind = rng.choice(("value", "value", "value", "raw", "raw", "other", _REPEATED, "removed", "key"))
     if kind == "removed" and holder is not root:
         del holder[place]
         return kind
@@ -65,6 +69,6 @@ def _value_for(kind: str, value: Any, root: Any, raw: list[str], rng: Rng) -> An
     if kind == "other":
         there, key = rng.choice(list(islice(_places(root), _MOST_PLACES)))
         return json.loads(json.dumps(there[key]))
-    if kind == "repeated":
+    if kind == _REPEATED:
         return [value] * min(rng.choice((2, 100, 5_000)), max(2, _MOST_TEXT // len(json.dumps(value))))
     return rng.choice((rng.choice((*NUMBERS, -1, -(2**63), 10**30, 1e308, 0.5)), hostile_text(rng), rng.choice(TIMES)))

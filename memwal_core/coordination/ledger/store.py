@@ -95,6 +95,11 @@ class Ledger:
         """
         return self._load(key)[0]
 
+    def remembered(self, key: JobKey) -> History | None:
+        """Return the history that this process wrote last, without a request; None if it wrote none."""
+        written = self._written.get(key)
+        return written[0] if written is not None else None
+
     def known_keys(self) -> list[JobKey]:
         """Return every key that has a history, sorted.
 

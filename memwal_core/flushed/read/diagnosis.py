@@ -2,7 +2,7 @@
 
 Lance reports a zeroed manifest as a table without columns, and a truncated file as a store that did not answer. So
 after a failure the files themselves are examined: listing, sizes, footers, checksums, and last whether Lance can decode
-them. Jobs, readers, doctor and repair share this module. Reads only.
+them, which it does in a process that may die of it. Jobs, readers, doctor and repair share this module. Reads only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import lance
 import pyarrow as pa
 from lance.fragment import DeletionFile
 
-from memwal_core.base_table import decoding, open_file, require_sound
+from memwal_core.base_table import decoding, require_sound
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
+from memwal_core.flushed.read.apart import decode_apart
 from memwal_core.format.checksum import ChecksumError, verify
 from memwal_core.format.deletion_vector import count_deleted
 from memwal_core.format.footer import read_file_footer
@@ -220,11 +221,8 @@ def _cause_of_data(store: ObjectStore, path: str, recorded_bytes: int | None, ro
 
 
 def _cause_of_decoding(store: ObjectStore, path: str, rows: int) -> str:
-    uri = store.uri_of(path)
     try:
-        with decoding(uri):
-            reader = open_file(uri, store.storage_options)
-            found = sum(batch.num_rows for batch in reader.read_all().to_batches())
+        found = decode_apart(store, path)
     except CorruptionError as error:
         return f"Lance cannot decode it: {error.facts['reason']}"
     return "" if found == rows else f"it has {found} rows, and the flushed MemTable was made of {rows}"

@@ -16,6 +16,7 @@ from memwal_core.jobs.merge.decide.due import judge_regions
 from memwal_core.jobs.merge.decide.stuck import explain_stuck
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
+from memwal_core.jobs.merge.read.suspects import find_suspects
 from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
@@ -134,7 +135,9 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
     commit = CommitContext(table, bounds, context.clock, table.rng, context.guard)
     parts = MergeContext(
         table=table,
-        surveyor=MergeSurveyor(table, table.store, context.manifests, concurrency, opened),
+        surveyor=MergeSurveyor(
+            table, table.store, context.manifests, concurrency, opened, lambda: find_suspects(context, request.key)
+        ),
         in_process=SingleCommit(commit, InProcessWorkers(table, opened), InProcessReader(options, concurrency, opened)),
         settings=bounds,
         clock=context.clock,

@@ -10,6 +10,7 @@ from memwal_core.base_table.keys.search_plan import SearchChoice
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
+from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.text import show_bytes
@@ -122,6 +123,7 @@ class MergeReport:
         reason: Why a conflict ended the run; empty otherwise.
         leftovers: Files, relative to the table, that this run wrote and could not remove. No version
             needs them, unless ``reason`` says that it is not known whether a commit landed.
+        suspects: Directories of flushed MemTables that the next run decodes elsewhere before it reads them.
         triggers: Region -> whether it is due, and how far each trigger is from firing; of dry runs, and
             of runs that take only what is due.
     """
@@ -141,6 +143,7 @@ class MergeReport:
     seconds: float
     reason: str = ""
     leftovers: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
     triggers: Mapping[RegionId, TriggerVerdict] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -185,6 +188,7 @@ class MergeReport:
             "strategy_reason": self.strategy_reason,
             "search": self.searches[-1].to_dict() if self.searches else None,
             "progress": {str(region.region_id): region.merged_after for region in self.regions},
+            SUSPECTS_FACT: list(self.suspects),
             PARKED_FACT: {str(region_id): evidence for region_id, evidence in self.plan.parked.items()},
         }
 

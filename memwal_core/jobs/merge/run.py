@@ -313,6 +313,7 @@ class _Run:
             seconds=self._context.clock.monotonic() - self._began,
             reason=self._reason,
             leftovers=tuple(self._leftovers),
+            suspects=self._context.surveyor.suspects,
         )
 
     def _region_reports(self, plan: MergePlan) -> Iterator[RegionReport]:

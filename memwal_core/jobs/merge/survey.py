@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from memwal_core.base_table import BaseTable, TableState, named_regions
@@ -11,16 +12,20 @@ from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import MergeTarget
 from memwal_core.flushed.read.diagnosis import diagnose_generation
+from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.plan import Defect, MergeSurvey, SurveyedGeneration, SurveyedRegion
 from memwal_core.jobs.merge.read.inspection import inspect_generation
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
+from memwal_core.jobs.merge.read.suspects import Suspects
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region.census import CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
+
+_log = logging.getLogger(__name__)
 
 
 class MergeSurveyor:
@@ -38,6 +43,7 @@ class MergeSurveyor:
         manifests: ManifestStore,
         concurrency: int,
         opened: OpenedGenerations | None = None,
+        find_suspects: Callable[[], Suspects] = Suspects,
     ) -> None:
         self._opened = opened if opened is not None else OpenedGenerations(store.storage_options, most=0)
         self._table = table
@@ -46,6 +52,9 @@ class MergeSurveyor:
         self._concurrency = concurrency
         self._known: dict[tuple[int, str], SurveyedGeneration] = {}
         self._condemned: dict[tuple[RegionId, int], str] = {}
+        self._find_suspects = find_suspects
+        self._suspects: Suspects | None = None
+        self._damaged: set[str] = set()
         self._known_for: MergeTarget | None = None
 
     def survey(self, regions: Collection[RegionId] | None = None) -> tuple[MergeSurvey, TableState]:
@@ -70,6 +79,7 @@ class MergeSurveyor:
             for flushed in manifest.flushed_generations
             if flushed.generation > progress.merged_generation(manifest.region_id)
         ]
+        self._suspect(manifests, progress)
         renamings = Renamings(self._table, state.version)
         inspected = map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency)
         by_region: dict[RegionId, list[SurveyedGeneration]] = {}
@@ -92,6 +102,29 @@ class MergeSurveyor:
         """Count a generation as damaged in all later surveys, because its files proved to be so when rows were read."""
         self._condemned[region_id, generation] = evidence
 
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Directories of unmerged flushed MemTables that the next run decodes elsewhere before it reads them."""
+        return tuple(sorted(self._damaged))
+
+    def _suspect(self, manifests: Collection[RegionManifest], progress: MemWalIndexDetails) -> None:
+        """Find out which generations may end this process, if there are any to read."""
+        waiting = {
+            flushed.path
+            for manifest in manifests
+            for flushed in manifest.flushed_generations
+            if flushed.generation > progress.merged_generation(manifest.region_id)
+        }
+        if waiting and self._suspects is None:
+            self._suspects = self._find_suspects()
+            self._damaged |= self._suspects.directories
+            if self._suspects.everything:
+                _log.warning(
+                    "an earlier run ended without a report: what it may have read is decoded apart first [table=%s]",
+                    self._table.uri,
+                )
+        self._damaged &= waiting
+
     def forget(self) -> None:
         """Inspect every flushed MemTable again in the next survey."""
         self._known = {}
@@ -103,6 +136,7 @@ class MergeSurveyor:
         uri = self._store.uri_of(generation_path(region_id, flushed.path))
         condemned = self._condemned.get((region_id, flushed.generation))
         if condemned is not None:
+            self._damaged.add(flushed.path)
             return SurveyedGeneration(flushed.generation, uri, 0, 0, defect=Defect.DAMAGED, evidence=condemned)
         known = self._known.get((flushed.generation, uri))
         if known is None:
@@ -115,6 +149,11 @@ class MergeSurveyor:
         self, region_id: RegionId, flushed: FlushedGeneration, uri: str, target: MergeTarget, renamings: Renamings
     ) -> SurveyedGeneration:
         """Inspect a generation; the files of one that cannot be opened or mapped say why."""
+        if self._suspects is not None and flushed.path in self._suspects:
+            self._damaged.discard(flushed.path)
+            if found := diagnose_generation(self._store, region_id, flushed.path):
+                self.condemn(region_id, flushed.generation, "; ".join(map(str, found)))
+                return self._inspect(region_id, flushed, target, renamings)
         try:
             known = inspect_generation(flushed, uri, target, self._opened.look, renamings)
             if known.defect is None:

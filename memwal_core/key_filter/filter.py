@@ -168,7 +168,9 @@ def _read_bounds(data: bytes, keys: int) -> pa.Table:
         bounds.validate(full=True)
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         _refuse(f"its range cannot be read: {error}")
-    if keys and (bounds.num_rows != _BOUNDS or any(column.null_count for column in bounds.columns)):
+    if keys and (
+        not bounds.num_columns or bounds.num_rows != _BOUNDS or any(column.null_count for column in bounds.columns)
+    ):
         _refuse(f"its range has {bounds.num_rows} rows")
     return bounds
 

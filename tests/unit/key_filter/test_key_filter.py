@@ -161,6 +161,22 @@ def test_forged_filter_of_another_type_or_column_rules_no_key_out() -> None:
         assert KeyFilter.of(other, other.schema.names, RATE).may_contain(keys).all()
 
 
+def test_forged_filter_whose_range_has_no_column_is_corruption() -> None:
+    """A lookup gave its keys as many names, and Arrow's error was not ours."""
+    data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes("a")
+    magic, version, size, blocks, keys = struct.unpack_from("<8sIIIQ", data)
+    sink = pa.BufferOutputStream()
+    two_rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    with pa.ipc.new_stream(sink, two_rows.schema) as writer:
+        writer.write_batch(two_rows)
+    stream = sink.getvalue().to_pybytes()
+    assert pa.ipc.open_stream(stream).read_all().num_rows == 2
+    forged = struct.pack("<8sIIIQ", magic, version, len(stream), blocks, keys) + stream + data[28 + size :]
+
+    with pytest.raises(CorruptionError, match="cannot be read"):
+        KeyFilter.from_bytes(_resealed(forged), "a")
+
+
 def test_forged_filter_without_blocks_is_corruption() -> None:
     data = KeyFilter.of(_table([1, 2, 3], pa.int64()), ["k"], RATE).to_bytes("a")
     magic, version, bounds, _, keys = struct.unpack_from("<8sIIIQ", data)

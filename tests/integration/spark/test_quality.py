@@ -76,6 +76,14 @@ def damages(stage: Stage, *checks: Check) -> Callable[[Callable[..., None]], Cal
     return marked
 
 
+def sharing_of(table: Table, spark: SparkSession) -> Sharing:
+    """Divide work between the executors of a session."""
+    context = JobContext(table.opened, executors=SparkTasks(spark, table.base.uri))
+    sharing = Sharing(context, Engine.SPARK, QualityRequest())
+    sharing.choose(Work())
+    return sharing
+
+
 @pytest.fixture
 def run(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Check_]:
     """Plan and run a stage of the checks."""
@@ -84,10 +92,7 @@ def run(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Check_]
     def checked(uri: str, stage: Stage, **more: object) -> QualityReport:
         table = Table.open(uri)
         quality = quality_of(table)
-        context = JobContext(table.opened, executors=SparkTasks(spark, uri))
-        sharing = Sharing(context, Engine.SPARK, QualityRequest())
-        sharing.choose(Work())
-        report = check_quality(quality, quality.plan(stage), spark, sharing, **more)
+        report = check_quality(quality, quality.plan(stage), spark, sharing_of(table, spark), **more)
         seen.update((stage, result.check) for result in report.failed)
         return report
 
@@ -471,15 +476,19 @@ def test_table_and_data_docs_on_s3(spark):
     with s3_server() as server:
         table = make_people_table(server.uri("bucket/t"), buckets=1, storage_options=server.storage_options)
         write(table, range(5))
-        quality = quality_of(Table.open(table.uri, storage_options=server.storage_options))
+        admin = Table.open(table.uri, storage_options=server.storage_options)
+        quality, sharing = quality_of(admin), sharing_of(admin, spark)
         docs = server.uri("bucket/docs")
 
-        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, docs=docs)
+        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, sharing, docs=docs)
 
         assert report.outcome is JobOutcome.DONE, report.to_dict()
         pages = open_store(server.uri("bucket/docs"), storage_options=server.storage_options)
         assert pages.head("index.html") is not None
         assert quality.newest(Stage.BEFORE) == report.to_dict()
+        admin.run(MergeRequest())
+        after = check_quality(quality, quality.plan(Stage.AFTER), spark, sharing)
+        assert after.outcome is JobOutcome.DONE, after.to_dict()
 
 
 def test_merged_table_has_nothing_to_audit(tmp_path, run):

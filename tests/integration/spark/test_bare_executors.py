@@ -27,7 +27,7 @@ from testkit.tables.garbage import write_generations
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]
 
 
 @pytest.fixture

@@ -418,8 +418,8 @@ def test_index_with_the_content_of_another_fails(tmp_path, run, kind, evidence):
 
     report = run(uri, Stage.AFTER)
 
-    # Look-ups by key go through the index of the key, so that readers do not get their rows either.
-    assert failed(report) == {Check.INDEXED_ANSWER, *({Check.LSM_VIEW} if kind == "BTREE" else ())}
+    # Look-ups of so many keys scan the key column, so that readers get their rows in spite of a wrong index on it.
+    assert failed(report) == {Check.INDEXED_ANSWER}
     assert evidence in report.failed[0].evidence
 
 

@@ -135,6 +135,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
         **stack_environment(directory, checkout, java, inherited, port=free_port(), rng=system_rng()),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(cluster),
         "MEMWAL_MERGE__EXECUTORS_MIN_BYTES": "0",
+        "MEMWAL_DISPATCH__MAX_OBJECTS": "0",  # so that the merge, of a few generations, is not done in the worker
         "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "lance", "login": key, "password": secret, "extra": options}),
     }
 

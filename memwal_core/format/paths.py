@@ -27,8 +27,9 @@ ROWS_STAGING_DIRECTORY = f"{STAGING_DIRECTORY}/rows"
 QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
 BATCHES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_batches"
+QUIET_PATH = f"{MEM_WAL_DIRECTORY}/_quiet/cycle.json"
 RESERVED_NAMES = frozenset(
-    {"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_batches"}
+    {"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_batches", "_quiet"}
 )
 """Directories directly below ``_mem_wal/`` that are not regions."""
 

@@ -110,6 +110,13 @@ class Job(ABC, Generic[RequestT, ReportT]):
             InvalidRequestError: Settings and request contradict a rule.
         """
 
+    def at_rest(self, context: JobContext, request: RequestT) -> ReportT | None:  # noqa: ARG002 - for others
+        """Return the report of a run that is known to have nothing to do, at the cost of a few requests.
+
+        Such a run writes nothing, not even into the ledger. None if it must look; never raises.
+        """
+        return None
+
     @abstractmethod
     def run(self, context: JobContext, request: RequestT) -> ReportT:
         """Do the work, or with ``dry_run`` only plan it."""

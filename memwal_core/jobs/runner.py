@@ -72,6 +72,11 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     name = holder or (ticket.holder if ticket is not None else opened.new_holder())
     if request.dry_run:
         return job.run(JobContext(opened, no_lease, name, executors, progress), request)
+    resting = job.at_rest(JobContext(opened, no_lease, name, executors, progress), request)
+    if resting is not None:
+        instruments.observe(request.info.name, opened.uri, lambda: resting)
+        _log.info("%s left out [table=%s] %s", request.info.name, opened.uri, resting.why())
+        return resting
     needs_lease = request.info.takes_lease and guard is None
     with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, claim):
         context = JobContext(opened, check, name, executors, progress, claim)

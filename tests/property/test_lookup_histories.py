@@ -98,7 +98,9 @@ class _History:
 
 
 @pytest.mark.req("RD-42", "RD-45", "RD-60")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=pytest.mark.slow if each == "text" else ()) for each in KINDS]
+)
 @pytest.mark.parametrize("asks", [True, False], ids=["index", "scan"])
 @settings(derandomize=True, deadline=None, max_examples=2)
 @given(history=steps)

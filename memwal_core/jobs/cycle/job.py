@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import (
@@ -24,6 +26,15 @@ from memwal_core.jobs.cycle.plan import (
     outcome_of_error,
     plan_cycle,
 )
+from memwal_core.jobs.cycle.quiet import (
+    LOOK_AGAIN_S,
+    Quiet,
+    asked_digest,
+    record_digest,
+    remember_quiet,
+    still_quiet,
+    tails_digest,
+)
 from memwal_core.jobs.cycle.report import MaintainReport, StepReport, worst_outcome
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.gc.policy import check_retention
@@ -34,6 +45,8 @@ from memwal_core.settings import Settings
 
 _ENDING = (ConflictError, CommitUnknownError, FencedError, FrozenError, CorruptionError, UnavailableError)
 """Errors that end a step, and say something about the table or its storage."""
+
+_LOOKED = {StepEnd.RAN, StepEnd.SKIPPED}
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +68,18 @@ class MaintainJob(Job[MaintainRequest, MaintainReport]):
         if request.delete:
             check_retention(settings.gc)
 
+    def at_rest(self, context: JobContext, request: MaintainRequest) -> MaintainReport | None:
+        """Leave all steps out on a table that is as a cycle left it that had nothing to do."""
+        opened, began = context.opened, context.clock.monotonic()
+        quiet = still_quiet(opened, request)
+        if quiet is None:
+            return None
+        why = f"nothing has changed since the cycle of {quiet.since:%Y-%m-%d %H:%M:%S} UTC, which had nothing to do"
+        left_out = LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
+        steps = tuple(_unrun(step, left_out) for step in plan_cycle(request, opened.settings).steps)
+        seconds = context.clock.monotonic() - began
+        return MaintainReport(opened.uri, JobOutcome.NOTHING_TO_DO, dry_run=False, steps=steps, seconds=seconds)
+
     def run(self, context: JobContext, request: MaintainRequest) -> MaintainReport:
         """Run the steps of the plan in their order."""
         return _Cycle(context, request).run()
@@ -69,17 +94,38 @@ class _Cycle:
         self._plan = plan_cycle(request, context.settings)
         self._steps: list[StepReport] = []
         self._stopped = ""
+        self._rest_s = context.settings.flush.min_age_s
 
     def run(self) -> MaintainReport:
-        clock = self._context.clock
-        began = clock.monotonic()
+        context, clock = self._context, self._context.clock
+        began, since = clock.monotonic(), clock.now()
+        before = None if self._request.dry_run else record_digest(context.opened)
+        tails = tails_digest(context.opened, before)
         for number, step in enumerate(self._plan.steps):
             self._context.progress("steps", number, len(self._plan.steps))
             self._stopped = self._stopped or self._refused()
             self._steps.append(self._step(step))
         steps, dry_run = tuple(self._steps), self._request.dry_run
         outcome = worst_outcome(steps, dry_run=dry_run)
-        return MaintainReport(self._context.opened.uri, outcome, dry_run, steps, clock.monotonic() - began)
+        if outcome is JobOutcome.NOTHING_TO_DO and before is not None:
+            self._come_to_rest(before, tails, since)
+        return MaintainReport(context.opened.uri, outcome, dry_run, steps, clock.monotonic() - began)
+
+    def _come_to_rest(self, before: str, tails: str, since: datetime) -> None:
+        """Let the next cycle know that there was nothing to do, and that no step saw anything new."""
+        context = self._context
+        if not {step.end for step in self._steps} <= _LOOKED or record_digest(context.opened) != before:
+            return
+        if not self._is_flushed():
+            tails = ""
+        until = since + timedelta(seconds=LOOK_AGAIN_S if tails else self._rest_s)
+        remember_quiet(context, Quiet(before, tails, asked_digest(context.opened, self._request), since, until))
+
+    def _is_flushed(self) -> bool:
+        """Tell whether this cycle looked into all WALs, and every row was flushed."""
+        report = next((step.report for step in self._steps if step.step is StepName.FLUSH), None)
+        plan = report["plan"] if report is not None else None
+        return isinstance(plan, Mapping) and not plan["regions"]
 
     def _refused(self) -> str:
         """Return why whoever started the cycle wants no further step of it; empty if the next one may begin."""
@@ -92,6 +138,8 @@ class _Cycle:
     def _step(self, step: CycleStep) -> StepReport:
         pause = self._context.opened.ledger.may_run(step.request.key)
         left_out = self._plan.left_out(step, self._before(), pause, self._stopped)
+        if step.every_s and left_out is not None:
+            self._rest_s = min(self._rest_s, step.every_s - (pause.since_success_s or 0.0))
         return _unrun(step, left_out) if left_out is not None else self._run(step)
 
     def _before(self) -> dict[StepName, JobOutcome]:

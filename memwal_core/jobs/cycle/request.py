@@ -13,6 +13,9 @@ _GUIDE = """
 
 One run goes through all jobs of the table, each after the one that it needs, in one process. The DAG `memwal_maintain`
 does the same for every registered table, with a task for each step.
+
+On a table that has not changed since a run that had nothing to do, a run leaves all steps out, for at most an hour: it
+makes a dozen requests, writes nothing, and says so.
 """
 
 

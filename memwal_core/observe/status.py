@@ -15,7 +15,9 @@ from memwal_core.observe.lifecycle import GenerationSpan, GenerationState, gener
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.region.census import CensusTaker
 from memwal_core.region.quarantine import QuarantineStore
-from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec, decode_region_value
+from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec
+from memwal_core.region.spec.describe import UNSHARDED, describe_field
+from memwal_core.region.values import known_value
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
@@ -45,7 +47,8 @@ class RegionStanding:
     Attributes:
         region_id: The region.
         region_spec_id: Spec that created it; 0 if it was made by hand.
-        value: Region value by field id, as text where it could be decoded, else as hex bytes.
+        value: Region value by the columns it is made of, for example ``bucket(id, 4)``: as text where it could be
+            decoded, ``?`` where the region does not say it, else hex bytes by field id. Empty for an unsharded one.
         manifest_version: Version of the manifest that was read.
         writer_epoch: Fencing token.
         codec: ``lance`` or ``arrow``; None if nothing was ever written.
@@ -213,10 +216,11 @@ def derive_status(
     quarantined = quarantined or {}
     details = state.require_details()
     specs = {spec.spec_id: spec for spec in details.region_specs}
+    columns = {number: name for name, number in state.field_ids.items()}
     regions = [
         replace(
             _standing(
-                manifest, tail, details.merged_generation(manifest.region_id), specs.get(manifest.region_spec_id)
+                manifest, tail, details.merged_generation(manifest.region_id), _shown_value(manifest, specs, columns)
             ),
             quarantined_generations=_still_quarantined(
                 quarantined.get(manifest.region_id, ()), details.merged_generation(manifest.region_id)
@@ -239,13 +243,13 @@ def _still_quarantined(quarantined: Collection[int], merged: int) -> tuple[int, 
     return tuple(sorted(number for number in quarantined if number > merged))
 
 
-def _standing(manifest: RegionManifest, tail: WalTail, merged: int, spec: RegionSpec | None) -> RegionStanding:
+def _standing(manifest: RegionManifest, tail: WalTail, merged: int, value: Mapping[str, str | None]) -> RegionStanding:
     waiting = [flushed for flushed in manifest.flushed_generations if flushed.generation > merged]
     recorded = [flushed.generation for flushed in manifest.flushed_generations]
     return RegionStanding(
         region_id=manifest.region_id,
         region_spec_id=manifest.region_spec_id,
-        value=_shown_value(manifest, spec),
+        value=value,
         manifest_version=manifest.version,
         writer_epoch=manifest.writer_epoch,
         codec=_codec_name(tail.suffix, manifest.status),
@@ -268,18 +272,24 @@ def _codec_name(suffix: str | None, status: RegionStatus) -> str | None:
     return {LANCE_WAL_SUFFIX: "lance", ARROW_WAL_SUFFIX: "arrow"}[suffix]
 
 
-def _shown_value(manifest: RegionManifest, spec: RegionSpec | None) -> dict[str, str | None]:
+def _shown_value(
+    manifest: RegionManifest, specs: Mapping[int, RegionSpec], columns: Mapping[int, str]
+) -> dict[str, str | None]:
     stored = manifest.region_field_values
+    spec = specs.get(manifest.region_spec_id)
     if spec is None or manifest.region_spec_id == MANUAL_SPEC_ID:
         return {field_id: value.hex() for field_id, value in stored.items()}
     try:
-        decoded = decode_region_value(spec, stored)
+        value = known_value(spec, manifest)
     except CorruptionError:
         # The state of a damaged table must still be shown.
         return {field_id: value.hex() for field_id, value in stored.items()}
-    return {
-        field.field_id: None if value is None else str(value) for field, value in zip(spec.fields, decoded, strict=True)
-    }
+    if [field.transform for field in spec.fields] == [UNSHARDED]:
+        return {}
+    names = [describe_field(field, columns) for field in spec.fields]
+    if value is None:
+        return dict.fromkeys(names, "?")
+    return {name: None if part is None else str(part) for name, part in zip(names, value, strict=True)}
 
 
 def count_states(standing: RegionStanding) -> Mapping[GenerationState, int]:

@@ -41,7 +41,7 @@ from memwal_core.storage.protocol import ObjectStore
 Change = Callable[[RegionManifest], RegionManifest | None]
 Check = Callable[[RegionManifest], None]
 
-_REGION_ID_VERSION = 4
+_REGION_ID_VERSIONS = (4, 5)
 _UPDATE_ATTEMPTS = 20
 _SETTLE_ATTEMPTS = 3
 
@@ -110,16 +110,17 @@ class ManifestStore:
     ) -> RegionManifest:
         """Create a region and return its version 1.
 
-        ``region_id`` is a new UUID version 4. ``status`` is SEALED for regions of the ``lance`` codec
+        ``region_id`` is a new UUID version 4, or 5 for a region as LanceDB's client names it. ``status`` is SEALED for
+        regions of the ``lance`` codec
         (decision 0002).
 
         Raises:
             ObjectExistsError: The region exists.
             CommitUnknownError: It is unknown whether the region was created. Load it.
         """
-        if region_id.version != _REGION_ID_VERSION:
+        if region_id.version not in _REGION_ID_VERSIONS:
             raise InvalidRequestError(
-                "a region id must be a UUID version 4",
+                "a region id must be a UUID version 4, or 5 as LanceDB's client names regions",
                 remedy="make one with IdSource.region_id()",
                 region_id=str(region_id),
                 found_version=region_id.version,

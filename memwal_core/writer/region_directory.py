@@ -2,7 +2,8 @@
 
 Region ids are random, so two writers that meet the same new value would make two regions for it, and
 one key in two regions corrupts the table. The first writer therefore reserves the value: a
-put-if-absent object named by spec and value records the id of the one region that may have it.
+put-if-absent object named by spec and value records the id of the one region that may have it. For
+specs of LanceDB's client the id is the one that the client derives from the value.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from memwal_core.format.paths import region_birth_path, region_reservation_path
 from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.census import vanished
-from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.region.client_regions import client_region_id, is_client_spec
+from memwal_core.region.spec import RegionSpec, RegionValue, encode_region_value
+from memwal_core.region.values import known_value
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.limits import MAX_NOTE_BYTES
 from memwal_core.storage.protocol import ObjectStore
@@ -47,6 +50,7 @@ class RegionDirectory:
         self._concurrency = concurrency
         self._status = status
         self._regions: dict[RegionValue, RegionId] = {}
+        self._derived: set[RegionId] = set()
 
     @property
     def known(self) -> dict[RegionValue, RegionId]:
@@ -56,10 +60,14 @@ class RegionDirectory:
     def refresh(self) -> None:
         """Read all region manifests of the table; ``CorruptionError`` if two regions have the same value."""
         found: dict[RegionValue, RegionId] = {}
+        derived: set[RegionId] = set()
         for manifest in self._manifests.load_many(self._manifests.region_ids(), self._concurrency):
             if manifest.region_spec_id != self._spec.spec_id:
                 continue
-            value = decode_region_value(self._spec, manifest.region_field_values)
+            value = known_value(self._spec, manifest)
+            if value is None:
+                derived.add(manifest.region_id)
+                continue
             if value in found:
                 raise CorruptionError(
                     "two regions have the same region value, so both may contain the same key",
@@ -69,7 +77,7 @@ class RegionDirectory:
                     second=str(manifest.region_id),
                 )
             found[value] = manifest.region_id
-        self._regions = found
+        self._regions, self._derived = found, derived
 
     def ensure(self, value: RegionValue) -> RegionId:
         """Return the region of a value, creating it if it does not exist."""
@@ -90,9 +98,12 @@ class RegionDirectory:
         return {value: self._regions[value] for value in wanted}
 
     def _create(self, value: RegionValue) -> RegionId:
+        derived = client_region_id(self._spec, value)
+        if derived is not None and derived in self._derived:
+            return derived
         encoded = encode_region_value(self._spec, value)
         path = region_reservation_path(self._spec.spec_id, encoded)
-        region_id, is_new = self._reserve(path)
+        region_id, is_new = self._reserve(path, derived or self._ids.region_id())
         birth = region_birth_path(path, region_id)
         if not is_new and self._store.head(birth) is not None:
             self._require_present(region_id, birth)
@@ -113,16 +124,16 @@ class RegionDirectory:
                 region_id,
                 region_spec_id=self._spec.spec_id,
                 region_field_values=encoded,
-                status=self._status,
+                # The client can write a region in turn with us only if it is not sealed.
+                status=RegionStatus.ACTIVE if is_client_spec(self._spec) else self._status,
             )
         except ObjectExistsError:
             _log.info("region was created by another writer meanwhile [region_id=%s]", region_id)
         else:
             _log.info("region created [region_id=%s, spec_id=%d, value=%s]", region_id, self._spec.spec_id, value)
 
-    def _reserve(self, path: str) -> tuple[RegionId, bool]:
-        """Return the region that has a reservation, and whether it was made now."""
-        region_id = self._ids.region_id()
+    def _reserve(self, path: str, region_id: RegionId) -> tuple[RegionId, bool]:
+        """Return the region that has a reservation, and whether it was made now, with this id."""
         try:
             self._store.put_if_absent(path, json.dumps({"region_id": str(region_id)}).encode())
         except ObjectExistsError:

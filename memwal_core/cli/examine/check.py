@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
-from rich.table import Table as Grid
 
 from memwal_core.cli.options import print_json
-from memwal_core.cli.show import show_findings
+from memwal_core.cli.show import show_findings, show_grid
 from memwal_core.jobs.health import Health, record_health
+from memwal_core.jobs.view import Grid
 from memwal_core.metrics import INSTRUMENTS
 from memwal_core.observe.signals import SIGNALS, JudgedSignal
 from memwal_core.table import Table
@@ -34,12 +34,8 @@ def check_health(table: Table, vocabulary: Vocabulary, *, json: bool) -> None:
 def _show(health: Health, vocabulary: Vocabulary) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{health.table_uri}: {health.level.value}", markup=False)
-    grid = Grid()
-    for name in ("signal", "level", "value", "warn", "page", "where", "runbook"):
-        grid.add_column(name, overflow="fold")
-    for each in health.signals:
-        grid.add_row(*_cells(each))
-    console.print(grid)
+    names = ("signal", "level", "value", "warn", "page", "where", "runbook")
+    show_grid(Grid(names, tuple(tuple(_cells(each)) for each in health.signals)), console)
     show_findings(console, health.findings, vocabulary)
 
 

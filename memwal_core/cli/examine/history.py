@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_grid
 from memwal_core.coordination.ledger import RunRecord, run_to_dict
+from memwal_core.jobs.view import Grid
 
 
 def history(
@@ -28,12 +29,8 @@ def history(
         print_json({"table_uri": uri, "runs": [run_to_dict(run) for run in runs], "may_run": verdicts})
         return
     console = Console(highlight=False)
-    table = Table()
-    for name in ("began", "job", "scope", "outcome", "seconds", "why", "holder"):
-        table.add_column(name, overflow="fold")
-    for run in runs:
-        table.add_row(*_cells(run))
-    console.print(table)
+    names = ("began", "job", "scope", "outcome", "seconds", "why", "holder")
+    show_grid(Grid(names, tuple(tuple(_cells(run)) for run in runs)), console)
     for name, pause in pauses.items():
         if pause.failures:
             console.print(f"{name}: {pause.reason}", markup=False, soft_wrap=True)

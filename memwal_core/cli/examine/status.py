@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from memwal_core.cli.examine.check import check_health
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_grid
 from memwal_core.jobs.thaw.report import explain
+from memwal_core.jobs.view import Grid
 from memwal_core.observe.lifecycle import GenerationSpan
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.text import show_bytes
@@ -51,13 +52,8 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     for freeze in found.frozen:
         for line in explain(freeze):
             console.print(line, style="bold red", markup=False, soft_wrap=True)
-    table = Table()
-    table.add_column(word("region", vocabulary), no_wrap=True)
-    for name in ("value", "codec", "epoch", "WAL lag", "generations", "merge lag"):
-        table.add_column(name, overflow="fold")
-    for region in found.regions:
-        table.add_row(*_cells(region))
-    console.print(table)
+    names = (word("region", vocabulary), "value", "codec", "epoch", "WAL lag", "generations", "merge lag")
+    show_grid(Grid(names, tuple(tuple(_cells(region)) for region in found.regions)), console)
     for region_id, cause in found.damaged.items():
         console.print(f"damaged: {word('region', vocabulary)} {region_id}: {cause}", markup=False, soft_wrap=True)
     console.print(

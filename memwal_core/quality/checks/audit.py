@@ -14,7 +14,9 @@ from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, o
 from memwal_core.ids import RegionId
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region import RegionManifest
+from memwal_core.region.client_regions import client_region_id, is_client_region
 from memwal_core.region.spec import MANUAL_SPEC_ID, RegionRouter, RegionSpec, RegionValue, decode_region_value
+from memwal_core.region.values import states_its_value
 
 _BATCH_ROWS = 64 * 1024
 
@@ -26,6 +28,7 @@ class Routing:
     Attributes:
         router: Of the region's spec; None if the region was created by hand or its value cannot be decoded.
         sources: Base columns that the spec reads.
+        spec: Of the region, if its value is not known and its id tells which rows belong to it.
         of_key: Whether all of them belong to the primary key, so that deletes can be routed, too.
         problem: Why the region's value is unusable; empty if it is usable.
     """
@@ -35,6 +38,7 @@ class Routing:
     sources: tuple[str, ...] = ()
     of_key: bool = True
     problem: str = ""
+    spec: RegionSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,14 @@ def routing_of(manifest: RegionManifest, specs: Mapping[int, RegionSpec], target
         value = decode_region_value(spec, manifest.region_field_values)
     except CorruptionError as error:
         return Routing(None, problem=str(error))
+    derived = None
+    if not states_its_value(manifest):
+        if not is_client_region(spec, manifest.region_id):
+            return Routing(None)
+        derived = spec
     used = {source for field in spec.fields for source in field.source_ids}
     sources = tuple(name for name in target.schema.names if target.field_ids[name] in used)
-    return Routing(RegionRouter(spec, target.field_ids), value, sources, set(sources) <= set(target.key))
+    return Routing(RegionRouter(spec, target.field_ids), value, sources, set(sources) <= set(target.key), spec=derived)
 
 
 def audit_generation(task: AuditTask, storage_options: Mapping[str, str]) -> AuditFacts:
@@ -120,7 +129,7 @@ def _audited(task: AuditTask, storage_options: Mapping[str, str]) -> AuditFacts:
                 continue
             routed = table if task.routing.of_key else _without_deletes(table, batch)
             try:
-                strays += _strays(routed, task.routing)
+                strays += _strays(routed, task.region_id, task.routing)
             except MemwalError as error:
                 routing_problem = str(error)
     return AuditFacts(
@@ -147,6 +156,11 @@ def _without_deletes(table: pa.Table, batch: pa.RecordBatch) -> pa.Table:
     return table.filter(pc.invert(pc.fill_null(batch.column(TOMBSTONE_COLUMN), False)))
 
 
-def _strays(table: pa.Table, routing: Routing) -> int:
+def _strays(table: pa.Table, region_id: RegionId, routing: Routing) -> int:
     assert routing.router is not None  # noqa: S101 - the caller has checked
-    return sum(part.rows.num_rows for part in routing.router.route(table) if part.value != routing.value)
+
+    def belongs(value: RegionValue) -> bool:
+        derived = routing.spec
+        return value == routing.value if derived is None else client_region_id(derived, value) == region_id
+
+    return sum(part.rows.num_rows for part in routing.router.route(table) if not belongs(part.value))

@@ -24,7 +24,6 @@ from memwal_core.reader.lookup.asked_keys import conformed, key_schema
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.key_regions import key_router
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
-from memwal_core.reader.plan.pruning import states_its_value
 from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.by_id import rows_of
@@ -33,6 +32,7 @@ from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, Row
 from memwal_core.reader.rows.key_condition import shown_condition
 from memwal_core.region.census import DamagedRegion
 from memwal_core.region.spec import RegionSpec, RegionValue, decode_region_value, encode_region_value
+from memwal_core.region.values import states_its_value
 
 _ASKED_OFTEN = 4
 """After this many lookups in one flushed MemTable its keys are cached."""

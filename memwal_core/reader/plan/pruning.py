@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.reader.plan.predicate import Bound, Box
-from memwal_core.region import RegionManifest, RegionStatus
+from memwal_core.region import RegionManifest
 from memwal_core.region.spec import RegionField, RegionSpec, decode_region_value, evaluate_field
+from memwal_core.region.values import states_its_value
 
 _MAX_COMBINATIONS = 4096
 _ORDER_PRESERVING = frozenset({"identity", "year", "truncate"})
@@ -95,15 +96,6 @@ class RegionPruner:
         except (InvalidRequestError, pa.ArrowException, OverflowError, TypeError):
             return None  # What cannot be evaluated prunes nothing.
         return values
-
-
-def states_its_value(manifest: RegionManifest) -> bool:
-    """Tell whether a region's recorded value can be relied on.
-
-    pylance's writer opens regions under any id without recording a value, which looks like the value NULL; regions that
-    this project creates for NULL are SEALED from the beginning.
-    """
-    return bool(manifest.region_field_values) or manifest.status is RegionStatus.SEALED
 
 
 def _fits(component: object, bound: Bound) -> bool:

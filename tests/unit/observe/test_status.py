@@ -65,7 +65,7 @@ def test_region_shows_lags_states_value_and_codec():
         GenerationState.FLUSHED: 1,
         GenerationState.MERGED: 4,
     }
-    assert region.value == {SPEC.fields[0].field_id: "3"}
+    assert region.value == {"bucket(id, 4)": "3"}
     assert (region.codec, region.sealed_for_lance, region.writer_epoch) == ("lance", True, 4)
     assert (status.merge_lag_generations, status.merge_lag_bytes) == (1, 30)
 

@@ -102,10 +102,17 @@ class StatusSettings(BaseModel):
         "table: warn.",
     )
     garbage_page: float = Field(default=0.4, gt=0, description="The same: page.")
+    kept_warn: float = Field(
+        default=0.3,
+        gt=0,
+        description="Bytes older than twice `retention.hours` that a tag, a setting, an index that lags or a freeze "
+        "keeps, as a share of the bytes of the table: warn.",
+    )
+    kept_page: float = Field(default=0.8, gt=0, description="The same: page.")
     measure_garbage: bool = Field(
         default=True,
-        description="Whether the check measures garbage. It lists every object of the table, which is slow and costs "
-        "requests where there are many; `memwal gc` shows the same numbers.",
+        description="Whether the check measures garbage, and what is kept. It lists every object of the table, which "
+        "is slow and costs requests where there are many; `memwal gc` shows the same numbers.",
     )
 
     def thresholds(self) -> Mapping[str, Thresholds]:
@@ -125,6 +132,7 @@ class StatusSettings(BaseModel):
             "stuck_job": Thresholds(self.stuck_job_warn_s, self.stuck_job_page_s),
             "peak_memory": Thresholds(self.peak_memory_warn, self.peak_memory_page),
             "garbage": Thresholds(self.garbage_warn, self.garbage_page),
+            "kept": Thresholds(self.kept_warn, self.kept_page),
         }
 
     @model_validator(mode="after")

@@ -73,6 +73,19 @@ class Gate(StrEnum):
     UNKNOWN = "unknown, never touched"
 
 
+_LASTING = frozenset(
+    {
+        Gate.FROZEN,
+        Gate.EMPTY_BASE,
+        Gate.INDEX_BEHIND,
+        Gate.UNEXPECTED_NAME,
+        Gate.MAY_BE_RECORDED,
+        Gate.UNCLEAR,
+        Gate.SWITCHED_OFF,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One object or directory, and what becomes of it.
@@ -85,6 +98,8 @@ class Item:
         action: What a run does; None if a gate holds the item.
         reason: The rule that frees it, or the gate that keeps it.
         evidence: The facts behind the reason.
+        age_s: Seconds since it was written; 0 where nobody asks.
+        is_pinned: Whether a tag or a branch keeps it, which no retention ends.
     """
 
     kind: Kind
@@ -96,6 +111,13 @@ class Item:
     action: Action | None
     reason: FreeingRule | Gate
     evidence: str = ""
+    age_s: float = 0.0
+    is_pinned: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is kept until somebody acts: time alone frees it never."""
+        return self.action is None and (self.reason in _LASTING or self.is_pinned)
 
     def kept(self, gate: Gate, evidence: str = "") -> Self:
         """Return the item kept by a gate."""

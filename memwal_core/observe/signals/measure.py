@@ -28,7 +28,7 @@ from memwal_core.observe.signals.jobs import (
 )
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import SIGNALS, Signal
-from memwal_core.observe.signals.space import garbage_reading
+from memwal_core.observe.signals.space import space_readings
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.region import RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
@@ -67,7 +67,8 @@ def measure_signals(
             lambda: drain_readings(opened.ledger, status.merge_lag_bytes),
         ]
         if garbage is not None:
-            groups.append(lambda: [garbage_reading(opened.base, garbage)])
+            history_s = opened.settings.retention.history_s
+            groups.append(lambda: space_readings(opened.base, garbage, history_s))
     readings = list(_counted(findings))
     for group in groups:
         try:

@@ -22,6 +22,7 @@ class Signal(StrEnum):
     CORRUPT_MANIFEST = "corrupt_manifest"
     INDEX_LAG = "index_lag"
     GARBAGE = "garbage"
+    KEPT = "kept"
     JOB_FAILURES = "job_failures"
     STUCK_JOB = "stuck_job"
     CHECK_FAILED = "check_failed"
@@ -140,6 +141,13 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             "bytes that nothing needs over the bytes of the table",
             "no rows are at risk; the space costs money",
             "run `memwal gc --delete`",
+        ),
+        Signal.KEPT: SignalFacts(
+            _page("kept"),
+            "share",
+            "bytes older than twice the history that stay until somebody acts, over the bytes of the table",
+            "no rows are at risk; the space grows and costs money",
+            "look at what keeps them with `memwal gc`",
         ),
         Signal.JOB_FAILURES: SignalFacts(
             _page("job-failures"),

@@ -1,6 +1,9 @@
-"""The signal of garbage, from the plan of a garbage collection."""
+"""The signals of space, from the plan of a garbage collection."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.gc.items import Gate
@@ -8,14 +11,30 @@ from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import Signal
 
+_LATE = 2.0
+"""What is older than so many times the history is not waiting for its turn."""
 
-def garbage_reading(table: BaseTable, plan: GcPlan) -> Reading:
-    """Compare what a collection would delete, now or after the grace period, with the whole table.
 
-    Collection that is switched off, or data that is kept on purpose, is not garbage.
+def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator[Reading]:
+    """Compare what a collection would delete, and what it will never delete by itself, with the whole table.
+
+    Garbage goes now or after the grace period. Kept is what is older than twice the history and stays until somebody
+    acts: a tag, a setting, an index that lags or a freeze keeps it.
     """
     garbage = sum(item.size_bytes for item in plan.items if item.action is not None or item.reason is Gate.GRACE)
+    kept: Counter[str] = Counter()
+    for item in plan.items:
+        if item.stays and item.age_s > _LATE * history_s:
+            kept[f"{item.kind.value}: {'a tag or a branch' if item.is_pinned else item.reason.value}"] += (
+                item.size_bytes
+            )
     fragments = table.dataset(plan.version).get_fragments()
     base = sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.metadata.files)
     total = base + sum(item.size_bytes for item in plan.items)
-    return Reading(Signal.GARBAGE, round(garbage / total, 4) if total else 0.0, f"{garbage:,} of {total:,} bytes")
+    yield Reading(Signal.GARBAGE, _share(garbage, total), f"{garbage:,} of {total:,} bytes")
+    subject = f"{kept.total():,} of {total:,} bytes" + "".join(f"; {reason}" for reason, _ in kept.most_common(1))
+    yield Reading(Signal.KEPT, _share(kept.total(), total), subject, evidence={"bytes": dict(kept.most_common())})
+
+
+def _share(part: int, total: int) -> float:
+    return round(part / total, 4) if total else 0.0

@@ -279,6 +279,30 @@ def test_garbage_is_measured_as_a_share_unless_it_is_switched_off(table):
     assert (unmeasured["level"], unmeasured["value"]) == ("unknown", None)
 
 
+def test_bytes_that_a_tag_or_a_setting_keeps_are_told_with_the_reason(table):
+    """O3: 28 KB of rows became 11 MB, and no signal said so."""
+    lance.dataset(table.uri).tags.create("quarter", table.dataset().version)
+    Table.open(table.uri).run(MergeRequest())
+    assert check(table)[1]["kept"]["value"] == 0
+    age(table, days=7)
+
+    code, signals = check(table, MEMWAL_STATUS__KEPT_WARN="0.1", MEMWAL_STATUS__KEPT_PAGE="1")
+
+    assert {name for name, each in signals.items() if each["level"] in {"warn", "page"}} == {"kept"}
+    assert (code, signals["kept"]["level"]) == (6, "warn")
+    assert "a tag or a branch" in signals["kept"]["subject"]
+    lance.dataset(table.uri).tags.delete("quarter")
+    assert check(table)[1]["kept"]["value"] == 0
+
+
+def age(table: BaseTable, *, days: int) -> None:
+    """Let every file have been written some days ago."""
+    for path in Path(table.uri).rglob("*"):
+        if path.is_file():
+            moment = path.stat().st_mtime - days * 86_400
+            os.utime(path, (moment, moment))
+
+
 def test_duplicate_found_by_the_proof_of_a_merge_pages_until_a_later_one_passes(table):
     merge, context = MergeJob(), JobContext(Table.open(table.uri).opened, holder="a test")
     pieces = merge.divide(context, MergeRequest()).pieces

@@ -53,6 +53,7 @@ def _plan(region: GcRegionState, directory: DirectoryState, base: BaseState, pol
         size_bytes=directory.size_bytes,
         action=None,
         reason=Gate.YOUNG,
+        age_s=policy.age_s(directory.modified),
     )
     drained_at = region.drained.get(directory.name)
     if drained_at is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memwal_core.base_table import RetainedVersion
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import generation_path
@@ -73,11 +74,15 @@ def gate_of(base: BaseState, region_id: RegionId, generation: int) -> tuple[Gate
     if behind:
         return Gate.INDEX_BEHIND, _listed(behind)
     needing = [
-        f"{version.label} had merged {progress}"
-        for version in base.retained
-        if version.enabled and (progress := version.merged.get(region_id, 0)) < generation
+        f"{version.label} had merged {version.merged.get(region_id, 0)}"
+        for version in _needing(base, region_id, generation)
     ]
     return (Gate.RETAINED_VERSION, _listed(needing)) if needing else None
+
+
+def _needing(base: BaseState, region_id: RegionId, generation: int) -> list[RetainedVersion]:
+    """Return the versions that had not merged a generation, so that whoever reads them needs it."""
+    return [each for each in base.retained if each.enabled and each.merged.get(region_id, 0) < generation]
 
 
 def index_names(base: BaseState) -> list[str]:
@@ -99,7 +104,7 @@ def _plan_region(region: GcRegionState, base: BaseState, policy: Policy) -> list
     planned = []
     for recorded in region.manifest.flushed_generations:
         directory = present.get(recorded.path)
-        item = _plan(region, recorded, directory, base)
+        item = _plan(region, recorded, directory, base, policy)
         if item.action is not None and directory is not None and region.manifest.status is RegionStatus.ACTIVE:
             item = _kept_for_open_writer(item, directory, base, policy)
         planned.append(item)
@@ -125,8 +130,13 @@ def _kept_for_open_writer(item: Item, directory: DirectoryState, base: BaseState
 
 
 def _plan(
-    region: GcRegionState, recorded: FlushedGeneration, directory: DirectoryState | None, base: BaseState
+    region: GcRegionState,
+    recorded: FlushedGeneration,
+    directory: DirectoryState | None,
+    base: BaseState,
+    policy: Policy,
 ) -> Item:
+    needing = _needing(base, region.region_id, recorded.generation)
     item = Item(
         kind=Kind.FLUSHED_MEMTABLE,
         path=generation_path(region.region_id, recorded.path),
@@ -136,6 +146,8 @@ def _plan(
         size_bytes=0 if directory is None else directory.size_bytes,
         action=None,
         reason=Gate.UNMERGED,
+        age_s=0.0 if directory is None else policy.age_s(directory.modified),
+        is_pinned=any(version.tags or version.branch for version in needing),
     )
     gate = gate_of(base, region.region_id, recorded.generation)
     if gate is not None:

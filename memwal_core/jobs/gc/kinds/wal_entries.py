@@ -54,6 +54,7 @@ def _plan_region(region: GcRegionState, directories: Sequence[DirectoryState], p
             size_bytes=entry.info.size_bytes,
             action=None,
             reason=Gate.NOT_FLUSHED,
+            age_s=policy.age_s(entry.info.modified),
         )
         gate = (
             _gate(entry, region.manifest.replay_after_wal_id, newest)

@@ -442,3 +442,17 @@ def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_
     assert [(stale.writer_epoch, stale.current_generation) for stale in snapshot] == [(0, 1)]
     second = _open(table, region_id)
     assert (second.writer_epoch, second.memtable.generation, second.memtable.num_rows) == (2, 2, 0)
+
+
+@pytest.mark.req("FMT-20")
+def test_manifests_of_a_flushed_memtable_sort_the_newest_first(table, region_id) -> None:
+    """Names of the second kind: the newest version is found without listing all of them."""
+    with RegionWriter.open(table, region_id, settings=FAST) as writer:
+        writer.put(people(1, 2))
+        flushed = writer.flush()
+
+    versions = f"{generation_path(region_id, flushed.path)}/_versions"
+    paths = [info.path for info in table.store.list_objects(versions)]
+    names = [path.rpartition("/")[2] for path in paths if path.endswith(".manifest")]
+    assert names
+    assert all(len(name) == len(f"{2**64 - 1}.manifest") for name in names)

@@ -70,6 +70,15 @@ def test_an_entry_written_while_later_ones_are_fetched_is_no_hole(store, entry: 
     assert [each.wal_id for each in read_tail(store, REGION, LANCE_CODEC, 0, 0, CONCURRENCY)] == [1, 2, 3, 4]
 
 
+def test_an_entry_written_while_it_is_fetched_with_later_ones_is_no_hole(entry: bytes) -> None:
+    """It was missing when it was asked for, and there when the one after it was."""
+    store = FaultyStore(open_store("memory://"))
+    _fill(store, entry, 1, 2, 4)
+    store.add(Rule(lambda _: _fill(store, entry, 3), Moment.BEFORE, frozenset({"get"}), lambda path: path == _path(4)))
+    assert [each.wal_id for each in read_tail(store, REGION, LANCE_CODEC, 0, 4, 1)] == [1, 2, 3, 4]
+    assert _requests(store)["get"] > 4
+
+
 @pytest.mark.req("G-03")
 def test_a_hole_below_an_entry_that_was_seen_is_corruption(store, entry: bytes) -> None:
     _fill(store, entry, 1, 2, 4)

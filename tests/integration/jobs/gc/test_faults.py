@@ -7,9 +7,11 @@ import pytest
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
 from memwal_core.errors import ConflictError, FencedError
-from memwal_core.format.paths import region_directory
+from memwal_core.format.paths import generation_path, region_directory
 from memwal_core.ids import IdSource
-from memwal_core.jobs.gc.items import Kind
+from memwal_core.jobs.gc.collecting.deleter import Deleter
+from memwal_core.jobs.gc.items import Action, FreeingRule, Item, Kind
+from memwal_core.jobs.gc.kinds.directories import UnrecordedDirectories
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.run import GcContext, collect_garbage
 from memwal_core.jobs.gc.survey import GcSurveyor
@@ -20,8 +22,9 @@ from testkit.faults.failpoints import SimulatedCrash
 from testkit.faults.faulty_store import Call, FaultyStore, Moment
 from testkit.faults.faulty_store import Rule as Fault
 from testkit.simulation.view import lsm_view
-from testkit.tables.garbage import MERGED_ROWS, OLD_S, collect, gc_admin, later, make_merged_table, only_region
+from testkit.tables.garbage import MERGED_ROWS, OLD_S, collect, gc_admin, later, make_merged_table, only_region, policy
 
+ORPHAN = FreeingRule.ORPHAN
 NOW = GcSettings(collect_wal=WalCollection.ALL, grace_s=0)
 
 
@@ -192,3 +195,22 @@ def test_second_collection_at_the_same_time_is_refused(uri):
 
     assert raised.value.facts["holder"] == "other"
     assert left(uri, "_gen_") == 3
+
+
+@pytest.mark.req("GC-16")
+def test_directory_that_was_recorded_since_it_was_planned_stays(uri, store):
+    """A writer whose flush was taken for a failed one may record it while garbage is being collected."""
+    context = guarded(uri, store, lambda: None)
+    state = context.surveyor.survey()
+    (region,) = context.surveyor.manifests.load_many(context.surveyor.manifests.region_ids())
+    recorded = region.flushed_generations[0]
+    planned = [
+        Item(Kind.DIRECTORY, generation_path(region.region_id, name), 1, region.region_id, 1, 1, Action.DELETE, ORPHAN)
+        for name in (recorded.path, "deadbeef_gen_1")
+    ]
+    deleter = Deleter(context.surveyor, policy(), state.base, context.check_lease)
+
+    UnrecordedDirectories().collect(planned, deleter)
+
+    assert [call.path for call in store.calls if call.operation == "delete_directory"] == [planned[1].path]
+    assert lsm_view(gc_admin(uri).base) == MERGED_ROWS

@@ -1,11 +1,14 @@
+import uuid
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import InvalidRequestError
-from memwal_core.flushed.write import field_layout
+from memwal_core.errors import InternalError, InvalidRequestError
+from memwal_core.flushed.write import directory, field_layout
+from memwal_core.flushed.write.flush_plan import FlushPlan
+from memwal_core.ids import RegionId
 from memwal_core.memtable import memtable_schema
 
 NESTED = pa.schema(
@@ -76,3 +79,18 @@ def test_field_id_far_away_is_refused_instead_of_filled_up_to() -> None:
     schema = memtable_schema(pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
     with pytest.raises(InvalidRequestError, match="too large a gap"):
         field_layout([_Field("id", 2**31 - 10)], schema, "2.0")
+
+
+@pytest.mark.req("FMT-20")
+def test_flushed_memtable_with_other_field_ids_than_the_layout_is_refused(tmp_path: Path) -> None:
+    """Readers and merges find columns by field id: values would silently belong to another column."""
+    base = _table(tmp_path)
+    base.drop_columns(["vec"])
+    layout = _layout(base)
+    flushed = lance.write_dataset(memtable_schema(base.schema, ["id"]).empty_table(), str(tmp_path / "flushed.lance"))
+    plan = FlushPlan(RegionId(uuid.UUID(int=1)), 1, "00000000_gen_1", (), (), pa.table({}), 0, None, 0)
+
+    with pytest.raises(InternalError) as caught:
+        directory._check(flushed, plan, layout)
+
+    assert caught.value.facts["expected"] == layout.field_ids

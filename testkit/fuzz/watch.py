@@ -58,13 +58,13 @@ class HarmfulError(Exception):
     """The worker had to be stopped, or died.
 
     Attributes:
-        ended: Whether it died.
+        of_pages: Whether Lance may do the same to whoever decodes forged pages: end the process, or fill its memory.
     """
 
-    def __init__(self, what: str, *, ended: bool = False) -> None:
+    def __init__(self, what: str, *, of_pages: bool = False) -> None:
         """Say what happened."""
         super().__init__(what)
-        self.ended = ended
+        self.of_pages = of_pages
 
 
 class WatchedWorker:
@@ -75,7 +75,7 @@ class WatchedWorker:
         without: What is switched off in them (``WITHOUT``).
 
     Attributes:
-        ended_by_lance: Cases in which Lance ended the process while it decoded pages.
+        ended_by_lance: Cases in which Lance ended the process, or it had to be, while pages were decoded.
     """
 
     def __init__(self, directory: Path, without: Sequence[str] = ()) -> None:
@@ -114,8 +114,8 @@ class WatchedWorker:
                     return [Harm(case, attack, each) for each in message["problems"]]
         except HarmfulError as error:
             self._stop()
-            if KINDS[case.kind].has_pages and look in READS_PAGES and error.ended:
-                self.ended_by_lance += 1  # docs/security.md says so.
+            if KINDS[case.kind].has_pages and look in READS_PAGES and error.of_pages:
+                self.ended_by_lance += 1  # docs/security.md says so: pages may also unfold to gigabytes.
                 return []
             return [Harm(case, attack, f"{look}: {error}")]
         raise AssertionError("a worker says how a case ended")
@@ -164,11 +164,13 @@ class WatchedWorker:
             while True:
                 peak = _peak_bytes(pid)
                 if peak > MOST_BYTES and longest_s == MOST_SECONDS:
-                    raise HarmfulError(f"took {peak >> 20} MiB\n{self._stacks()}")
+                    raise HarmfulError(f"took {peak >> 20} MiB\n{self._stacks()}", of_pages=True)
                 if selector.select(_POLL_S):
                     received = os.read(stdout.fileno(), 1 << 16)
                     if not received:
-                        raise HarmfulError(f"the process ended with {self._process.wait()}\n{self._said()}", ended=True)
+                        raise HarmfulError(
+                            f"the process ended with {self._process.wait()}\n{self._said()}", of_pages=True
+                        )
                     *lines, self._pending = (self._pending + received).split(b"\n")
                     yield from map(json.loads, lines)
                     since, worked = _CLOCK.monotonic(), _processor_s(pid)
@@ -176,7 +178,9 @@ class WatchedWorker:
                 waited = _CLOCK.monotonic() - since
                 busy = _processor_s(pid) - worked
                 if busy > longest_s or waited > max(longest_s, _MOST_WAITING_S):
-                    raise HarmfulError(f"did not end in {waited:.1f} s, {busy:.1f} s of processor\n{self._stacks()}")
+                    # Who waits without work may wait for a process that decodes.
+                    text = f"did not end in {waited:.1f} s, {busy:.1f} s of processor\n{self._stacks()}"
+                    raise HarmfulError(text, of_pages=busy <= longest_s)
 
     def _stacks(self) -> str:
         assert self._process is not None  # noqa: S101 - it runs

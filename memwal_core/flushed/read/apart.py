@@ -19,6 +19,7 @@ from memwal_core.storage.protocol import ObjectStore
 _CHILD = "memwal_core.flushed.read.decoding_child"
 _AT_ONCE = 2
 _ATTEMPTS = 2
+_OWN_FAULTS = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL})
 _LONGEST_S = 600
 """For one file: far more than one needs that a merge can take."""
 
@@ -83,7 +84,7 @@ class _DecodingProcess:
     def ask(self, question: dict[str, object]) -> dict[str, Any]:
         """Return the answer, or that there can be none.
 
-        A process may also have been ended by others, or by itself when it was not asked, so a second one must die, too.
+        A process may also have been ended by others, or by itself when nobody asked: then a second one must die, too.
         """
         ended = 0
         for _ in range(_ATTEMPTS):
@@ -94,6 +95,8 @@ class _DecodingProcess:
                 self.stop()
                 return {"unavailable": True, "reason": f"decoding did not end in {_LONGEST_S} s"}
             ended = self._wait()
+            if -ended in _OWN_FAULTS:
+                break
         return {"unavailable": False, "reason": f"it ends the process that decodes it, with {_name_of(ended)}"}
 
     def stop(self) -> None:

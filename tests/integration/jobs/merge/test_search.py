@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.jobs.catchup.request import CatchupRequest
+from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.merge.decide import triggers
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.settings import MergeSettings, Settings, StorageSettings
+from memwal_core.settings import CompactSettings, MergeSettings, Settings, StorageSettings
 from memwal_core.table import Table
 from testkit.faults.rival_mergers import WAYS, prepared_by
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
@@ -151,3 +153,24 @@ def test_a_dear_search_keeps_many_small_generations_waiting_and_why_says_so(tmp_
         assert "more than 8; it waits" in due.triggers[region].reason
         assert said.reason.partition(" (now")[0] == due.triggers[region].reason.partition(" (now")[0]
     assert table.run(MergeRequest()).outcome is (JobOutcome.NOTHING_TO_DO if indexed else JobOutcome.DONE)
+
+
+@pytest.mark.parametrize("index", ["ZONEMAP", "BTREE"])
+def test_catchup_keeps_an_index_on_the_key_useful_through_merges_and_compaction(tmp_path, index):
+    uri = str(tmp_path / "t")
+    make_table(uri, index)
+    table = Table.open(uri, settings=Settings(compact=CompactSettings(min_fragments=2, target_rows=ROWS)))
+    region = native_region_id(1)
+    expected = {}
+    for turn in range(1, 4):
+        ids = [ROWS - 1 - turn, *range(ROWS + 100 * turn, ROWS + 100 * turn + 100)]
+        write_native_generations(uri, region, [[Put(rows(ids, turn))]])
+        [commit] = table.run(MergeRequest()).commits
+        expected |= dict.fromkeys(ids, turn)
+        assert "by key" in commit.search.chosen.name, commit.search.reason
+        assert "not cover" not in commit.search.chosen.detail
+        table.run(CatchupRequest())
+        if turn == 2:
+            assert table.run(CompactRequest()).outcome is JobOutcome.DONE
+            table.run(CatchupRequest())
+    assert changed(uri) == expected

@@ -11,11 +11,14 @@ RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r requireme
 ENV UV_BUILD_CONSTRAINT=/build/requirements-build.lock \
     UV_NO_CACHE=1 \
     VIRTUAL_ENV=/opt/memwal/venv
-# PySpark has no wheel; the locked tools build it, and nothing else may be built.
+# PySpark and its client have no wheel; the locked tools build them, and nothing else may be built.
 RUN uv pip sync --compile-bytecode --require-hashes --require-build-hashes \
-    --only-binary :all: --no-binary pyspark requirements-stack.lock
+    --only-binary :all: --no-binary pyspark --no-binary pyspark-client requirements-stack.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY memwal_core memwal_core
+COPY dags dags
+COPY jobs jobs
+COPY plugins plugins
 RUN uv pip install --compile-bytecode --no-deps --require-build-hashes .
 
 FROM ${BASE}

@@ -20,9 +20,10 @@ from packaging.utils import canonicalize_name
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)(?: ; (?P<marker>[^\\]+?))?$")
 HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
 # What each lock has to answer: parts of pyproject.toml, and what only the lock knows.
+EXTRAS = ("airflow", "cli", "quality", "s3", "spark")
 ANSWERS = {
-    "requirements.lock": ("dependencies", "dev", "demo"),
-    "requirements-stack.lock": ("dependencies",),
+    "requirements.lock": ("dependencies", *EXTRAS, "dev", "demo"),
+    "requirements-stack.lock": ("dependencies", *EXTRAS),
     "requirements-java.lock": ("java",),
     "requirements-build.lock": ("build",),
     "requirements-uv.lock": (),
@@ -77,7 +78,7 @@ def unanswered(project: Mapping[str, Any], locks: Locks) -> list[str]:
     """Return what the project asks for and a lock does not give."""
     parts = {
         "dependencies": project["project"]["dependencies"],
-        "java": project["project"]["optional-dependencies"]["java"],
+        **project["project"]["optional-dependencies"],
         "build": project["build-system"]["requires"],
         **project["dependency-groups"],
     }

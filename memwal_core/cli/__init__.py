@@ -10,6 +10,9 @@ import importlib
 import os
 import sys
 
+from memwal_core.errors import MemwalError
+from memwal_core.extras import extras_named
+
 LANCE_LOG_DEFAULT = "error,lance::index=off"
 """Lance reports an error for each look at the MemWAL index, because that index has no fields."""
 
@@ -21,7 +24,11 @@ def main() -> None:
     gc.disable()
     _import_arrow_without_pandas()
     # Lance reads its log filter when it is loaded, so everything else is loaded only now.
-    app = importlib.import_module("memwal_core.cli.app")
+    try:
+        with extras_named():
+            app = importlib.import_module("memwal_core.cli.app")
+    except MemwalError as error:
+        sys.exit(f"memwal: {error}")
     gc.freeze()
     gc.enable()
     app.run()

@@ -13,6 +13,7 @@ from typing import Any, cast
 from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
 from memwal_core.errors import FencedError, FrozenError, MemwalError
+from memwal_core.extras import extras_named
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
@@ -27,9 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 def load_job(request: JobRequest) -> Job[Any, JobReport]:
-    """Import the job of a request; only now is its engine needed."""
+    """Import the job of a request; only now is its engine needed (``InvalidRequestError`` if it is not installed)."""
     module, _, name = request.info.implementation.partition(":")
-    return cast("Job[Any, JobReport]", getattr(import_module(module), name)())
+    with extras_named():
+        return cast("Job[Any, JobReport]", getattr(import_module(module), name)())
 
 
 def execute(  # noqa: PLR0913 - what may differ between those who start a job

@@ -14,6 +14,7 @@ from obstore.store import ObjectStore as Backend
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.extras import extras_named
 from memwal_core.native.waiting import TIMEOUT_OPTION
 from memwal_core.redaction import remember_secrets
 from memwal_core.rng import Rng, system_rng
@@ -78,7 +79,8 @@ def open_store(
     limits = _limits(settings)
     if address.kind is StoreKind.S3:
         # boto3 takes a fifth of a second to import, which processes that need no S3 do not spend.
-        from memwal_core.storage.s3_access import resolve_s3_access  # noqa: PLC0415
+        with extras_named():
+            from memwal_core.storage.s3_access import resolve_s3_access  # noqa: PLC0415
 
         access = resolve_s3_access(options, request_timeout_s(settings))
         backend = _bucket(address, S3Store, {**limits, **access.options}, credential_provider=access.provider)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from memwal_core.cli.airflow import airflow
 from memwal_core.cli.create import add_spec, create, enable
 from memwal_core.cli.examine.checks import checks
 from memwal_core.cli.examine.doctor import doctor
@@ -51,6 +52,7 @@ app.command()(explain)
 app.command()(history)
 app.command()(watch)
 app.add_typer(index, name="index")
+app.add_typer(airflow, name="airflow")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,71 @@
+"""`memwal airflow`: what an Airflow of one's own needs besides the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import memwal_core
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.outcome import JobOutcome
+
+airflow = typer.Typer(help="Put DAGs, page and Spark applications where Airflow finds them.", no_args_is_help=True)
+
+FOLDERS = ("dags", "jobs", "plugins")
+
+
+@airflow.callback()
+def _group() -> None:
+    """Keep `install` a command of its own name."""
+
+
+@airflow.command()
+def install(
+    directory: Annotated[
+        Path,
+        typer.Argument(help="Gets the folders dags, jobs and plugins.", metavar="DIR", show_default=False),
+    ],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace files that are there and differ, as after an upgrade.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+) -> None:
+    """Copy DAGs, page and Spark applications of this version into a directory; other files there stay as they are.
+
+    Exit codes: 0 files were written, 2 bad input, or files that differ without --replace, 3 everything is there.
+    """
+    wanted = {Path(name) / path: content for name in FOLDERS for path, content in _files(shipped(name)).items()}
+    missing = [path for path, content in wanted.items() if _content(directory / path) != content]
+    different = [path for path in missing if (directory / path).exists()]
+    if different and not replace:
+        raise InvalidRequestError(
+            "other files are there",
+            remedy="add --replace, or choose another directory",
+            directory=str(directory),
+            files=[str(path) for path in different],
+        )
+    for path in missing:
+        typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
+        if not dry_run:
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(wanted[path])
+    if not missing:
+        typer.echo(f"everything is there: {directory}")
+        raise typer.Exit(JobOutcome.NOTHING_TO_DO.exit_code)
+
+
+def shipped(name: str) -> Path:
+    """Return a folder that the package brings: inside of it where it was installed, beside it in a working copy."""
+    package = Path(memwal_core.__file__).parent
+    inside = package / "shipped" / name
+    return inside if inside.is_dir() else package.parent / name
+
+
+def _files(folder: Path) -> dict[Path, bytes]:
+    return {Path(path.name): path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in {".py", ".json"}}
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

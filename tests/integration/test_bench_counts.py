@@ -168,6 +168,7 @@ def test_gc_plan_asks_linearly_and_about_directories_not_objects(tmp_path):
     assert (requests[8] - requests[4]) / 4 <= (requests[4] - requests[2]) / 2 <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.s3
 def test_generation_costs_a_merge_on_s3_a_listing_a_manifest_its_file_and_its_proof(tmp_path):
     with s3_server() as server, faulty_proxy(server.endpoint) as proxy:

@@ -215,7 +215,8 @@ def _follow(steps: list[Step], *, with_indexes: bool) -> None:
 
 
 @pytest.mark.req("RD-28", "RD-29", "RD-33", "RD-67", "RD-68")
-@pytest.mark.parametrize("with_indexes", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_indexes", [False, True])
 def test_queries_agree_with_the_model_while_indexes_lag_and_catch_up(tmp_path: Path, with_indexes: bool) -> None:
     steps: list[Step] = [
         ("put", [1, 2], ("bee", (0, 0))), ("flush", None, None), ("merge", None, None),

@@ -17,7 +17,7 @@ from testkit.hands.damage import DAMAGE_HANDS
 from testkit.hands.table_hands import TABLE_HANDS
 from testkit.powercut.record import temporary_directory
 
-HISTORIES = 24
+HISTORIES = 16
 MANY_HISTORIES = 300
 CHUNK = 50
 SHOWN = 3

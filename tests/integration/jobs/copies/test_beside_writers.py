@@ -115,7 +115,7 @@ def activity(uri: str) -> Iterator[Activity]:
             thread.join()
 
 
-@pytest.mark.parametrize("copies", [4, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("copies", [2, pytest.param(40, marks=pytest.mark.long)])
 def test_copies_beside_a_writer_and_jobs_have_every_row_that_was_acknowledged(tmp_path: Path, copies: int) -> None:
     with activity(str(tmp_path / "people.lance")) as running:
         for number in range(copies):

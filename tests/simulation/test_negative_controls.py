@@ -78,7 +78,7 @@ def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, mo
     """The rules of what follows a flush are left out, too: they refuse what a zombie flushes late."""
     monkeypatch.setattr(ownership, "check_epoch", lambda local, stored: None)
     _let_flushes_come_in_any_order(monkeypatch)
-    assert _symptom(tmp_path, 11, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 7, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
 
 
 @pytest.mark.req("WRT-41", "LEASE-14")

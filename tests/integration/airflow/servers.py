@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -15,6 +16,7 @@ from memwal_core.clock import SystemClock
 
 CLOCK = SystemClock()
 RETRIES = 1
+ATTEMPTS = 5
 
 
 class Servers:
@@ -35,8 +37,17 @@ class Servers:
         data = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.tokens[user]}"}
         request = Request(f"{self.address}/{path}", data=data, headers=headers, method=method)
-        with urlopen(request, timeout=300) as answer:
-            return json.loads(answer.read() or b"null")
+        for remaining in reversed(range(ATTEMPTS)):
+            try:
+                with urlopen(request, timeout=300) as answer:
+                    return json.loads(answer.read() or b"null")
+            except HTTPError as error:
+                # SQLite has one writer: a request that finds it busy, before it did anything, is answered so.
+                if error.code != HTTPStatus.INTERNAL_SERVER_ERROR or not remaining:
+                    raise
+                error.close()
+                CLOCK.sleep(1)
+        raise AssertionError("not reached")
 
     def status_of_page(self, path: str, user: str | None) -> int:
         headers = {"Authorization": f"Bearer {self.tokens[user]}"} if user is not None else {}

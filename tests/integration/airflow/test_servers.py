@@ -379,8 +379,9 @@ def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None
 
     assert [each["memwal_maintain"] for each in ended] == ["success", "success"]
     assert content(table) == MERGED
-    assert recorded_generations(table) == 4  # garbage was only planned
-    assert outcomes(table, "snapshot").count("done") == 1
+    assert recorded_generations(table) == 0
+    assert outcomes(table, "gc").count("done") == 1
+    assert outcomes(table, "snapshot").count("done") in (1, 2)  # Collection changes what a later snapshot holds.
 
 
 def refused_plan(servers: Servers, dag: str, **conf: Any) -> str:
@@ -440,7 +441,7 @@ def test_what_a_user_writes_between_two_tasks_is_not_believed(servers: Servers) 
     assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
     path = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/plan/xcomEntries/return_value"
     [item] = servers.ask("GET", f"{path}?deserialize=true")["value"]
-    assert set(item) == {"label", "table", "job", "request", "promise", "ticket"}
+    assert set(item) == {"label", "table", "job", "request", "promise", "ticket", "to_spark", "where"}
 
     servers.ask("PATCH", path, {"value": [{**item, "table": outside.uri}], "map_index": -1}, "user")
     servers.clear("memwal_snapshot", run, "hold")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from memwal_core.coordination.lease import parse_ticket
@@ -40,7 +40,7 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
             show_unexpected(error)
             return 1
-    _deliver(report, document.report)
+    deliver(report.to_dict(), document.report)
     accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED
     accepted |= document.ok_when_partial and report.outcome is JobOutcome.PARTIAL
@@ -86,8 +86,9 @@ def _run(document: JobDocument) -> JobReport:
     return report
 
 
-def _deliver(report: JobReport, target: str) -> None:
-    document = json.dumps(report.to_dict(), indent=2) + "\n"
+def deliver(report: Mapping[str, object], target: str) -> None:
+    """Write a report as JSON to a file, or to stdout for ``-``; nowhere without a target."""
+    document = json.dumps(report, indent=2) + "\n"
     if target == "-":
         sys.stdout.write(document)
     elif target:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.fleet import Fleet, FleetReport, FleetRequest
 from memwal_core.redaction import log_redacted, show_unexpected
 from memwal_core.registry import REGISTRY_VARIABLE, Registry, load_registry, require_registry
 from memwal_core.settings import FleetSettings, load_settings
+from memwal_core.spark.application import deliver
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
             show_unexpected(error)
             return 1
-        _deliver(report, given.report)
+        deliver(report.to_dict(), given.report)
     if hangs:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -111,11 +110,3 @@ def _registry(path: str) -> Registry:
     registry = load_registry({REGISTRY_VARIABLE: path})
     assert registry is not None  # noqa: S101 - its path is given
     return registry
-
-
-def _deliver(report: FleetReport, target: str) -> None:
-    document = json.dumps(report.to_dict(), indent=2) + "\n"
-    if target == "-":
-        sys.stdout.write(document)
-    elif target:
-        Path(target).write_text(document, encoding="utf-8")

@@ -11,7 +11,7 @@ from itertools import count
 from types import MappingProxyType
 
 from testkit.powercut.operations import ROOT, Mark, Names, Operation, Recording, Resize, Slot, Sync, Write
-from testkit.powercut.syscalls import Closing, SystemCall, read_trace
+from testkit.powercut.syscalls import BEGIN_THREAD, Closing, SystemCall, read_trace
 
 _MKDIR = ("mkdir", "mkdirat")
 _WRITES = ("O_WRONLY", "O_RDWR")
@@ -28,6 +28,25 @@ class _OpenFile:
     inode: int | None
     appends: bool = False
     offset: int = 0
+
+
+class _OpenFiles:
+    """What the numbers of open files mean, to each process of its own; files are closed where another program begins.
+
+    Args:
+        calls: All that are to be played: a new thread may act before the call that began it returns.
+    """
+
+    def __init__(self, calls: Iterable[SystemCall] = ()) -> None:
+        self._begun = {call.result: call for call in calls if call.name in BEGIN_THREAD}
+        self._by_thread: dict[int, dict[int, _OpenFile]] = {}
+
+    def of(self, thread: int) -> dict[int, _OpenFile]:
+        if thread not in self._by_thread:
+            begun = self._begun.get(thread)
+            inherited = self.of(begun.thread) if begun is not None else {}
+            self._by_thread[thread] = inherited if begun is not None and begun.shares_files else dict(inherited)
+        return self._by_thread[thread]
 
 
 class Replay:
@@ -48,7 +67,7 @@ class Replay:
         self._paths: defaultdict[int, set[str]] = defaultdict(set)
         self._sizes: dict[int, int] = {}
         self._inodes = count(ROOT + 1)
-        self._open: dict[int, _OpenFile] = {}
+        self._open_files = _OpenFiles()
         self._line = 0
         self._to_come: defaultdict[str, list[SystemCall]] = defaultdict(list)
         self._calls: dict[str, Callable[[SystemCall], None]] = {
@@ -63,28 +82,29 @@ class Replay:
             "unlink": self._removed, "unlinkat": self._removed, "rmdir": self._removed,
             "mkdir": self._made_directory, "mkdirat": self._made_directory,
             "fsync": self._synced, "fdatasync": self._synced,
+            "execve": self._began_program,
         }  # fmt: skip
 
     def play(self, lines: Iterable[str]) -> None:
-        """Play what the calls of one process did, after those of earlier processes.
+        """Play what the calls of one process and its children did, after those of earlier processes.
 
         Raises:
             UnknownCallError: A call that changes the directory is not understood.
         """
-        self._open.clear()
         self._ended = [-1] * len(self._operations)
         calls = list(read_trace(lines))
+        self._open_files = _OpenFiles(call for call in calls if isinstance(call, SystemCall))
         self._to_come.clear()
         for call in calls:
             if isinstance(call, SystemCall) and call.name in _MKDIR:
                 self._to_come[_made(call)].append(call)
         for call in calls:
             if isinstance(call, Closing):
-                self._open.pop(call.number, None)
+                self._open_files.of(call.thread).pop(call.number, None)
             elif call.name in self._calls:
                 self._line = call.ended
                 self._calls[call.name](call)
-            else:
+            elif call.name not in BEGIN_THREAD:
                 self._require_elsewhere(call)
 
     def recording(self) -> Recording:
@@ -96,13 +116,17 @@ class Replay:
             paths=MappingProxyType({inode: frozenset(paths) for inode, paths in self._paths.items()}),
         )
 
+    def _began_program(self, call: SystemCall) -> None:
+        self._open_files.of(call.thread).clear()
+
     def _opened(self, call: SystemCall) -> None:
         path, flags = (call.path_at(0), 2) if call.name == "openat" else (call.path(0), 1)
-        self._open.pop(call.result, None)
+        opened = self._open_files.of(call.thread)
+        opened.pop(call.result, None)
         if path == self._marks:
-            self._open[call.result] = _OpenFile(None)
+            opened[call.result] = _OpenFile(None)
         if path == self._root:
-            self._open[call.result] = _OpenFile(ROOT)
+            opened[call.result] = _OpenFile(ROOT)
         slot = self._slot(path)
         if slot is None:
             return
@@ -115,21 +139,22 @@ class Replay:
             self._name((slot, inode))
         elif call.name == "creat" or (call.has(flags, "O_TRUNC") and any(call.has(flags, each) for each in _WRITES)):
             self._resize(inode, 0)
-        self._open[call.result] = _OpenFile(inode, call.has(flags, "O_APPEND"))
+        opened[call.result] = _OpenFile(inode, call.has(flags, "O_APPEND"))
 
     def _duplicated(self, call: SystemCall) -> None:
-        self._open.pop(call.result, None)
-        found = self._open.get(call.number(0))
+        opened = self._open_files.of(call.thread)
+        opened.pop(call.result, None)
+        found = opened.get(call.number(0))
         if found is not None:
-            self._open[call.result] = found
+            opened[call.result] = found
 
     def _moved(self, call: SystemCall) -> None:
-        found = self._open.get(call.number(0))
+        found = self._open_files.of(call.thread).get(call.number(0))
         if found is not None:
             found.offset = call.result
 
     def _wrote(self, call: SystemCall) -> None:
-        found = self._open.get(call.number(0))
+        found = self._open_files.of(call.thread).get(call.number(0))
         if found is None:
             return
         data = call.data(1)[: call.result]
@@ -142,13 +167,13 @@ class Replay:
         found.offset += len(data)
 
     def _wrote_at(self, call: SystemCall) -> None:
-        found = self._open.get(call.number(0))
+        found = self._open_files.of(call.thread).get(call.number(0))
         if found is not None and found.inode is not None:
             place = -1 if call.name != "pwritev2" else -2
             self._write(found.inode, int(call.arguments[place]), call.data(1)[: call.result])
 
     def _resized(self, call: SystemCall) -> None:
-        found = self._open.get(call.number(0))
+        found = self._open_files.of(call.thread).get(call.number(0))
         if found is not None and found.inode is not None:
             self._resize(found.inode, call.number(1))
 
@@ -195,14 +220,14 @@ class Replay:
             self._name((slot, inode))
 
     def _synced(self, call: SystemCall) -> None:
-        found = self._open.get(call.number(0))
+        found = self._open_files.of(call.thread).get(call.number(0))
         if found is not None and found.inode is not None:
             self._add(Sync(found.inode, bisect_left(self._ended, call.began)))
 
     def _require_elsewhere(self, call: SystemCall) -> None:
         """Refuse a call that may have changed the directory in a way that is not played back."""
         number = {"mmap": 4, "fallocate": 0, "copy_file_range": 2, "sendfile": 0, "splice": 2}.get(call.name)
-        if number is not None and call.number(number) not in self._open:
+        if number is not None and call.number(number) not in self._open_files.of(call.thread):
             return
         if call.name == "mmap" and not (call.has(3, "MAP_SHARED") and call.has(2, "PROT_WRITE")):
             return

@@ -13,8 +13,12 @@ TRACED = (
     "copy_file_range", "sendfile", "splice", "io_uring_setup",
     "link", "linkat", "symlink", "symlinkat", "rename", "renameat", "renameat2", "unlink", "unlinkat",
     "mkdir", "mkdirat", "rmdir", "fsync", "fdatasync",
+    "clone", "clone3", "fork", "vfork", "execve",
 )  # fmt: skip
 """Every call that may change a directory or the bytes in it, and those that say which file a number means."""
+
+BEGIN_THREAD = ("clone", "clone3", "fork", "vfork")
+"""Calls that return a new thread, which shares the open files of the old one or has a copy of them."""
 
 _LINE = re.compile(r"^(\d+)\s+(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)(.*)$", re.DOTALL)
@@ -32,6 +36,7 @@ class SystemCall:
         name: Of the call.
         arguments: As strace wrote them.
         result: What it returned.
+        thread: Which called it.
         began: Line of the trace in which it began.
         ended: Line in which it ended.
     """
@@ -39,6 +44,7 @@ class SystemCall:
     name: str
     arguments: tuple[str, ...]
     result: int
+    thread: int
     began: int
     ended: int
 
@@ -60,6 +66,11 @@ class SystemCall:
         above = os.fsdecode(_unhex(directory.group(1))) if directory else "/"
         return os.path.normpath(os.path.join(above, os.fsdecode(self.data(place + 1))))
 
+    @property
+    def shares_files(self) -> bool:
+        """Whether the thread that this call begins shares its open files with the one that began it."""
+        return any("CLONE_FILES" in argument for argument in self.arguments)
+
     def has(self, place: int, flag: str) -> bool:
         """Return whether an argument of flags has one."""
         return len(self.arguments) > place and flag in self.arguments[place].split("|")
@@ -69,6 +80,7 @@ class SystemCall:
 class Closing:
     """An open file's number is given back; it may be given out again before the call ends."""
 
+    thread: int
     number: int
 
 
@@ -87,14 +99,14 @@ def read_trace(lines: Iterable[str]) -> Iterator[SystemCall | Closing]:
         else:
             began = place
             if text.startswith("close("):
-                yield Closing(int(text[len("close(") :].partition("<")[0].partition(")")[0]))
+                yield Closing(int(thread), int(text[len("close(") :].partition("<")[0].partition(")")[0]))
             if text.endswith(_UNFINISHED):
                 begun[thread] = (began, text.removesuffix(_UNFINISHED))
                 continue
         call = _CALL.match(text)
         if call is None or call.group(1) == "close" or int(call.group(3)) < 0:
             continue
-        yield SystemCall(call.group(1), tuple(_split(call.group(2))), int(call.group(3)), began, place)
+        yield SystemCall(call.group(1), tuple(_split(call.group(2))), int(call.group(3)), int(thread), began, place)
 
 
 def _split(arguments: str) -> list[str]:

@@ -7,6 +7,8 @@ import pytest
 from testkit.powercut.operations import Mark, Names, Recording, Resize, Sync, SyncClass, Write
 from testkit.powercut.replay import Replay, UnknownCallError
 
+_SECOND_THREAD = "7 clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FILES|CLONE_THREAD) = 8"
+
 
 def _hex(text: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in text.encode())
@@ -75,6 +77,7 @@ def test_class_of_a_sync_follows_from_every_name_that_the_file_ever_had(path: st
 
 def test_directory_is_there_for_a_thread_that_finds_it_before_the_call_that_makes_it_has_ended() -> None:
     played = _play(
+        _SECOND_THREAD,
         "7 openat(AT, '/r/x', O_WRONLY|O_CREAT|O_EXCL, 0666) = 3",
         "7 mkdir('/r/d', 0777 <unfinished ...>",
         "8 mkdir('/r/d', 0777) = -1 EEXIST (File exists)",
@@ -99,6 +102,7 @@ def test_directory_is_there_for_a_thread_that_finds_it_before_the_call_that_make
 
 def test_sync_covers_only_what_had_ended_when_it_began() -> None:
     played = _play(
+        _SECOND_THREAD,
         "7 openat(AT, '/r/x', O_WRONLY|O_CREAT, 0666) = 3",
         "7 write(3<x>, 'abc', 3 <unfinished ...>",
         "8 fdatasync(3<x> <unfinished ...>",
@@ -111,6 +115,7 @@ def test_sync_covers_only_what_had_ended_when_it_began() -> None:
 
 def test_number_of_a_file_that_is_being_closed_may_already_mean_another_one() -> None:
     played = _play(
+        _SECOND_THREAD,
         "7 openat(AT, '/r/x', O_WRONLY|O_CREAT, 0666) = 3",
         "7 close(3<x> <unfinished ...>",
         "8 openat(AT, '/r/y', O_WRONLY|O_CREAT, 0666) = 3",
@@ -118,6 +123,24 @@ def test_number_of_a_file_that_is_being_closed_may_already_mean_another_one() ->
         "8 write(3<y>, 'abc', 3) = 3",
     )
     assert played.operations[-1] == Write(2, 0, b"abc")
+
+
+def test_child_process_has_open_files_of_its_own() -> None:
+    played = _play(
+        "7 openat(AT, '/marks', O_WRONLY|O_CREAT, 0666) = 3",
+        "7 openat(AT, '/r/x', O_WRONLY|O_CREAT, 0666) = 4",
+        "7 vfork( <unfinished ...>",
+        "8 execve('/bin/true', ['true'], 0x7f /* 3 vars */ <unfinished ...>",
+        "7 <... vfork resumed>) = 8",
+        "8 <... execve resumed>) = 0",
+        "8 openat(AT, '/etc/passwd', O_RDONLY) = 3",
+        "8 close(3</etc/passwd>) = 0",
+        "8 write(4<pipe>, 'abc', 3) = 3",
+        "7 write(3<marks>, '{}', 2) = 2",
+        "7 fork() = 9",
+        "9 write(4<x>, 'abc', 3) = 3",
+    )
+    assert played.operations == (Names((((0, "x"), 1),)), Mark({}), Write(1, 0, b"abc"))
 
 
 def test_writes_go_where_the_offset_is() -> None:

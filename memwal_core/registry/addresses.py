@@ -5,19 +5,31 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.paths import (
+    DELETIONS_DIRECTORY,
+    INDEX_DIRECTORY,
+    MEM_WAL_DIRECTORY,
+    REPAIR_DIRECTORY,
+    TABLE_VERSIONS_DIRECTORY,
+    TRANSACTIONS_DIRECTORY,
+)
 from memwal_core.storage.address import SCHEMES, canonical_uri
 
 NAME = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$"
 """What people call a table, a source, a target. No address looks like one, and so no name stands for two things."""
 
 _NAME = re.compile(NAME)
+_OF_TABLES = {
+    MEM_WAL_DIRECTORY, REPAIR_DIRECTORY, TABLE_VERSIONS_DIRECTORY, INDEX_DIRECTORY, DELETIONS_DIRECTORY,
+    TRANSACTIONS_DIRECTORY,
+}  # fmt: skip
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$")
 _WILDCARD = re.compile(r"[*?\[]")
-_PLAIN_PART = re.compile(r"^[^\x00-\x1f\x7f\\%#{}\[\]/]+$")
+_PLAIN_PART = re.compile(r"[^\x00-\x1f\x7f\\%#{}\[\]/]+")
 
 
 def canonical(name_or_uri: str) -> str:
@@ -62,6 +74,20 @@ def is_matched(patterns: Iterable[str], names: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in found)
 
 
+def places_of(address: str) -> Iterator[str]:
+    """Yield an address in its one spelling, and every place that it lies in, from the inside out."""
+    root, _, path = address.rpartition("://")
+    place = path.rstrip("/")
+    while place:
+        yield f"{root}://{place}" if root else place
+        place = place.rpartition("/")[0]
+
+
+def names_inside_of_table(address: str) -> bool:
+    """Return whether an address has a part that only directories of tables have."""
+    return any(part in _OF_TABLES for part in address.split("/"))
+
+
 def below(address: str, relative: str) -> str:
     """Return an address below another one.
 
@@ -75,7 +101,7 @@ def below(address: str, relative: str) -> str:
     if not relative:
         return address
     parts = relative.split("/")
-    if any(part in {".", ".."} or not _PLAIN_PART.match(part) for part in parts):
+    if any(part in {".", ".."} or not _PLAIN_PART.fullmatch(part) for part in parts):
         raise InvalidRequestError(
             "a path below a registered address has plain parts only",
             remedy="give parts with single slashes between them, without '.', '..', '%', braces or brackets",

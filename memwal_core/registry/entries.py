@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memwal_core.errors import ConflictError, InvalidRequestError, UnavailableError
-from memwal_core.registry.addresses import is_matched, is_name
+from memwal_core.registry.addresses import is_name
 from memwal_core.registry.load import parse_registry
 from memwal_core.registry.model import Registry
 from memwal_core.storage.address import canonical_uri
@@ -75,7 +75,7 @@ def plan_registration(registry: Registry, uris: Sequence[str], connection: str =
         name = _free_name(uri, names)
         if uri in addresses:
             known.append(uri)
-        elif is_matched(registry.exclude, (name, uri)):
+        elif registry.excludes(name, uri):
             excluded.append(uri)
         else:
             added.append(NewEntry(name, uri, connection))

@@ -9,7 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
-from memwal_core.registry.addresses import NAME, canonical, canonical_pattern, is_matched, is_name
+from memwal_core.registry.addresses import (
+    NAME,
+    canonical,
+    canonical_pattern,
+    is_matched,
+    is_name,
+    names_inside_of_table,
+    places_of,
+)
 from memwal_core.storage.address import canonical_uri
 
 
@@ -81,7 +89,7 @@ class Registry(_Entry):
     Attributes:
         tables: Maintained by schedule and by hand.
         include: Tables that may be maintained by hand without an entry.
-        exclude: Patterns of names and addresses that are maintained by nothing, entries included.
+        exclude: Patterns of names and addresses that are maintained by nothing, entries and what lies below included.
         sources: What may be ingested.
         suites_folder: Where suites are, which runs name by their path in it. They execute code, and none comes from
             elsewhere.
@@ -114,13 +122,17 @@ class Registry(_Entry):
     @property
     def maintained(self) -> tuple[RegisteredTable, ...]:
         """Entries that no pattern excludes."""
-        return tuple(table for table in self.tables if not is_matched(self.exclude, (table.name, table.uri)))
+        return tuple(table for table in self.tables if not self.excludes(table.name, table.uri))
+
+    def excludes(self, name: str, uri: str) -> bool:
+        """Return whether a pattern excludes a table by its name, its address, or a place that it lies in."""
+        return is_matched(self.exclude, (name, *places_of(uri)))
 
     def find(self, name_or_uri: str) -> RegisteredTable:
         """Return the table of this name or address.
 
         Raises:
-            InvalidRequestError: It is not registered, or excluded, or neither a name nor an address.
+            InvalidRequestError: It is not registered, or excluded, or inside a table, or neither a name nor an address.
         """
         asked = canonical(name_or_uri)
         broken = next((each for each in self.broken if each.name == name_or_uri), None)
@@ -135,8 +147,7 @@ class Registry(_Entry):
         if found is None and is_name(asked):
             # Not taken for a relative path: its exclusion could not be told.
             raise self._not_registered(name_or_uri)
-        names = (asked,) if found is None else (found.name, found.uri)
-        if is_matched(self.exclude, names):
+        if self.excludes(*(asked, asked) if found is None else (found.name, found.uri)):
             raise InvalidRequestError(
                 "this table is excluded from maintenance",
                 remedy="take it out of `exclude` in the registry of tables, if that is meant",
@@ -145,12 +156,21 @@ class Registry(_Entry):
             )
         if found is not None:
             return found
+        self._refuse_inside(asked)
         for included in self.include:
             if is_matched((included.pattern,), (asked,)):
                 return unregistered(asked, included.connection)
         if self.single_user:
             return unregistered(asked)
         raise self._not_registered(name_or_uri)
+
+    def _refuse_inside(self, uri: str) -> None:
+        """Raise ``InvalidRequestError`` for flushed MemTables and branches, which Lance opens as tables."""
+        entries = {table.uri for table in self.tables}
+        if names_inside_of_table(uri) or not entries.isdisjoint(places_of(uri)):
+            raise InvalidRequestError(
+                "this address lies inside a table", remedy="name the table, not what belongs to it", table=uri
+            )
 
     def _not_registered(self, name_or_uri: str) -> InvalidRequestError:
         return InvalidRequestError(

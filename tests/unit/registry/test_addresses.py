@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import Registry, parse_registry
 from memwal_core.registry.addresses import canonical, is_matched
+from memwal_core.registry.entries import plan_registration
 
 LAKE = """
 exclude = ["s3://lake/sandbox/private/*"]
@@ -97,3 +98,49 @@ def test_what_is_found_lies_where_the_pattern_says(parts: list[str]) -> None:
 def test_patterns_match_names_only_where_they_are_names() -> None:
     assert is_matched(("old",), ("old",))
     assert not is_matched(("old",), ("/data/old",))
+
+
+INSIDE = """
+exclude = ["s3://lake/payroll.lance", "s3://lake/hr", "wages"]
+[[include]]
+pattern = "s3://lake/*"
+[[tables]]
+name = "orders"
+uri = "s3://lake/orders.lance"
+[[tables]]
+name = "wages"
+uri = "s3://lake/wages.lance"
+"""
+
+
+@pytest.mark.parametrize("place", ["s3://lake/payroll.lance", "s3://lake/hr"])
+def test_what_lies_in_an_excluded_place_is_excluded_too(place: str) -> None:
+    """A flushed MemTable and a branch are tables of Lance themselves, of an address that no pattern was written for."""
+    registry = parse_registry(INSIDE, "tables.toml")
+
+    for below in ("", "/_mem_wal/935b64f6-a1fd-4af0-b1d5-1417179c97e1/10b2c37b_gen_1", "/tree/branch", "/table.lance"):
+        with pytest.raises(InvalidRequestError, match="excluded"):
+            registry.find(place + below)
+        assert plan_registration(registry, [place + below]).added == ()
+    assert [table.name for table in registry.maintained] == ["orders"]
+    assert registry.find(f"{place}-of-others").uri == f"{place}-of-others"
+
+
+def test_an_entry_in_an_excluded_place_is_excluded() -> None:
+    text = 'exclude = ["/data/old"]\n[[tables]]\nname = "a"\nuri = "/data/old/a.lance"\n'
+
+    assert parse_registry(text, "tables.toml").maintained == ()
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "orders.lance/tree/branch", "orders.lance/a", "wages.lance/tree/branch", "x/_mem_wal",
+        "other.lance/_mem_wal/935b64f6/10b2c37b_gen_1", "other.lance/_indices/0", "_versions/a",
+        "other.lance/_mem_wal_repair/1",
+    ],
+)  # fmt: skip
+def test_no_pattern_includes_what_lies_inside_a_table(inside: str) -> None:
+    for more in ("", "single_user = true\n"):
+        with pytest.raises(InvalidRequestError, match="inside a table"):
+            parse_registry(more + INSIDE, "tables.toml").find(f"s3://lake/{inside}")

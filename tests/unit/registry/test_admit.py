@@ -83,6 +83,7 @@ def test_a_table_of_a_catalog_is_named_by_the_catalog(registry: Registry) -> Non
         ("landing/a[.]b",), ("landing/a\\b",), ("landing/a\nb",), ("landing/a#b",), ("nowhere/a",),
         ("landing/a.csv", "events/clicks"), ("events/a;b",), ("events/../x",), ("events/a b",), ("events/`x`",),
         ("events/a\n",), ("events\n",), ("landing/\0",), ("\0",), ("landing/a\u2028/../b",),
+        ("landing/a.csv\n",), ("landing/a\n/b",),
     ],
 )  # fmt: skip
 def test_free_sources_are_refused(registry: Registry, sources: tuple[str, ...]) -> None:

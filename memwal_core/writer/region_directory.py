@@ -81,12 +81,7 @@ class RegionDirectory:
 
     def ensure(self, value: RegionValue) -> RegionId:
         """Return the region of a value, creating it if it does not exist."""
-        known = self._regions.get(value)
-        if known is None:
-            self.refresh()
-            known = self._regions.get(value) or self._create(value)
-            self._regions[value] = known
-        return known
+        return self.ensure_all([value])[value]
 
     def ensure_all(self, values: Iterable[RegionValue]) -> dict[RegionValue, RegionId]:
         """Return the regions of many values, creating missing ones concurrently."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -21,6 +21,7 @@ from memwal_core.region import FlushedGeneration
 from memwal_core.region.spec import RegionValue
 from memwal_core.settings import Settings
 from memwal_core.settings.writer import Takeover
+from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.admission.memory import MemoryBudget
 from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.flushing.flush_queue import RETRYABLE
@@ -234,15 +235,16 @@ class TableWriter:
 
     def _begin(self, batch: pa.Table, prepared: Callable[[RegionWriter, pa.Table], pa.Table]) -> _Begun:
         """Route a batch, check the share of every region, then hand them to the regions; call under the lock."""
-        own, left = [], 0
+        own, left = {}, 0
         for value, part in self._target.router.route(batch):
             if self._accept is None or self._accept(value):
-                writer = self._writer(value)
-                own.append((writer, prepared(writer, part)))
+                own[value] = part
             else:
                 left += part.num_rows
+        self._claim(value for value in own if value not in self._writers)
+        ready = [(writer, prepared(writer, part)) for value, part in own.items() for writer in [self._writers[value]]]
         self._running += 1
-        return _Begun({writer.region_id: self._pool.submit(writer.write, part) for writer, part in own}, left)
+        return _Begun({writer.region_id: self._pool.submit(writer.write, part) for writer, part in ready}, left)
 
     def _finish(self, begun: _Begun) -> TableReceipt:
         """Wait for the regions without the lock, so that concurrent callers share WAL entries."""
@@ -257,15 +259,17 @@ class TableWriter:
             raise errors[0]
         return TableReceipt({region_id: future.result() for region_id, future in begun.futures.items()}, begun.left)
 
-    def _writer(self, value: RegionValue) -> RegionWriter:
-        writer = self._writers.get(value)
-        if writer is None:
-            region_id = self._target.directory.ensure(value)
+    def _claim(self, values: Iterable[RegionValue]) -> None:
+        """Open the regions of some values side by side; where one cannot be opened, the others stay open."""
+
+        def claim(value: RegionValue) -> None:
+            region_id = regions[value]
             if self._takeover is Takeover.FAIL:
                 self._context.require_no_live_writer(region_id)
-            writer = self._context.open_region(region_id, self._memory)
-            self._writers[value] = writer
-        return writer
+            self._writers[value] = self._context.open_region(region_id, self._memory)
+
+        regions = self._target.directory.ensure_all(values)
+        map_concurrently(claim, regions, self._context.settings.storage.concurrency)
 
     def _follow_schema(self, *, only_if_due: bool) -> bool:
         """Adopt the base table's present schema, and return whether it has changed; rows written so far keep theirs."""

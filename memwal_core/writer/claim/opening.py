@@ -63,9 +63,9 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     table.require_writable(state)
     current = TableLayout.of(table, state)
     manifests = ManifestStore(table.store, ids, settings=settings.storage)
-    codec = codec_of_region(manifests.load(region_id), state.field_ids)
     started = clock.monotonic()
     manifest = claim(manifests, region_id, expected_epoch=expected_epoch)
+    codec = codec_of_region(manifest, state.field_ids)
     ownership = Ownership(manifests, manifest, started, settings.writer.epoch_check_interval_s, clock)
     entries = read_tail(
         table.store,

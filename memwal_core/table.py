@@ -18,6 +18,8 @@ from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.coordination.lease import LeaseTicket
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId
+from memwal_core.jobs.checkpoint.report import CheckpointReport
+from memwal_core.jobs.checkpoint.rounds import checkpoint
 from memwal_core.jobs.configure.run import TableConfiguration
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.gc.plan import GcPlan
@@ -246,6 +248,35 @@ class Table(MergedReader):
             executors=executors,
             progress=progress,
         )
+
+    def checkpoint(
+        self,
+        *,
+        regions: Sequence[RegionId] = (),
+        fence: bool = False,
+        dry_run: bool = False,
+        progress: Progress = unwatched,
+    ) -> CheckpointReport:
+        """Bring every row that was written before the call into the base table: flush, merge, until nothing waits.
+
+        Writers of this object are flushed first, and stay open. Rows that wait with another living writer keep
+        waiting, and the outcome is ``CONFLICT``, unless ``fence`` says otherwise.
+
+        Args:
+            regions: Only these; empty = all.
+            fence: Take regions from other living writers, too; they lose no acknowledged row, but must be opened again.
+            dry_run: Only plan.
+            progress: Is told a stage, how much of it is done, and of how much.
+
+        Raises:
+            LeaseHeldError: A flush or a merge is under way elsewhere. Try again.
+            MemwalError: As for ``run``. What was done stands.
+        """
+        if not dry_run:
+            for writer in self._open_writers:
+                if not writer.is_closed:
+                    writer.flush()
+        return checkpoint(self.opened, regions=regions, fence=fence, dry_run=dry_run, progress=progress)
 
     def freeze(self, reason: str, *, by: str) -> Freeze:
         """Stop every job of the table until a person thaws it; writers and readers go on.

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.cli.airflow import airflow
+from memwal_core.cli.checkpoint import checkpoint
 from memwal_core.cli.create import add_spec, create, enable
 from memwal_core.cli.examine.checks import checks
 from memwal_core.cli.examine.doctor import doctor
@@ -43,6 +44,7 @@ app.command()(lookup)
 app.command()(status)
 for _request in REQUESTS:
     app.command(_request.info.name)(job_command(_request))
+app.command()(checkpoint)
 app.command()(freeze)
 app.command()(thaw)
 app.command()(checks)

@@ -95,7 +95,8 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
     """Let a Lance table that exists take streaming upserts.
 
     With --key, columns become the primary key of a table that has none: every row is read, and the command refuses
-    keys that are NULL or occur twice. MemWAL cannot be switched off again: what waits in regions would be lost.
+    keys that are NULL or occur twice. MemWAL cannot be switched off again; docs/lancedb.md says why, and how to
+    get a plain table.
 
     Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
     """

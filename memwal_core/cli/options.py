@@ -19,6 +19,7 @@ StorageOptions = Annotated[
         "--storage-option", help="Option of the object store under pylance's name; repeatable.", metavar="KEY=VALUE"
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and change nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 
 OutputVocabulary = Annotated[

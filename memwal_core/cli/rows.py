@@ -26,7 +26,7 @@ Filter = Annotated[str | None, typer.Option("--filter", help="Condition, in Lanc
 Columns = Annotated[list[str] | None, typer.Option("--column", help="Only this column. Repeatable.", metavar="COLUMN")]
 How = Annotated[
     Consistency,
-    typer.Option(help="Where to look for rows that are not merged yet."),
+    typer.Option(help="Where to look for rows that are not merged yet; `durable` sees every acknowledged one."),
 ]
 
 
@@ -64,7 +64,7 @@ def head(  # noqa: PLR0913 - one parameter for each option of the command
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=100_000, help="How many rows.")] = 10,
     column: Columns = None,
     filter_sql: Filter = None,
-    consistency: How = Consistency.LATEST,
+    consistency: How = Consistency.DURABLE,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -79,7 +79,7 @@ def head(  # noqa: PLR0913 - one parameter for each option of the command
 def count(
     uri: TableUri,
     filter_sql: Filter = None,
-    consistency: How = Consistency.LATEST,
+    consistency: How = Consistency.DURABLE,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -101,7 +101,7 @@ def lookup(
         typer.Argument(help="Keys; those of several columns as JSON lists, as in '[1, \"a\"]'.", metavar="KEY..."),
     ],
     column: Columns = None,
-    consistency: How = Consistency.LATEST,
+    consistency: How = Consistency.DURABLE,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:

@@ -165,8 +165,6 @@ class Surveyor:
             return None
         refused = {**_doubted(regions, doubts), **ahead}
         regions = tuple(region for region in regions if region.manifest.region_id not in refused)
-        if any(_is_overtaken(region, state) for region in regions):
-            return None
         hurt = (*known.damaged.values(), *refused.values())
         return Survey(state, regions, consistency, achieved, taken, frozen=doubts.causes, damaged=hurt)
 
@@ -346,14 +344,6 @@ def _doubted(regions: Iterable[ObservedRegion], doubts: Doubts) -> dict[RegionId
     """Return the regions that are not what they seem to be."""
     manifests = {region.manifest.region_id: region.manifest for region in regions}
     return {each: DamagedRegion(each, error, manifests[each]) for each, error in doubts.regions.items()}
-
-
-def _is_overtaken(region: ObservedRegion, state: TableState) -> bool:
-    """Tell whether the base table may hold newer rows than the unflushed ones that were read."""
-    if state.details is None or region.in_memory:
-        return False  # A MemTable knows its generation, which tells rows merged meanwhile apart.
-    merged = state.details.merged_generation(region.manifest.region_id)
-    return any(source.generation <= merged for source in region.unflushed)
 
 
 def in_one_table(rows: Sequence[pa.Table], region_id: RegionId) -> pa.Table:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.base_table import BaseTable, TableReader
+from memwal_core.base_table import BaseTable, TableReader, TableState
 from memwal_core.format.paths import wal_directory
 from memwal_core.jobs.gc import survey as gc_survey
 from memwal_core.jobs.gc.request import GcRequest
@@ -141,3 +141,33 @@ def test_reader_that_looks_at_the_base_table_first_misses_merged_and_drained_row
     # Otherwise the old version that this reader uses would keep the generation where it is.
     monkeypatch.setattr(gc_survey, "retained_versions", lambda table, concurrency: ())
     assert read_while(table, merge_and_drain_but_keep_versions, "/manifest/", Moment.BEFORE) == {}
+
+
+class Overtaken(TableReader):
+    """A base table that changes right before a reader asks for its newest version."""
+
+    def __init__(self, table: BaseTable, happening: Callable[[], object]) -> None:
+        super().__init__(table.store, settings=table.settings)
+        self._happening: Callable[[], object] | None = happening
+
+    def state(self, version: int | None = None) -> TableState:
+        happening, self._happening = self._happening, None
+        if happening is not None:
+            happening()
+        return super().state(version)
+
+
+@pytest.mark.req("RD-13", "RD-15")
+@pytest.mark.parametrize("status", RegionStatus)
+def test_rows_flushed_and_merged_after_the_wal_was_read_are_seen(tmp_path: Path, status: RegionStatus) -> None:
+    """The unflushed rows that were read are older than the base table's by then; the reader looks again."""
+    table, writer = written(tmp_path, status)
+
+    def overtake() -> None:
+        writer.flush()
+        writer.put(people(*KEYS, name="newer"))
+        merge_and_drain(table, writer)
+
+    reader = MergedReader(Overtaken(table, overtake), consistency=Consistency.DURABLE)
+
+    assert as_model(reader.to_arrow()) == dict.fromkeys(KEYS, "newer")

@@ -9,10 +9,14 @@ import pytest
 
 from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.ids import IdSource
+from memwal_core.memtable import with_tombstones
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.storage import open_store
+from memwal_core.wal import WalAppender
 from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter, TableWriter
+from memwal_core.writer.claim.opening import codec_of_region
+from memwal_core.writer.layout import TableLayout
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.native_regions import native_scan
@@ -101,6 +105,34 @@ def test_a_late_entry_of_an_older_schema_is_flushed_by_the_next_opening(table, s
         "name": ["first", "late", "p3", "p4"],
         "city": [None, None, "c3", "c4"],
     }
+
+
+@pytest.mark.req("WRT-42", "IDX-04")
+def test_a_tail_of_two_schemas_that_another_client_left_is_flushed_schema_by_schema(table) -> None:
+    """A fence after the first schema would meet the entries of the second, and no writer could open the region."""
+    region = create_region(table, RegionStatus.ACTIVE)
+    crashed = RegionWriter.open(table, region, settings=SETTINGS)
+    crashed.put(people(1, 2))
+    lance.dataset(table.uri).add_columns(NEW)
+    state = table.state()
+    codec = codec_of_region(ManifestStore(table.store, IdSource()).load(region), state.field_ids)
+    other_client = WalAppender(
+        table.store,
+        region,
+        codec,
+        writer_epoch=crashed.writer_epoch,
+        last_wal_id=crashed.stats().last_wal_id,
+        storage_version="2.0",
+        ids=IdSource(),
+    )
+    schema = TableLayout.of(table, state).memtable_schema
+    other_client.append(with_tombstones(_people_with_city(2, 3), schema, deleted=False), 1)
+
+    with RegionWriter.open(table, region, settings=SETTINGS) as writer:
+        writer.put(_people_with_city(4))
+        writer.flush()
+
+    assert _shown(table, ["id", "city"]) == {"id": [1, 2, 3, 4], "city": [None, "c2", "c3", "c4"]}
 
 
 def _forget_all_versions_but_the_newest(table) -> None:

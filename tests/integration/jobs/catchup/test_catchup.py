@@ -13,6 +13,7 @@ from memwal_core.errors import FencedError, InvalidRequestError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import INDEX_DIRECTORY
+from memwal_core.jobs.catchup import extend as extending
 from memwal_core.jobs.catchup.extend import CATCHUP_EXTENDED, CATCHUP_SURVEYED, CatchupContext
 from memwal_core.jobs.catchup.plan import CatchupVerdict
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
@@ -258,6 +259,26 @@ def test_lance_left_to_itself_would_change_the_centroids(tmp_path: Path) -> None
     run(table)
     assert recorded(table)["vec_idx"] == {A: 1}
     assert vector_model_digest(table, table.state().version, "vec_idx") == digest
+
+
+@pytest.mark.req("CAT-11", "IDX-39")
+def test_extension_that_changes_the_centroids_is_refused_and_not_credited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_articles_table(str(tmp_path / "t"), kinds=("IVF_FLAT",))
+    merge_natively(table, articles(10_000, 3000, centre=0.9), {A: 1})
+
+    def train_again(table: BaseTable, name: str, **_: object) -> int:
+        table.dataset().create_index("vec", "IVF_FLAT", name=name, num_partitions=2, replace=True)
+        return table.state().version
+
+    monkeypatch.setattr(extending, "extend_index", train_again)
+
+    report = run(table)
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert [(each.name, each.result) for each in report.indexes] == [("vec_idx", IndexResult.FAILED)]
+    assert "centroids" in report.indexes[0].reason
 
 
 @pytest.mark.req("CAT-12")

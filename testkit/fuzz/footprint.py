@@ -15,6 +15,12 @@ def footprint(directory: Path) -> Footprint:
     return dict(_walk(str(directory)))
 
 
+def footprint_of(path: Path) -> Footprint:
+    """Look at one file."""
+    found = path.lstat()
+    return {str(path): (found.st_ino, found.st_size, found.st_mtime_ns)}
+
+
 def _walk(directory: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
     with os.scandir(directory) as entries:
         for entry in entries:

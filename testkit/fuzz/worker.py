@@ -22,9 +22,9 @@ from pathlib import Path
 from memwal_core.errors import MemwalError
 from testkit.fuzz import decoders
 from testkit.fuzz.case import Attack, Case
-from testkit.fuzz.footprint import Footprint, differences, footprint
+from testkit.fuzz.footprint import differences, footprint, footprint_of
 from testkit.fuzz.kinds import KINDS
-from testkit.fuzz.looks import LOOKS, WRITING, Look
+from testkit.fuzz.looks import WRITING, Look, looks_of
 from testkit.fuzz.tables import make_tables
 from testkit.fuzz.without import WITHOUT
 
@@ -63,11 +63,14 @@ class Worker:
             _write(attack.path, attack.data)
         except (OSError, ValueError):
             return []  # The disk does not take such a name.
-        found = footprint(self._place)
-        looks = {**LOOKS, **WRITING} if KINDS[case.kind].for_writers else LOOKS
+        looks = looks_of(case.seed // len(KINDS))
+        if KINDS[case.kind].for_writers:
+            looks |= WRITING
+        expected = {**self._sound, **footprint_of(attack.path)}
         problems = [problem for name, look in looks.items() for problem in self._look(name, look, attack)]
-        problems += self._changes(found)
-        self._restore(attack, before)
+        changed = differences(expected, footprint(self._place))
+        problems += [f"disk: {each}" for each in changed] + self._left_behind()
+        self._restore(attack, before, sound=not changed)
         return problems
 
     def _look(self, name: str, look: Look, attack: Attack) -> list[str]:
@@ -83,27 +86,23 @@ class Worker:
             return [f"{name}: {type(error).__name__}: {str(error)[:300]}\n{''.join(frames)[-3000:]}"]
         return []
 
-    def _changes(self, found: Footprint) -> list[str]:
-        changed = differences(found, footprint(self._place))
+    def _left_behind(self) -> list[str]:
         left = sorted(str(path) for path in self._scratch.iterdir())
         for path in left:
             shutil.rmtree(path, ignore_errors=True)
-        return [f"disk: {each}" for each in changed] + [f"left behind: {each}" for each in left]
+        return [f"left behind: {each}" for each in left]
 
-    def _restore(self, attack: Attack, before: bytes | None) -> None:
-        """Put the file back; all tables if anything else differs."""
+    def _restore(self, attack: Attack, before: bytes | None, *, sound: bool) -> None:
+        """Put the file back; all tables if anything else was changed."""
         if before is None:
             attack.path.unlink()
         else:
             _write(attack.path, before)
-        now = footprint(self._place)
-        path = str(attack.path)
-        if {**now, path: ()} == {**self._sound, path: ()} if before is not None else now == self._sound:
-            self._sound = now
-            return
-        shutil.rmtree(self._place)
-        shutil.copytree(self._kept, self._place, symlinks=True)
-        self._sound = footprint(self._place)
+            self._sound |= footprint_of(attack.path)
+        if not sound:
+            shutil.rmtree(self._place)
+            shutil.copytree(self._kept, self._place, symlinks=True)
+            self._sound = footprint(self._place)
 
 
 def _write(path: Path, data: bytes) -> None:

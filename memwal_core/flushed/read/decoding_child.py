@@ -1,4 +1,4 @@
-"""``python -m``: decodes data files that standard input names, a JSON document a line; says how many rows each has.
+"""``python -m``: decodes files and fragments that standard input names, a JSON document a line; says how many rows.
 
 Lance may end this process; whoever started it then knows the file.
 """
@@ -9,13 +9,18 @@ import json
 import resource
 import selectors
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import lance
 
 from memwal_core.base_table import decoding, open_file
 from memwal_core.errors import CorruptionError, MemwalError
 
 _IDLE_S = 30
+_READ_ROWS = 1 << 12
 _ROOM_BYTES = 4 << 30
 """Address space beyond what it has at its start: forged pages may unfold to whatever they say."""
 
@@ -32,7 +37,7 @@ def main() -> None:
         selector.register(questions, selectors.EVENT_READ)
         while selector.select(_IDLE_S) and (line := questions.readline()):
             asked = json.loads(line)
-            sys.stdout.write(json.dumps(_answer(asked["uri"], asked["storage_options"])) + "\n")
+            sys.stdout.write(json.dumps(_answer(asked)) + "\n")
             sys.stdout.flush()
 
 
@@ -44,14 +49,26 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
 
 
-def _answer(uri: str, storage_options: dict[str, str]) -> dict[str, object]:
+def _answer(asked: Mapping[str, Any]) -> dict[str, object]:
+    uri, options = asked["uri"], asked["storage_options"]
     try:
         with decoding(uri):
-            reader = open_file(uri, storage_options)
+            if "fragment" in asked:
+                return _read_fragment(uri, options, asked["version"], asked["fragment"])
+            reader = open_file(uri, options)
             return {"rows": sum(batch.num_rows for batch in reader.read_all().to_batches())}
     except MemwalError as error:
         reason = str(error.facts.get("reason", error.what))
         return {"unavailable": not isinstance(error, CorruptionError), "reason": reason}
+
+
+def _read_fragment(uri: str, options: Mapping[str, str], version: int, fragment_id: int) -> dict[str, object]:
+    fragment = lance.dataset(uri, version=version, storage_options=dict(options) or None).get_fragment(fragment_id)
+    if fragment is None:
+        raise ValueError(f"version {version} has no fragment {fragment_id}")
+    # Reading ahead would take the memory that forged pages must not.
+    batches = fragment.to_batches(batch_size=_READ_ROWS, batch_readahead=1)
+    return {"rows": sum(batch.num_rows for batch in batches), "expected": fragment.count_rows()}
 
 
 if __name__ == "__main__":

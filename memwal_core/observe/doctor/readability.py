@@ -13,6 +13,7 @@ import lance
 from memwal_core.base_table import BaseTable, TableState, decoding, translated
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.flushed.read.apart import decode_fragment_apart
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.flushed.read.opening import wal_of
@@ -25,8 +26,6 @@ from memwal_core.region import FlushedGeneration
 from memwal_core.storage import open_store
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
-
-_READ_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def examine_base_files(
     if not contents:
         return BaseFiles(len(files), 0, problems)
     known = {each.path for each in problems}
-    rows, unread = _read_fragments(dataset, known, progress)
+    rows, unread = _read_fragments(table.store, dataset, known, progress)
     return BaseFiles(len(files), rows, (*problems, *unread))
 
 
@@ -222,18 +221,16 @@ def _cause(store: ObjectStore, file: _File) -> str:
 
 
 def _read_fragments(
-    dataset: lance.LanceDataset, known: set[str], progress: Progress
+    store: ObjectStore, dataset: lance.LanceDataset, known: set[str], progress: Progress
 ) -> tuple[int, tuple[FileProblem, ...]]:
-    """Read every row of the fragments whose files look sound; Lance reads ahead by itself."""
+    """Read every row of the fragments whose files look sound, in a process that may die of it."""
     rows, problems = 0, []
     fragments = dataset.get_fragments()
     for number, fragment in enumerate(fragments):
         paths = [f"data/{each.path}" for each in fragment.metadata.files]
         if known.isdisjoint(paths):
             try:
-                with decoding(dataset.uri):
-                    found = sum(batch.num_rows for batch in fragment.to_batches(batch_size=_READ_ROWS))
-                    expected = fragment.count_rows()
+                found, expected = decode_fragment_apart(store, dataset.uri, dataset.version, fragment.fragment_id)
             except CorruptionError as error:
                 problems.append(FileProblem(", ".join(paths), f"Lance cannot decode it: {error.facts['reason']}"))
             else:

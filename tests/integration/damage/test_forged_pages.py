@@ -20,11 +20,12 @@ from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.observe.doctor import readability
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
-from testkit.tables.people import people
+from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.req("T6")
 
@@ -136,3 +137,22 @@ def test_plan_after_a_merge_that_died_names_the_file(forged: tuple[GenerationTab
     report = later(uri).run(MergeRequest(dry_run=True))
 
     assert path.name in report.regions[0].evidence
+
+
+def test_deep_look_of_the_doctor_names_a_file_of_the_base_table_that_ends_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_people_table(str(tmp_path / "people.lance"), rows=people(*range(9)))
+    [path] = (tmp_path / "people.lance" / "data").glob("*.lance")
+    opened = Table.open(table.uri)
+    assert opened.doctor(contents=True).seen.base_files.rows_read == 9
+
+    forge(path)
+    # Pages that end a process are rare; this forgery is, but its footer is noticed first.
+    monkeypatch.setattr(readability, "_damage_of", lambda *_: ())
+    found = opened.doctor(contents=True)
+
+    [problem] = found.seen.base_files.problems
+    assert path.name in problem.path
+    assert "ends the process that decodes it, with SIGABRT" in problem.cause
+    assert any(path.name in str(each) for each in found.findings)

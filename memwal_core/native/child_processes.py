@@ -1,0 +1,165 @@
+"""Processes that do for another one what may end them: native libraries abort where bytes are not as they expect."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_ATTEMPTS = 2
+_OWN_FAULTS = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+
+
+class ProcessEndedError(RuntimeError):
+    """The process ended instead of answering.
+
+    Attributes:
+        ended: What it returned, as ``subprocess`` says it.
+        by_itself: Whether it did so at what it was asked; else somebody ended it, or memory was short.
+    """
+
+    def __init__(self, ended: int) -> None:
+        """Say how it ended."""
+        super().__init__(f"the process ended with {name_of(ended)}")
+        self.ended = ended
+        self.by_itself = -ended in _OWN_FAULTS
+
+
+class ProcessSilentError(RuntimeError):
+    """The process did not answer in time, and was ended."""
+
+
+class ChildProcesses:
+    """Processes of one module, started when they are needed; each answers one question at a time. Safe for threads.
+
+    The module reads JSON documents from standard input, one a line, answers each with one, and ends when its input
+    does. It may also end with 0 when it is asked nothing for a while.
+
+    Args:
+        module: What ``python -m`` runs.
+        most: How many run at once; more questions wait. None: as many as there are questions.
+        longest_s: Seconds in which an answer has to come; None: however long.
+        repeats: Whether a question is asked again if somebody ended the process; else only if it ended with 0.
+        hears: Whether standard error is the one of this process; else it goes nowhere.
+        environment: Of the processes; this one's if None.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        most: int | None = None,
+        longest_s: float | None = None,
+        repeats: bool = True,
+        hears: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start nothing yet."""
+        self._module = module
+        self._most = most
+        self._longest_s = longest_s
+        self._repeats = repeats
+        self._hears = hears
+        self._environment = environment
+        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        for _ in range(most or 0):
+            self._idle.put(self._new())
+
+    def ask(self, question: object) -> dict[str, Any]:
+        """Return the answer.
+
+        Raises:
+            ProcessEndedError: There is none, because the process ended.
+            ProcessSilentError: There is none in time.
+        """
+        child = self._taken()
+        try:
+            return child.ask(json.dumps(question).encode() + b"\n", self._longest_s, repeats=self._repeats)
+        finally:
+            self._idle.put(child)
+
+    def _taken(self) -> _Child:
+        try:
+            return self._idle.get(block=self._most is not None)
+        except queue.Empty:
+            return self._new()
+
+    def _new(self) -> _Child:
+        child = _Child(self._module, hears=self._hears, environment=self._environment)
+        atexit.register(child.stop)
+        return child
+
+
+class _Child:
+    """One process at a time, replaced when it ended."""
+
+    def __init__(self, module: str, *, hears: bool, environment: Mapping[str, str] | None) -> None:
+        self._module = module
+        self._hears = hears
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, question: bytes, longest_s: float | None, *, repeats: bool) -> dict[str, Any]:
+        for attempt in range(_ATTEMPTS):
+            line = _answer(self._running(), question, longest_s)
+            if line:
+                return dict(json.loads(line))
+            if line is None:
+                self.stop()
+                raise ProcessSilentError(f"the process did not answer in {longest_s} s")
+            ended = ProcessEndedError(self._wait())
+            if ended.by_itself or attempt + 1 == _ATTEMPTS or not (repeats or ended.ended == 0):
+                raise ended
+        raise AssertionError("the last attempt returns or raises")
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is not None:
+            self._wait()
+        if self._process is None:
+            self._process = subprocess.Popen(  # noqa: S603 - this program
+                [sys.executable, "-m", self._module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=None if self._hears else subprocess.DEVNULL,
+                env=self._environment,
+            )
+        return self._process
+
+    def _wait(self) -> int:
+        assert self._process is not None  # noqa: S101 - it was asked
+        process, self._process = self._process, None
+        process.communicate()  # What was not read any more is no error.
+        return process.returncode
+
+
+def _answer(process: subprocess.Popen[bytes], question: bytes, longest_s: float | None) -> bytes | None:
+    """Return a line; nothing if the process ends instead, None if neither happens in time."""
+    assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
+    try:
+        process.stdin.write(question)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline() if selector.select(longest_s) else None
+
+
+def name_of(ended: int) -> str:
+    """Return the name of the signal that ended a process, or its code."""
+    try:
+        return signal.Signals(-ended).name
+    except ValueError:
+        return f"code {ended}"

@@ -1,0 +1,57 @@
+"""Decoding files in a process of its own, because Lance ends the process where a file is not as it expects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from memwal_core.errors import CorruptionError, UnavailableError
+from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError, ProcessSilentError, name_of
+
+_CHILD = "memwal_core.flushed.read.decoding_child"
+_AT_ONCE = 2
+_LONGEST_S = 600
+"""For one file: far more than one needs that a merge can take."""
+
+
+def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int) -> dict[str, Any]:
+    """Decode a Lance file, or what else the process knows, in a process that may die of it; safe for threads.
+
+    The first call costs half a second of processor time. What decodes ends by itself when it is not needed.
+
+    Args:
+        uri: Of a file or a table.
+        storage_options: Of its store.
+        more: A version and a fragment of a table.
+
+    Returns:
+        How many ``rows`` it has, and more.
+
+    Raises:
+        CorruptionError: It cannot be decoded, or ends the process that does; ``facts["reason"]`` says which.
+        UnavailableError: The store did not answer.
+    """
+    try:
+        answer = _processes(os.getpid()).ask({"uri": uri, "storage_options": dict(storage_options), **more})
+    except OSError as error:
+        answer = {"unavailable": True, "reason": f"no process can be started to decode it: {error}"}
+    except ProcessSilentError:
+        answer = {"unavailable": True, "reason": f"decoding did not end in {_LONGEST_S} s"}
+    except ProcessEndedError as error:
+        reason = f"it ends the process that decodes it, with {name_of(error.ended)}"
+        answer = {"unavailable": False, "reason": reason}
+    if "rows" in answer:
+        return answer
+    if answer["unavailable"]:
+        raise UnavailableError(
+            "a file could not be read", remedy="back off and retry", uri=uri, reason=answer["reason"]
+        )
+    raise CorruptionError("Lance cannot decode a file", remedy="run `memwal repair`", uri=uri, reason=answer["reason"])
+
+
+@cache
+def _processes(_owner: int) -> ChildProcesses:
+    """Return those of one process: after a fork, the pipes belong to the parent."""
+    return ChildProcesses(_CHILD, most=_AT_ONCE, longest_s=_LONGEST_S)

@@ -82,6 +82,8 @@ class ArrowCodec:
         wal_id: int,
         data: bytes,
         shape: EntryShape | None = None,
+        *,
+        apart: bool = False,  # noqa: ARG002  (Arrow reads them, which validates)
     ) -> WalEntry:
         """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:

@@ -137,12 +137,20 @@ class WalCodec(Protocol):
         ...
 
     def decode(
-        self, store: ObjectStore, region_id: RegionId, wal_id: int, data: bytes, shape: EntryShape | None = None
+        self,
+        store: ObjectStore,
+        region_id: RegionId,
+        wal_id: int,
+        data: bytes,
+        shape: EntryShape | None = None,
+        *,
+        apart: bool = False,
     ) -> WalEntry:
         """Verify all bytes of an entry and read them; errors as for ``read``.
 
         If ``shape`` fits the rows they get its schema, which is cheaper here than for each entry afterwards.
-        Otherwise their schema carries the field ids that the entry records.
+        Otherwise their schema carries the field ids that the entry records. With ``apart``, bytes that only Lance can
+        read are read by another process first, which may die of them.
         """
         ...
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
+from memwal_core.errors import CorruptionError
 from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
@@ -22,6 +23,7 @@ from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.native.casting import compact
+from memwal_core.native.decoding import decode_elsewhere
 from memwal_core.native.panics import panics_raised
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
@@ -124,7 +126,14 @@ class LanceCodec:
         return schema
 
     def decode(
-        self, store: ObjectStore, region_id: RegionId, wal_id: int, data: bytes, shape: EntryShape | None = None
+        self,
+        store: ObjectStore,
+        region_id: RegionId,
+        wal_id: int,
+        data: bytes,
+        shape: EntryShape | None = None,
+        *,
+        apart: bool = False,
     ) -> WalEntry:
         """Verify an entry's bytes; see ``WalCodec.decode``."""
         try:
@@ -135,7 +144,9 @@ class LanceCodec:
                 rows, stored = unpack(data, described_schema, partial(self._schema_of, shape))
             except NotPlainError:
                 version = file_version(data)
-                rows, stored = _read_with_lance(store, wal_entry_path(region_id, wal_id, self.suffix), data)
+                rows, stored = _read_with_lance(
+                    store, wal_entry_path(region_id, wal_id, self.suffix), data, apart=apart
+                )
                 rows = _shaped(rows, stored, shape)
             rows.validate(full=True)
         except (OSError, RuntimeError, MemoryError, ValueError, pa.ArrowException) as error:
@@ -164,11 +175,21 @@ def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], sto
         file.write(digits)
 
 
-def _read_with_lance(store: ObjectStore, path: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
+def _read_with_lance(store: ObjectStore, path: str, data: bytes, *, apart: bool) -> tuple[pa.Table, dict[bytes, bytes]]:
     with _local_file(store, path, data) as file, panics_raised():
+        if apart:
+            _require_decodable(file)
         reader = LanceFileReader(file)
         stored = dict(reader.metadata().schema.metadata or {})
         return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table().replace_schema_metadata(None), stored
+
+
+def _require_decodable(file: str) -> None:
+    """Refuse a file at which Lance ends the process."""
+    try:
+        decode_elsewhere(file, {})
+    except CorruptionError as error:
+        raise OSError(str(error.facts["reason"])) from error
 
 
 def _shaped(rows: pa.Table, stored: Mapping[bytes, bytes], shape: EntryShape | None) -> pa.Table:

@@ -10,7 +10,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
-from memwal_core.wal import EntryShape, read_tail
+from memwal_core.wal import EntryShape, lance_codec, read_tail
 from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
 from memwal_core.wal.lance_codec import LanceCodec
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
@@ -96,3 +96,45 @@ def test_rows_get_the_schema_that_fits_and_name_their_fields_otherwise(store, tm
         (found,) = read_tail(store, REGION, codec, 0, 0, 1, EntryShape(wanted, {"id": number}))
         assert found.rows.schema.equals(wanted, check_metadata=True) == fits
         assert fits or found.rows.schema.field("id").metadata == {b"lance:field_id": b"5"}
+
+
+NESTED = pa.table({"id": [1, 2], "place": [{"x": 1}, {"x": 2}]})
+"""Only Lance can read entries of such rows."""
+
+
+@pytest.fixture
+def nested(tmp_path) -> bytes:
+    return written_entry(tmp_path / "entry", LANCE_CODEC, NESTED, {WRITER_EPOCH_KEY: "3", ATTEMPT_KEY: "ab"}, "2.1")
+
+
+@pytest.mark.req("T6")
+@pytest.mark.slow
+def test_an_entry_that_only_lance_can_read_is_read_by_another_process_first(
+    store, nested: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, decode = [], lance_codec.decode_elsewhere
+    monkeypatch.setattr(lance_codec, "decode_elsewhere", lambda *given: asked.append(decode(*given)))
+    _fill(store, nested, 1, 2)
+
+    found = read_tail(store, REGION, LANCE_CODEC, 0, 2, CONCURRENCY)
+
+    assert [each.rows.column("place").to_pylist() for each in found] == [[{"x": 1}, {"x": 2}]] * 2
+    assert [each["rows"] for each in asked] == [2, 2]
+
+
+@pytest.mark.req("T6")
+def test_an_entry_that_ends_the_process_that_reads_it_is_damage(
+    store, nested: bytes, entry: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(uri: str, _: object) -> None:
+        raise CorruptionError("died", remedy="-", uri=uri, reason="it ends the process that decodes it, with SIGABRT")
+
+    monkeypatch.setattr(lance_codec, "decode_elsewhere", die)
+    _fill(store, entry, 1)
+    assert len(read_tail(store, REGION, LANCE_CODEC, 0, 1, CONCURRENCY)) == 1  # Plain bytes are read by us.
+    _fill(store, nested, 2)
+
+    with pytest.raises(CorruptionError, match="ends the process that decodes it, with SIGABRT") as caught:
+        read_tail(store, REGION, LANCE_CODEC, 0, 2, CONCURRENCY)
+
+    assert caught.value.facts["wal_id"] == 2

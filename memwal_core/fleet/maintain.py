@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any
 
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InternalError, InvalidRequestError, MemwalError, UnavailableError
-from memwal_core.fleet.due import Due, cycle_due, cycle_request
+from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.fleet.apart import TableProcesses
+from memwal_core.fleet.due import Due, cycle_due, cycle_request, work_due
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
-from memwal_core.jobs.cycle.report import MaintainReport
-from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.fleet.rounds import failed, run_cycle
 from memwal_core.opening import open_here
-from memwal_core.redaction import redact
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
 from memwal_core.table import Table
@@ -24,19 +23,10 @@ from memwal_core.table import Table
 OpenRegistered = Callable[[RegisteredTable], Table]
 """Opens a registered table with the rights of this process."""
 
-_BUSY = "LeaseHeldError"
+OptionsOf = Callable[[RegisteredTable], Mapping[str, str]]
+"""Storage options of a registered table, which go before those of the environment."""
 
 _log = logging.getLogger(__name__)
-
-
-def open_registered(table: RegisteredTable) -> Table:
-    """Open a table with the settings and storage options of the environment; connections are Airflow's.
-
-    Raises:
-        InvalidRequestError: Settings or options cannot be used.
-        ObjectNotFoundError: There is no table at the address.
-    """
-    return open_here(table.uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +47,14 @@ class FleetRequest:
 
 
 class Fleet:
-    """Maintains many tables in one process, round by round. Two at once, here or elsewhere, do no harm.
+    """Maintains many tables, round by round. Two at once, here or elsewhere, do no harm.
+
+    Each table is worked on in a process of its own, because its files may end that; with ``open_table`` or
+    ``executors``, which belong to this process, in a thread of this one.
 
     Args:
-        open_table: Opens a registered table.
+        open_table: Opens a registered table; with the settings and storage options of the environment if None.
+        options: Storage options of a table, if this process knows more of them than the environment says.
         executors: Returns what does heavy work of a table outside of this process; nothing does if None.
         settings: How many tables at once, and for how long.
         clock: The system's if None.
@@ -68,16 +62,21 @@ class Fleet:
 
     def __init__(
         self,
-        open_table: OpenRegistered = open_registered,
+        open_table: OpenRegistered | None = None,
         *,
+        options: OptionsOf = lambda _: {},
         executors: Callable[[Table], object] | None = None,
         settings: FleetSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._open = open_table
+        self._open: OpenRegistered = open_table or (lambda table: open_here(table.uri, options(table)))
+        self._options = options
         self._executors = executors
         self._settings = settings if settings is not None else FleetSettings()
         self._clock = clock if clock is not None else SystemClock()
+        known = self._settings
+        is_apart = open_table is None and executors is None
+        self._apart = TableProcesses(known.parallel, known.survey_deadline_s) if is_apart else None
         self._threads = Isolation(self._clock)
 
     @property
@@ -131,19 +130,20 @@ class Fleet:
         return FleetReport((*(rounds[name] for name in tables), *broken), self._clock.monotonic() - began)
 
     def survey(
-        self, tables: Sequence[RegisteredTable], ask: Callable[[RegisteredTable, Table], Due] | None = None
+        self, tables: Sequence[RegisteredTable], *, patience_s: float = 0.0, plan: bool = False
     ) -> dict[str, Due | TableRound]:
         """Ask all tables at once whether their cycles are due.
 
         Args:
             tables: Which.
-            ask: Asks one; only when its last cycle began if None.
+            patience_s: Seconds for which a cycle that has not ended keeps the next one from beginning.
+            plan: Also plan the cycles of those whose time has come: one without any work is not due.
 
         Returns:
             What each says, by name; a round for one that could not tell in time, or at all.
         """
         known = {table.name: table for table in tables}
-        work = {name: partial(self._due, table, ask or self._by_time) for name, table in known.items()}
+        work = {name: partial(self._due, table, patience_s, plan) for name, table in known.items()}
         ends = self._threads.run(
             work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
         )
@@ -166,41 +166,30 @@ class Fleet:
         ends = self._threads.run(work, parallel=self._settings.parallel, deadline_s=self._settings.deadline_s)
         for ended in ends:
             table = tables[ended.name]
-            yield _unfinished(table, ended) if ended.result is None else _finished(table, ended.result, ended.seconds)
+            yield _unfinished(table, ended) if ended.result is None else ended.result
 
-    def _due(self, table: RegisteredTable, ask: Callable[[RegisteredTable, Table], Due], _: Deadline) -> Due:
-        return ask(table, self._open(table))
-
-    def _by_time(self, table: RegisteredTable, opened: Table) -> Due:
-        return cycle_due(table, opened.opened, self._clock.now())
-
-    def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> MaintainReport:
+    def _due(self, table: RegisteredTable, patience_s: float, plan: bool, _: Deadline) -> Due | TableRound:
         opened = self._open(table)
-        deadline.check()
+        due = cycle_due(table, opened.opened, self._clock.now(), patience_s=patience_s)
+        if not (plan and due.is_due):
+            return due
+        request = cycle_request(table)
+        if self._apart is not None:
+            return self._apart.work_due(table.name, table.uri, self._options(table), request)
+        return work_due(opened.opened, request)
+
+    def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> TableRound:
         request = cycle_request(table, dry_run=asked.dry_run, ignore_pauses=asked.ignore_pauses)
+        if self._apart is not None:
+            return self._apart.cycle(table.name, table.uri, self._options(table), request, deadline)
+        opened = self._open(table)
         executors = self._executors(opened) if self._executors is not None else None
-        report: MaintainReport = opened.run(request, guard=deadline.check, executors=executors)
-        return report
+        return run_cycle(table.name, table.uri, opened, request, deadline, executors)
 
 
 def _broken(entry: BrokenEntry) -> TableRound:
     why = f"its entry in the registry is not understood: {entry.problem}"
     return TableRound(entry.name, "", RoundEnd.FAILED, why, exit_code=InvalidRequestError.exit_code)
-
-
-def _finished(table: RegisteredTable, report: MaintainReport, seconds: float) -> TableRound:
-    conflicts = [step.error for step in report.steps if step.outcome is JobOutcome.CONFLICT]
-    busy = report.outcome is JobOutcome.CONFLICT and all(each and each["class"] == _BUSY for each in conflicts)
-    return TableRound(
-        table.name,
-        table.uri,
-        RoundEnd.BUSY if busy else RoundEnd.MAINTAINED,
-        report.why(),
-        seconds,
-        None if busy else report.outcome,
-        report.to_dict(),
-        exit_code=0 if busy else report.outcome.exit_code,
-    )
 
 
 def _unfinished(table: RegisteredTable, ended: EndedWork[Any]) -> TableRound:
@@ -212,21 +201,4 @@ def _unfinished(table: RegisteredTable, ended: EndedWork[Any]) -> TableRound:
         why = f"nothing came of it in {ended.seconds:g} s; what it does goes on under its own lease"
         code = UnavailableError.exit_code
         return TableRound(table.name, table.uri, RoundEnd.OVERDUE, why, ended.seconds, exit_code=code)
-    error = _known(ended.error)
-    described = {
-        "class": type(ended.error).__name__,
-        "what": error.what,
-        "next": error.remedy,
-        "facts": {name: str(value) for name, value in error.facts.items()},
-    }
-    return TableRound(
-        table.name, table.uri, RoundEnd.FAILED, error.what, ended.seconds, error=described, exit_code=error.exit_code
-    )
-
-
-def _known(error: BaseException | None) -> MemwalError:
-    if isinstance(error, MemwalError):
-        return error
-    # Of Airflow's hooks, of native code, or a mistake of ours: in any case one about this table alone.
-    said = redact(str(error)) or type(error).__name__
-    return InternalError(said, remedy="read the log; if it is no mistake in the table's connection, report it")
+    return failed(table.name, table.uri, ended.error, ended.seconds)

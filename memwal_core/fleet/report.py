@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
 
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid, ReportView, show_words
@@ -80,6 +81,13 @@ class TableRound:
             "error": None if self.error is None else dict(self.error),
             "report": None if self.report is None else dict(self.report),
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the round that ``to_dict`` described."""
+        outcome = values["outcome"]
+        known = {**values, "end": RoundEnd(values["end"]), "outcome": None if outcome is None else JobOutcome(outcome)}
+        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)

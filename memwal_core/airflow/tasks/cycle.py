@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
-from memwal_core.airflow.tasks.tables import find_table, open_table
+from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
 from memwal_core.airflow.tasks.work import WorkItem, WorkResult, is_frozen
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
-from memwal_core.fleet import Due, Fleet, TableRound, cycle_due, cycle_request, is_idle, work_due
+from memwal_core.fleet import Due, Fleet, TableRound, cycle_request, is_idle
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -22,7 +22,6 @@ from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import dispatch
 from memwal_core.registry import RegisteredTable, require_registry
 from memwal_core.settings import load_settings
-from memwal_core.table import Table
 
 _log = logging.getLogger(__name__)
 
@@ -86,12 +85,8 @@ def choose_cycle_tables(
 
 def _left_alone(tables: Sequence[RegisteredTable], clock: Clock) -> set[str]:
     """Return the tables that need no cycle now."""
-
-    def ask(table: RegisteredTable, opened: Table) -> Due:
-        due = cycle_due(table, opened.opened, clock.now(), patience_s=RUN_TIMEOUT.total_seconds())
-        return work_due(opened.opened, cycle_request(table)) if due.is_due else due
-
-    found = Fleet(open_table, settings=load_settings().fleet, clock=clock).survey(tables, ask)
+    fleet = Fleet(options=storage_options, settings=load_settings().fleet, clock=clock)
+    found = fleet.survey(tables, patience_s=RUN_TIMEOUT.total_seconds(), plan=True)
     for table in tables:
         each = found[table.name]
         verdict = "due" if isinstance(each, TableRound) or each.is_due else "left alone"

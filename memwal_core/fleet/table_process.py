@@ -1,0 +1,75 @@
+"""``python -m``: works on the table that standard input names, a JSON document a line, and answers with its round.
+
+Lance may end this process; whoever started it then knows the table. It ends with its input, also in the middle of work:
+whatever a job does may be broken off.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import resource
+import sys
+import threading
+from typing import IO, Any
+
+from memwal_core.clock import SystemClock
+from memwal_core.fleet.due import work_due
+from memwal_core.fleet.isolation import Deadline
+from memwal_core.fleet.rounds import failed, run_cycle
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.opening import open_here
+from memwal_core.redaction import log_redacted
+from memwal_core.telemetry import telemetry
+
+_IDLE_S = 30
+_CLOCK = SystemClock()
+
+
+def main() -> None:
+    """Answer until nothing is asked for a while."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Nothing else that is printed here may pass for an answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    log_redacted(logging.INFO)
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin, asked), name="memwal-questions", daemon=True).start()
+    with telemetry():
+        _serve(asked, answers)
+
+
+def _read(questions: IO[str], asked: queue.SimpleQueue[str]) -> None:
+    for line in questions:
+        asked.put(line)
+    os._exit(1)
+
+
+def _serve(asked: queue.SimpleQueue[str], answers: IO[str]) -> None:
+    while True:
+        try:
+            question = asked.get(timeout=_IDLE_S)
+        except queue.Empty:
+            return
+        answers.write(json.dumps(_answer(json.loads(question))) + "\n")
+        answers.flush()
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, object]:
+    name, uri, began = asked["name"], asked["uri"], _CLOCK.monotonic()
+    try:
+        request = MaintainRequest(**asked["request"])
+        opened = open_here(uri, asked["storage_options"])
+        if "left_s" not in asked:
+            due = work_due(opened.opened, request)
+            return {"is_due": due.is_due, "why": due.why}
+        deadline = Deadline(_CLOCK, began + asked["left_s"], asked["deadline_s"])
+        return run_cycle(name, uri, opened, request, deadline).to_dict()
+    except BaseException as error:  # noqa: BLE001 - a panic is no Exception; whatever it is, it is told
+        return failed(name, uri, error, _CLOCK.monotonic() - began).to_dict()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Processes that do for another one what may end them."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from memwal_core.fleet.apart import TableProcesses
+from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError, ProcessSilentError
+
+pytestmark = pytest.mark.req("T6")
+
+_CHILD = "tests.unit.native.answering_child"
+
+
+def test_a_process_serves_one_question_after_another_and_is_replaced_when_it_died() -> None:
+    processes = ChildProcesses(_CHILD, most=1)
+    first = processes.ask({})
+    assert processes.ask({}) == first
+
+    with pytest.raises(ProcessEndedError, match="SIGABRT") as caught:
+        processes.ask({"signal": signal.SIGABRT})
+
+    assert caught.value.by_itself
+    assert processes.ask({"last": True})["pid"] != first["pid"]
+    assert processes.ask({})["pid"] != first["pid"]  # It had ended by itself, which is no answer to anything.
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_process_that_others_end_is_no_fault_of_the_question(repeats: bool) -> None:
+    processes = ChildProcesses(_CHILD, repeats=repeats)
+
+    with pytest.raises(ProcessEndedError, match="SIGKILL") as caught:
+        processes.ask({"signal": signal.SIGKILL})
+
+    assert not caught.value.by_itself
+
+
+def test_a_silent_process_is_ended() -> None:
+    processes = ChildProcesses(_CHILD, longest_s=0.2)
+
+    with pytest.raises(ProcessSilentError, match=r"0\.2 s"):
+        processes.ask({"sleep_s": 600})
+
+
+def test_airflows_secrets_are_not_handed_to_processes_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "not for others")
+    monkeypatch.setenv("_AIRFLOW_WWW_USER_PASSWORD", "neither")
+    monkeypatch.setenv("AWS_PROFILE", "needed")
+
+    handed = TableProcesses(1, 1.0).environment
+
+    assert "AWS_PROFILE" in handed
+    assert not [name for name in handed if "AIRFLOW" in name]

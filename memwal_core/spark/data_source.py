@@ -17,17 +17,24 @@ from memwal_core.spark.reading.views import read_view, view_schema
 from memwal_core.spark.types import FRESHNESS_FIELD, cast_batches, same_types, spark_schema
 from memwal_core.spark.writing.writers import MemWalStreamWriter, MemWalWriter, plan_write
 
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+_STORAGE_OPTIONS = r"(?i:^storage\.)"
 FORMAT = "memwal"
 """What the data source is called in ``format(...)``."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("memwal")`` known to a session.
+    """Make ``format("memwal")`` known to a session, and hide its options of object stores in plans of that session.
 
     Executors need this package in their Python environment, and must reach the table by the address
     that the driver uses.
     """
     spark.dataSource.register(MemWalDataSource)
+    # Spark shows the options of a write in its pages, its REST API and its event log, but for names that it takes for
+    # those of secrets: it knows none of Azure's and Google's.
+    hidden = spark.conf.get(_REDACTED_OPTIONS)
+    if hidden is None or _STORAGE_OPTIONS not in hidden:
+        spark.conf.set(_REDACTED_OPTIONS, f"{hidden}|{_STORAGE_OPTIONS}" if hidden else _STORAGE_OPTIONS)
 
 
 def stated_freshness(frame: DataFrame) -> str:

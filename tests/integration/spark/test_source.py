@@ -54,6 +54,35 @@ def test_frame_has_the_rows_of_the_reader_and_one_moment_for_all_its_uses(table:
     assert as_model(load(spark, table).toArrow())[999] == "after the load"
 
 
+OPTIONS = {
+    "storage.azure_storage_account_key": "CANARY-of-azure-0123456789",
+    "storage.azure_storage_sas_key": "sv=1&sig=CANARY0123456789",
+    "storage.google_service_account_key": "CANARY-of-google-0123456789",
+    "storage.aws_access_key_id": "CANARY0123456789",
+}
+"""A local table does not use them; Spark's own pattern for names of secrets matches none of them."""
+
+
+def shown_plan(spark: SparkSession, uri: str) -> str:
+    """Return what pages, REST API and event log show of a query that was loaded with secrets."""
+    spark.read.format("memwal").options(**OPTIONS).load(uri).createOrReplaceTempView("people")
+    told = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return str(told.apply(told.size() - 1).physicalPlanDescription())
+
+
+def test_no_plan_shows_options_of_the_object_store(table: str, spark: SparkSession) -> None:
+    register(spark)
+    assert spark.conf.get("spark.sql.redaction.options.regex") == r"(?i)url|(?i:^storage\.)"
+    shown = shown_plan(spark, table)
+    spark.conf.unset("spark.sql.redaction.options.regex")
+    control = shown_plan(spark, table)
+    register(spark)
+
+    assert [name for name in OPTIONS if f"{name}=*********(redacted)" not in shown] == []
+    assert "CANARY" not in shown
+    assert [name for name in OPTIONS if f"{name}={OPTIONS[name]}" not in control] == []
+
+
 def test_filter_of_one_use_of_a_frame_does_not_reach_the_others(table: str, spark: SparkSession) -> None:
     """Spark 4.3 keeps one read plan for all uses of a frame: a filter pushed down for one would apply to all."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

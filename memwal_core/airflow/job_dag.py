@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Param, TriggerRule, task
+from airflow.sdk import DAG, Param, TriggerRule
 
-from memwal_core.airflow.assets import ASSETS, triggering_events
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, holder_of, pool_for
+from memwal_core.airflow.assets import ASSETS
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, pool_for
+from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.leases import hold_for, release
 from memwal_core.airflow.operators.spark import jobs_folder
 from memwal_core.airflow.operators.work import LeasedWork
@@ -45,72 +46,39 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
         default_args=DEFAULT_ARGUMENTS,
         params={**params_of(request_type), **(more or {})},
     ) as dag:
-
-        @task(doc_md="Reads the table, logs what is due and what keeps the rest, and divides the work.", **pool)
-        def plan(params: Any = None, **context: Any) -> Any:  # noqa: ANN401
-            """Return the pieces of work.
-
-            Raises:
-                AirflowSkipException: There is nothing to do, or nothing may be done.
-            """
-            from airflow.sdk.exceptions import AirflowSkipException
-
-            from memwal_core.airflow.tasks.work import plan_work
-
-            items = plan_work(info.name, params, triggering_events(schedule, context), run_name(context))
-            if not items:
-                raise AirflowSkipException("nothing to do, or a dry run; the log above says why")
-            return items
-
-        @task(
-            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-            outlets=outlets,
-            doc_md="Reads the tables anew and finds what the work promised. Says what is due again.",
-            **pool,
+        applications: dict[str, Any] = {"job": info.name, "jobs_folder": jobs_folder(dag_file), **pool}
+        planned = PlanWork(
+            task_id="plan",
+            doc_md="Reads the table, logs what is due and what keeps the rest, and divides the work. A plan that reads "
+            "too much for a worker is the application's that does the work.",
+            starts=schedule,
+            shows=waits_for_people,
+            **applications,
         )
-        def verify(items: Any, done: Any, **context: Any) -> str:  # noqa: ANN401
-            """Return what was found.
-
-            Raises:
-                AirflowSkipException: Nothing was changed.
-            """
-            from airflow.sdk.exceptions import AirflowSkipException
-
-            from memwal_core.airflow.tasks.work import require_job, verify_work
-
-            require_job(items, info.name)
-            results = list(done or ())
-            if not results or items[0]["request"].get("dry_run", False):
-                raise AirflowSkipException("nothing was changed, so there is nothing to verify")
-            changes = verify_work(items, results, holder_of(context))
-            for outlet in outlets:
-                context["outlet_events"][outlet].extra = {"tables": changes}
-            return "; ".join(f"{change['table']}: {change['summary']}" for change in changes)
-
-        planned = plan()
-        hold = hold_for(info.name, planned)
+        hold = hold_for(info.name, planned.output)
         hold.as_setup()  # type: ignore[no-untyped-call]
         if waits_for_people:
             planned >> approval(info) >> hold
         work = LeasedWork.partial(
             task_id="work",
             doc_md="Does one piece of work, in a worker or on Spark as the plan says. Doing it again is harmless.",
-            job=info.name,
-            jobs_folder=jobs_folder(dag_file),
             map_index_template="{{ task.label }}",
             # One at a time: the pieces of a run commit to the same table.
             max_active_tis_per_dagrun=1,
-            **pool,
+            **applications,
         ).expand(item=hold.output)
-        verified = verify(planned, work.output)
+        verified = VerifyWork(
+            task_id="verify",
+            doc_md="Reads the tables anew and finds what the work promised. Says what is due again. Where the keys of "
+            "a whole table are counted, and there are many, an application counts them.",
+            items=planned.output,
+            done=work.output,
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            outlets=outlets,
+            **applications,
+        )
         [work, verified] >> release(hold.output).as_teardown(setups=hold)
     return dag
-
-
-def run_name(context: Mapping[str, Any]) -> str:
-    """Return what stays the same when tasks of a run are cleared, or its date is run again."""
-    logical_date = context["dag_run"].logical_date
-    return logical_date.isoformat() if logical_date is not None else str(context["run_id"])
 
 
 def approval_variable(info: JobInfo) -> str:

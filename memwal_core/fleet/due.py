@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import plan_cycle
+from memwal_core.jobs.cycle.quiet import LOOK_AGAIN_S
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.job import Division
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import load_job
+from memwal_core.jobs.sharing.dispatch import dispatch_plan
 from memwal_core.registry import RegisteredTable
 
 _EARLY = 0.9
@@ -52,6 +54,8 @@ def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime, *, patie
 def work_due(opened: OpenTable, request: MaintainRequest) -> Due:
     """Tell whether a cycle would have anything to do. Plans one step after the other, and stops at the first that has.
 
+    A plan that reads too much for a worker is due every hour.
+
     Raises:
         MemwalError: A plan could not be made, as for a run of its job.
     """
@@ -63,9 +67,16 @@ def work_due(opened: OpenTable, request: MaintainRequest) -> Due:
         # One that follows another has nothing to do without it; one that only plans changes nothing.
         if step.follows is not None or step.request.dry_run:
             continue
-        if plan.left_out(step, {}, opened.ledger.may_run(step.request.key)) is not None:
+        past = opened.ledger.may_run(step.request.key)
+        if plan.left_out(step, {}, past) is not None:
             continue
-        division = load_job(step.request).divide(JobContext(opened), step.request)
+        job, context = load_job(step.request), JobContext(opened)
+        elsewhere = dispatch_plan(job.planning(context, step.request), opened.settings.dispatch)
+        if elsewhere is not None:
+            if past.since_success_s is None or not 0 <= past.since_success_s < LOOK_AGAIN_S:
+                return Due(True, f"{step.name.value} has not looked for {LOOK_AGAIN_S:.0f} s; {elsewhere}")
+            continue
+        division = job.divide(context, step.request)
         if not is_idle(division):
             return Due(True, f"{step.name.value}: {division.report.why()}")
     return Due(False, "no step of its cycle has anything to do")

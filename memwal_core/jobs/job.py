@@ -12,6 +12,7 @@ from memwal_core.errors import ConflictError, CorruptionError, MemwalError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.sharing.dispatch import dispatch_plan
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.view import ReportView
 from memwal_core.metrics import Instruments
@@ -88,6 +89,17 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
+class Proving:
+    """The part of a verification that another job can do, before it: what that is asked for, and how much it reads.
+
+    The verification finds in the ledger what the run of the same holder has found.
+    """
+
+    request: JobRequest
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     """What was found right after a job.
 
@@ -139,6 +151,18 @@ class Job(ABC, Generic[RequestT, ReportT]):
         """Return how much a run has to do, as its plan says; decides whether a scheduler hands it to Spark."""
         return Work()
 
+    def planning(self, context: JobContext, request: RequestT) -> Work:  # noqa: ARG002 - for others
+        """Return how much a plan reads, where that may be too much for a scheduler's worker; found by listings alone.
+
+        Raises:
+            UnavailableError: Storage failed; try again.
+        """
+        return Work()
+
+    def proving(self, context: JobContext, pieces: Sequence[Piece]) -> Proving | None:  # noqa: ARG002 - for others
+        """Return the part of ``verify`` that grows with the table; None if there is none."""
+        return None
+
     def verify(self, context: JobContext, pieces: Sequence[Piece], results: Sequence[Mapping[str, object]]) -> Proof:
         """Read the table anew after all pieces, and find what they promised.
 
@@ -151,12 +175,15 @@ class Job(ABC, Generic[RequestT, ReportT]):
             CorruptionError: A promise does not hold, or something needs a person. Start no further job.
             UnavailableError: Storage failed; try again.
         """
+        newest = max((version for each in results if isinstance(version := each.get("version"), int)), default=0)
         due = 0
         for piece in pieces[:1]:
+            reading = self.planning(context, piece.request)  # type: ignore[arg-type]
+            if dispatch_plan(reading, context.settings.dispatch) is not None:
+                return Proof("the next run says what is due again", {"version": newest})
             division = self.divide(context, piece.request)  # type: ignore[arg-type]
             raise_if_blocked(division)
             due = len(division.pieces)
-        newest = max((version for each in results if isinstance(version := each.get("version"), int)), default=0)
         return Proof(f"{due} due again" if due else "nothing is due", {"version": newest})
 
     def failure(self, request: RequestT, report: ReportT) -> MemwalError | None:

@@ -20,6 +20,8 @@ from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.telemetry import telemetry
 
+_log = logging.getLogger(__name__)
+
 
 def main(job: str, arguments: Sequence[str] | None = None) -> int:
     """Run one job and return its exit code (``docs/errors.md``).
@@ -40,6 +42,8 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
             show_unexpected(error)
             return 1
+    for line in report.view().lines():
+        _log.info("%s", line)
     deliver(report.to_dict(), document.report)
     accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED

@@ -19,6 +19,8 @@ from memwal_core.airflow.operators.untemplated import Untemplated
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
+    from memwal_core.airflow.tasks.work import WorkItem
+
 SPARK_CONNECTION = "spark_default"
 """Decides where jobs run: on this machine, or on a cluster."""
 
@@ -73,30 +75,35 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         """
         if not self.item:
             raise AirflowSkipException("nothing to do; the log of the plan says why")
+        from memwal_core.airflow.tasks.work import require_job
+
+        require_job([self.item], self.job)
+        self.submit(self.item, context)
+
+    def submit(self, item: WorkItem, context: Context) -> None:
+        """Submit some work of a job that the caller has checked, and wait for its end; raises as ``execute`` does."""
         from memwal_core.airflow.tasks.on_spark import document_of
         from memwal_core.airflow.tasks.tables import find_table, storage_options
-        from memwal_core.airflow.tasks.work import require_job
         from memwal_core.jobs.document import DOCUMENT_VARIABLE
         from memwal_core.storage.options import STORAGE_OPTIONS_VARIABLE
         from memwal_core.telemetry import child_variables
 
-        require_job([self.item], self.job)
-        self.application = str(Path(self.jobs_folder) / f"{self.job}.py")
-        self.name = self.label
-        document = document_of(self.item, holder_of(context)).to_text()
-        options = dict(storage_options(find_table(self.item["table"])))
+        self.application = str(Path(self.jobs_folder) / f"{item['job']}.py")
+        self.name = item["label"]
+        document = document_of(item, holder_of(context)).to_text()
+        options = dict(storage_options(find_table(item["table"])))
         environment = {**inherited(os.environ), **(self.env_vars or {}), **child_variables()}
         # The provider would put these on the command line of some clusters.
         self.env_vars = None
         if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - only the hook reads connections
-            _refuse_options(options, self.item["table"])
+            _refuse_options(options, item["table"])
             self.application_args = [document]
         else:
             environment |= {DOCUMENT_VARIABLE: document, STORAGE_OPTIONS_VARIABLE: json.dumps(options)}
         hook = self._get_hook()
         hook.submit = functools.partial(hook.submit, env=environment)  # type: ignore[method-assign]
         self._hook = hook
-        super().execute(context)
+        SparkSubmitOperator.execute(self, context)
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.cycle.retelling import retold_cycle
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import load_job
-from memwal_core.jobs.sharing.dispatch import dispatch
+from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.registry import RegisteredTable, require_registry
 from memwal_core.settings import load_settings
 
@@ -144,8 +144,14 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     if left_out is not None:
         return left_out
-    job = load_job(step.request)
-    division = job.divide(JobContext(opened), step.request)
+    job, context = load_job(step.request), JobContext(opened)
+    elsewhere = dispatch_plan(job.planning(context, step.request), opened.settings.dispatch)
+    if elsewhere is not None:
+        _log.info("%s: %s, %s", table["table"], name, elsewhere)
+        if step.request.dry_run:
+            return LeftOut(StepEnd.SKIPPED, JobOutcome.PLANNED, f"it would only plan, and {elsewhere}")
+        return _item(table, step, elsewhere, planned=False)
+    division = job.divide(context, step.request)
     for line in division.report.view().lines():
         _log.info("%s", line)
     if step.request.dry_run or (is_idle(division) and not step.every_s):
@@ -153,8 +159,12 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
         return LeftOut(StepEnd.SKIPPED, outcome, division.report.why())
     sent = dispatch(step.request, job.size(division.report), opened.settings.dispatch)
     _log.info("%s: %s, %s", table["table"], name, sent)
+    return _item(table, step, sent, planned=True)
+
+
+def _item(table: CycleTable, step: CycleStep, sent: Dispatch, *, planned: bool) -> WorkItem:
     return WorkItem(
-        label=f"{table['table']}: {name}",
+        label=f"{table['table']}: {step.name.value}",
         table=table["table"],
         job=step.job,
         request=step.request.to_json(),
@@ -162,6 +172,7 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
         ticket="",
         to_spark=sent.to_spark,
         where=str(sent),
+        planned=planned,
     )
 
 

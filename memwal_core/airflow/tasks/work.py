@@ -21,7 +21,7 @@ from memwal_core.jobs.job import JobReport, Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import load_job
-from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch
+from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.jobs.thaw.report import explain
 from memwal_core.registry import RegisteredTable, admit, require_registry
 from memwal_core.registry.admit import granted_fields
@@ -41,6 +41,7 @@ class WorkItem(TypedDict):
         ticket: The lease it works under; empty until it is taken, or if the job takes none.
         to_spark: Whether it becomes a Spark application; else a worker does it.
         where: Why there, for people.
+        planned: Whether a worker has planned it; else the application does, as it begins.
     """
 
     label: str
@@ -51,6 +52,7 @@ class WorkItem(TypedDict):
     ticket: str
     to_spark: bool
     where: str
+    planned: bool
 
 
 class WorkResult(TypedDict):
@@ -110,7 +112,8 @@ def plan_work(
         run_id: The same whenever the run is cleared or repeated.
 
     Returns:
-        The work; empty on a dry run, or if nothing is due.
+        The work; empty on a dry run, or if nothing is due. What is too large to be planned here is work in any case,
+        also where it ``only_plans``.
 
     Raises:
         InvalidRequestError: Parameters do not fit, or a table is not registered.
@@ -126,6 +129,23 @@ def plan_work(
     return items
 
 
+def only_plans(item: WorkItem) -> bool:
+    """Return whether a piece of work is a plan that is made elsewhere: it takes no lease, and changes nothing."""
+    request = request_of(item)
+    return request.dry_run and not request.info.dry_run_is_work
+
+
+def plans_elsewhere(items: Iterable[WorkItem], *, shown: bool) -> list[WorkItem]:
+    """Return the plans that applications make before any work is done.
+
+    Args:
+        items: What ``plan_work`` returned.
+        shown: Also plans of work that a person has to agree to.
+    """
+    unplanned = [item for item in items if not item["planned"] and (shown or only_plans(item))]
+    return [{**item, "request": {**item["request"], "dry_run": True}} for item in unplanned]
+
+
 def _admitted(table: RegisteredTable, asked: JobRequest) -> JobRequest:
     if isinstance(asked, IngestRequest):
         asked = asked.model_copy(update={"suites": tuple(dict.fromkeys((*table.input_suites, *asked.suites)))})
@@ -136,8 +156,13 @@ def _planned(table: RegisteredTable, asked: JobRequest) -> list[WorkItem]:
     opened, request = open_table(table).opened, _admitted(table, asked)
     if is_frozen(opened, request):
         return []
-    job = load_job(request)
-    division = job.divide(JobContext(opened), request)
+    job, context = load_job(request), JobContext(opened)
+    elsewhere = dispatch_plan(job.planning(context, request), opened.settings.dispatch)
+    if elsewhere is not None:
+        item: WorkItem = {**_item(table, Piece(table.uri, request), asked, elsewhere), "planned": False}
+        _log.info("%s, %s", item["label"], elsewhere)
+        return [item]
+    division = job.divide(context, request)
     for line in division.report.view().lines():
         _log.info("%s: %s", table.name, line)
     plans_only = request.dry_run and not request.info.dry_run_is_work
@@ -179,6 +204,7 @@ def _item(table: RegisteredTable, piece: Piece, asked: JobRequest, sent: Dispatc
         ticket="",
         to_spark=sent.to_spark,
         where=str(sent),
+        planned=True,
     )
 
 
@@ -223,7 +249,7 @@ def wanted_leases(items: Sequence[WorkItem]) -> list[WantedLease]:
 def lease_key(item: WorkItem) -> JobKey | None:
     """Return what a piece of work leases; None if its job takes no lease."""
     request = request_of(item)
-    return request.key if request.info.takes_lease else None
+    return request.key if request.info.takes_lease and not request.dry_run else None
 
 
 def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
@@ -311,6 +337,39 @@ def both_halves(begun: WorkResult, rest: WorkResult) -> WorkResult:
     return {**rest, "facts": {**rest["facts"], "before_waiting": begun["facts"]}, "due_at": ""}
 
 
+def proofs_elsewhere(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
+    """Return what applications have to prove before ``verify_work``, which finds in the ledger what they found.
+
+    Args:
+        items: The work of a run.
+        holder: The run's id.
+
+    Raises:
+        UnavailableError: Storage failed; try again.
+    """
+    found = []
+    for table, pieces in _by_table(items):
+        context = JobContext(open_table(table).opened, holder=holder)
+        proving = load_job(pieces[0].request).proving(context, pieces)
+        if proving is None:
+            continue
+        sent = dispatch(proving.request, proving.work, context.settings.dispatch)
+        _log.info("%s: %s, %s", table.name, proving.request.info.name, sent)
+        if sent.to_spark:
+            found.append(_item(table, Piece(table.uri, proving.request), proving.request, sent))
+    return found
+
+
+def _by_table(items: Sequence[WorkItem]) -> list[tuple[RegisteredTable, list[Piece]]]:
+    return [
+        (
+            table,
+            [Piece(item["label"], request_of(item), item["promise"]) for item in items if item["table"] == table.name],
+        )
+        for table in map(find_table, dict.fromkeys(item["table"] for item in items))
+    ]
+
+
 def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None], holder: str) -> list[TableChange]:
     """Read the tables of a run anew, and find what its work promised.
 
@@ -329,9 +388,7 @@ def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None],
     """
     facts = [each for each in results if each is not None]
     changes = []
-    for table in map(find_table, dict.fromkeys(item["table"] for item in items)):
-        own = [item for item in items if item["table"] == table.name]
-        pieces = [Piece(item["label"], request_of(item), item["promise"]) for item in own]
+    for table, pieces in _by_table(items):
         context = JobContext(open_table(table).opened, holder=holder)
         proof = load_job(pieces[0].request).verify(
             context, pieces, [each["facts"] for each in facts if each["table"] == table.name]

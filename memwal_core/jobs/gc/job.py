@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memwal_core.errors import CorruptionError
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, region_directory
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.policy import check_retention
 from memwal_core.jobs.gc.report import GcReport
@@ -15,6 +16,7 @@ from memwal_core.jobs.sharing.place import Work, work_at
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
+from memwal_core.storage.concurrent import map_concurrently
 
 
 class GcJob(Job[GcRequest, GcReport]):
@@ -38,6 +40,19 @@ class GcJob(Job[GcRequest, GcReport]):
     def size(self, report: GcReport) -> Work:
         """Return the regions, all of which are listed, and the objects that are judged."""
         return Work(regions=work_at(report.place).regions, objects=len(report.plan.items))
+
+    def planning(self, context: JobContext, request: GcRequest) -> Work:
+        """Return the regions, and the objects below them and among the versions of the table, which a plan lists."""
+        regions = request.regions or context.manifests.region_ids()
+        if len(regions) > context.settings.dispatch.max_regions:
+            return Work(regions=len(regions))
+        directories = [TABLE_VERSIONS_DIRECTORY, *map(region_directory, regions)]
+        objects = map_concurrently(
+            lambda each: sum(1 for _ in context.base.store.list_objects(each)),
+            directories,
+            context.settings.storage.concurrency,
+        )
+        return Work(regions=len(regions), objects=sum(objects))
 
     def count(self, instruments: Instruments, report: GcReport) -> None:
         """Count what the run did."""

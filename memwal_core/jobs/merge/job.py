@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memwal_core.coordination.ledger import RunOutcome
 from memwal_core.errors import MemwalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.context import JobContext, Progress
-from memwal_core.jobs.job import Division, Job, Piece, Proof
+from memwal_core.jobs.job import Division, Job, Piece, Proof, Proving
 from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.decide.batches import MergeBatch, batch_regions
@@ -22,7 +23,7 @@ from memwal_core.jobs.merge.report import CommitReport, MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.run import MergeContext, count_merge, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
-from memwal_core.jobs.merge.verify import verify_merge
+from memwal_core.jobs.merge.verify import Counted, verify_merge
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
@@ -30,6 +31,8 @@ from memwal_core.jobs.recording import recorded_proof
 from memwal_core.jobs.sharing.place import Engine, Work, no_executors
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
+from memwal_core.jobs.verify.plan import plan_verification
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.metrics import Instruments
 from memwal_core.text import show_bytes
 
@@ -85,6 +88,11 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         blocked = explain_stuck(report.table_uri, report.plan) if stuck else None
         return Division(report, pieces, blocked)
 
+    def proving(self, context: JobContext, pieces: Sequence[Piece]) -> Proving | None:  # noqa: ARG002 - all have one
+        """Return the count of all keys of the table."""
+        plan = plan_verification(context.opened.uri, context.base.state())
+        return Proving(VerifyRequest(), plan.work) if plan.schema.names else None
+
     def verify(
         self,
         context: JobContext,
@@ -93,6 +101,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
     ) -> Proof:
         """Check progress and that keys are unique, and record the proof in the ledger.
 
+        Keys that ``verify`` has counted for the same holder since the merge are not counted again.
+
         Raises:
             CorruptionError: Progress or keys are wrong; merge nothing and delete nothing.
         """
@@ -100,7 +110,7 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         sharing = Sharing(context, Engine.AUTO, MergeRequest())
 
         def prove() -> Proof:
-            proof = verify_merge(context.base, through, sharing)
+            proof = verify_merge(context.base, through, sharing, _counted(context))
             return Proof(
                 f"verified on version {proof.version}: {len(through)} regions are merged as planned, "
                 f"{proof.rows:,} rows, {'every key once' if proof.has_key else 'which have no key'}",
@@ -172,6 +182,14 @@ def _promised(pieces: Sequence[Piece]) -> dict[RegionId, int]:
         assert isinstance(promised, Mapping)  # noqa: S101 - made by ``_piece``
         through |= {parse_region_id(region): generation for region, generation in promised.items()}
     return through
+
+
+def _counted(context: JobContext) -> list[Counted]:
+    """Return what runs of this holder found when they counted all keys, newest first."""
+    runs = reversed(context.opened.ledger.history(VERIFY).runs)
+    facts = [run.facts for run in runs if run.holder == context.holder and run.outcome is RunOutcome.DONE]
+    found = [(each.get("version"), each.get("rows")) for each in facts]
+    return [Counted(version, rows) for version, rows in found if isinstance(version, int) and isinstance(rows, int)]
 
 
 class _Watcher:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from memwal_core.base_table import TableReader
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.plan import plan_verification
@@ -28,10 +28,24 @@ class MergeProof:
     has_key: bool = True
 
 
-def verify_merge(table: TableReader, through: Mapping[RegionId, int], sharing: Sharing | None = None) -> MergeProof:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a run of ``verify`` found: a version, and its rows, each with a key of its own."""
+
+    version: int
+    rows: int
+
+
+def verify_merge(
+    table: TableReader,
+    through: Mapping[RegionId, int],
+    sharing: Sharing | None = None,
+    counted: Collection[Counted] = (),
+) -> MergeProof:
     """Read the table again and check that regions are merged at least ``through`` these generations, every key once.
 
-    A ``CorruptionError`` means that progress is missing or went back, or that a key occurs more than once:
+    Keys of a version that was ``counted``, and that has all of these generations, are not counted again. A
+    ``CorruptionError`` means that progress is missing or went back, or that a key occurs more than once:
     merge nothing and delete nothing; follow the runbook.
     """
     state = table.state()
@@ -50,6 +64,17 @@ def verify_merge(table: TableReader, through: Mapping[RegionId, int], sharing: S
     plan = plan_verification(table.uri, state)
     if not plan.schema.names:
         return MergeProof(state.version, state.num_rows, progress, has_key=False)
+    for each in counted:
+        if _has_merged(table, each.version, through):
+            return MergeProof(each.version, each.rows, progress)
     if sharing is not None:
         sharing.choose(plan.work)
     return MergeProof(state.version, require_single_keys(table, plan, sharing), progress)
+
+
+def _has_merged(table: TableReader, version: int, through: Mapping[RegionId, int]) -> bool:
+    try:
+        details = table.require_mem_wal(table.state(version))
+    except MemwalError:
+        return False  # It is gone.
+    return all(details.merged_generation(region) >= generation for region, generation in through.items())

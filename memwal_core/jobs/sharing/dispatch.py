@@ -42,13 +42,41 @@ def dispatch(request: JobRequest, work: Work, settings: DispatchSettings) -> Dis
         return Dispatch(True, "the job reads with Spark")
     if getattr(request, "engine", Engine.AUTO) is Engine.SPARK:
         return Dispatch(True, "it was asked for")
-    bounds = (
-        (work.size_bytes, settings.max_bytes, show_bytes(work.size_bytes), "bytes", show_bytes(settings.max_bytes)),
-        (work.regions, settings.max_regions, f"{work.regions} regions", "regions", str(settings.max_regions)),
-        (work.objects, settings.max_objects, f"{work.objects} objects", "objects", str(settings.max_objects)),
-    )
-    for value, bound, shown, name, shown_bound in bounds:
-        if value > bound:
-            return Dispatch(True, f"{shown} are more than dispatch.max_{name}, which is {shown_bound}")
-    known = ", ".join(shown for value, _, shown, _, _ in bounds if value)
+    too_large = _too_large(work, settings)
+    if too_large:
+        return Dispatch(True, too_large)
+    known = ", ".join(shown for shown in _shown(work).values() if shown)
     return Dispatch(False, f"{known or 'what there is to do'}, which takes less time than an application to start")
+
+
+def dispatch_plan(reading: Work, settings: DispatchSettings) -> Dispatch | None:
+    """Choose who plans a job; None: the worker that asks.
+
+    Args:
+        reading: What a plan of it reads, as far as that is found cheaply.
+        settings: What a worker does itself.
+    """
+    too_large = _too_large(reading, settings)
+    return Dispatch(True, f"it plans there, too, for {too_large}") if too_large else None
+
+
+def _too_large(work: Work, settings: DispatchSettings) -> str:
+    """Return which bound some work is above; empty if it is above none."""
+    shown = _shown(work)
+    bounds = (
+        (work.size_bytes, settings.max_bytes, "bytes", show_bytes(settings.max_bytes)),
+        (work.regions, settings.max_regions, "regions", str(settings.max_regions)),
+        (work.objects, settings.max_objects, "objects", str(settings.max_objects)),
+    )
+    for value, bound, name, shown_bound in bounds:
+        if value > bound:
+            return f"{shown[name]} are more than dispatch.max_{name}, which is {shown_bound}"
+    return ""
+
+
+def _shown(work: Work) -> dict[str, str]:
+    return {
+        "bytes": show_bytes(work.size_bytes) if work.size_bytes else "",
+        "regions": f"{work.regions} regions" if work.regions else "",
+        "objects": f"{work.objects} objects" if work.objects else "",
+    }

@@ -66,8 +66,8 @@ def test_nothing_else_of_a_task_is_a_template_or_is_called_with_one(facts: dict[
     written = facts["written"]
 
     assert {each["operator"] for each in written.values()} == {
-        "CycleStepWork", "LeasedWork", "HoldLeases", "ApprovalOperator", "TriggerDagRunOperator",
-        "_PythonDecoratedOperator",
+        "CycleStepWork", "PlanWork", "LeasedWork", "VerifyWork", "HoldLeases", "ApprovalOperator",
+        "TriggerDagRunOperator", "_PythonDecoratedOperator",
     }  # fmt: skip
     templates = {name: each["templates"] for name, each in written.items() if each["templates"]}
     labels = {text for each in templates.values() for text in each.get("map_index_template", ())}

@@ -265,6 +265,7 @@ def test_cycle_prepares_work_that_takes_the_lease_itself_wherever_it_is_done(
         "ticket": "",
         "to_spark": False,
         "where": item["where"],
+        "planned": True,
     }
     assert item["where"].startswith("in the worker: ")
     assert large["to_spark"]

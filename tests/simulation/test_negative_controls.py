@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 
 from memwal_core.errors import MemwalError
@@ -18,10 +19,11 @@ from memwal_core.jobs.gc.kinds import flushed, wal_entries
 from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
 from memwal_core.memtable.memtable import StoredEntry
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, store
+from memwal_core.region.spec.routing import RegionRouter, RoutedRows
 from memwal_core.storage.local import LocalStore
 from memwal_core.storage.protocol import Part
 from memwal_core.wal import WalAppender
-from memwal_core.writer import TableWriter
+from memwal_core.writer import table_context
 from memwal_core.writer.claim import ownership
 from memwal_core.writer.flushing import flush_queue
 from testkit.simulation import Chances, SimulationFailedError, Symptom, World, simulate
@@ -125,8 +127,11 @@ def test_without_waiting_for_failed_flushes_rows_are_lost(tmp_path: Path, monkey
 def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer_of = TableWriter._writer
-    monkeypatch.setattr(TableWriter, "_writer", lambda self, value: writer_of(self, ((value[0] + 1) % 4,)))
+    class Misrouting(RegionRouter):
+        def route(self, rows: pa.Table) -> list[RoutedRows]:
+            return [part._replace(value=((part.value[0] + 1) % 4,)) for part in super().route(rows)]
+
+    monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
     assert _symptom(tmp_path, 23) is Symptom.WRONG_ROWS
 
 

@@ -66,7 +66,14 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     started = clock.monotonic()
     manifest = claim(manifests, region_id, expected_epoch=expected_epoch)
     codec = codec_of_region(manifest, state.field_ids)
-    ownership = Ownership(manifests, manifest, started, settings.writer.epoch_check_interval_s, clock)
+    ownership = Ownership(
+        manifests,
+        manifest,
+        started,
+        settings.writer.epoch_check_interval_s,
+        clock,
+        in_background=settings.writer.background_flush,
+    )
     entries = read_tail(
         table.store,
         region_id,

@@ -1,4 +1,9 @@
-"""Whether the region still belongs to this writer: verified before acknowledging, remembered once it does not."""
+"""Whether the region still belongs to this writer: verified before acknowledging, remembered once it does not.
+
+A verification holds for an interval from the moment at which it began. While a writer acknowledges, the next one runs
+beside its writes from half of that interval on, so that no put waits for it; only after a rest, or where the store is
+too slow, an acknowledgement waits.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,17 @@ from memwal_core.region import ManifestStore, RegionManifest, check_epoch
 
 _log = logging.getLogger(__name__)
 
+AHEAD_THREAD = "memwal-epoch"
+
+_AHEAD = 0.5
+"""Share of the interval after which the next verification begins beside the writes."""
+
 
 class Ownership:
     """A claim on a region, and the error that ended it. Safe to call from several threads.
 
     ``verified_at`` is the monotonic time before the claim; ``check_interval_s`` is the longest time between a
-    verification and an acknowledgement.
+    verification and an acknowledgement; ``in_background`` allows a thread for verifications ahead of time.
     """
 
     def __init__(
@@ -27,6 +37,8 @@ class Ownership:
         verified_at: float,
         check_interval_s: float,
         clock: Clock,
+        *,
+        in_background: bool = False,
     ) -> None:
         self.region_id = claimed.region_id
         self.epoch = claimed.writer_epoch
@@ -34,7 +46,9 @@ class Ownership:
         self._verified_at = verified_at
         self._interval_s = check_interval_s
         self._clock = clock
+        self._in_background = in_background
         self._lock = threading.Lock()
+        self._verifying = threading.Lock()
         self._ended: MemwalError | None = None
         self._when_ended: list[Callable[[MemwalError], None]] = []
 
@@ -76,6 +90,20 @@ class Ownership:
         except MemwalError as error:
             raise self.end(error) from None
 
+    def verify_ahead(self) -> None:
+        """Begin to verify the epoch in a thread if the next acknowledgements will ask for it; never waits.
+
+        A verification ahead that fails is left to the acknowledgement; one that finds another epoch stops the writer.
+        """
+        if not self._in_background or self._age_s() <= _AHEAD * self._interval_s:
+            return
+        if not self._verifying.acquire(blocking=False):
+            return
+        try:
+            threading.Thread(target=self._run_ahead, name=AHEAD_THREAD, daemon=True).start()
+        except RuntimeError:  # No thread is to be had: the acknowledgement verifies.
+            self._verifying.release()
+
     def verify_if_due(self) -> None:
         """Verify the epoch unless that was done within the interval, as an acknowledgement requires.
 
@@ -84,9 +112,26 @@ class Ownership:
             CommitUnknownError: The manifest could not be read.
         """
         self.require()
-        now = self._clock.monotonic()
-        if now - self._verified_at <= self._interval_s:
+        if self._age_s() <= self._interval_s:
             return
+        with self._verifying:  # One ahead may be under way; what it finds is as good.
+            self.require()
+            if self._age_s() > self._interval_s:
+                self._verify()
+
+    def _age_s(self) -> float:
+        return self._clock.monotonic() - self._verified_at
+
+    def _run_ahead(self) -> None:
+        try:
+            self._verify()
+        except MemwalError as error:
+            _log.info("epoch not verified ahead of time [region_id=%s, error=%s]", self.region_id, error)
+        finally:
+            self._verifying.release()
+
+    def _verify(self) -> None:
+        began = self._clock.monotonic()
         try:
             stored = self._manifests.load(self.region_id)
         except UnavailableError as error:
@@ -97,7 +142,7 @@ class Ownership:
                 writer_epoch=self.epoch,
             ) from error
         self.check(stored)
-        self._verified_at = now
+        self._verified_at = began
 
     def is_confirmed(self) -> bool:
         """Return whether the region's epoch is still ours, read anew; does not end the writer."""

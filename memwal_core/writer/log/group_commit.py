@@ -156,6 +156,8 @@ class GroupCommit:
             batches = self._state.queue.unstored()
         try:
             self._state.ownership.require()
+            if batches:
+                self._state.ownership.verify_ahead()
             for memtable, fragments in batches:
                 self._append(memtable, fragments)
             self._state.ownership.verify_if_due()

@@ -20,32 +20,43 @@ from memwal_core.writer.region_directory import RegionDirectory
 from memwal_core.writer.region_writer import RegionWriter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WriteTarget:
-    """Where rows go, as of one reading of the base table.
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What decides how rows of a table are written; rows that fit one shape fit an equal one as they are.
 
     Attributes:
+        schema: Columns, with their metadata.
         field_ids: Top-level column -> field id.
-        router: Splits batches by the spec.
-        directory: The regions of the spec.
-        checked_at: Monotonic time of the reading.
+        spec: The region spec that is followed.
     """
 
     schema: pa.Schema
     field_ids: dict[str, int]
     key: tuple[str, ...]
     spec: RegionSpec
-    router: RegionRouter
-    directory: RegionDirectory
-    checked_at: float
 
-    def has_shape_of(self, other: WriteTarget) -> bool:
-        """Return whether rows for the other target fit this one as they are."""
+    def is_same(self, other: TableShape) -> bool:
+        """Return whether rows for the other shape fit this one as they are."""
         return bool(
             self.schema.equals(other.schema, check_metadata=True)
             and self.field_ids == other.field_ids
             and self.spec == other.spec
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteTarget:
+    """Where rows go.
+
+    Attributes:
+        shape: What they look like.
+        router: Splits batches by the spec.
+        directory: The regions of the spec.
+    """
+
+    shape: TableShape
+    router: RegionRouter
+    directory: RegionDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +79,30 @@ class TableContext:
     spec_id: int | None
     failpoints: Failpoints = NO_FAILPOINTS
 
-    def load(self) -> WriteTarget:
+    def look(self) -> TableShape:
         """Read the base table; ``InvalidRequestError`` if it cannot be written or the spec does not exist."""
-        now = self.clock.monotonic()
         state = self.table.state()
         details = self.table.require_writable(state)
-        key = state.require_primary_key().columns
         spec = choose_spec(details.region_specs, self.spec_id)
+        return TableShape(state.schema, dict(state.field_ids), state.require_primary_key().columns, spec)
+
+    def load(self) -> WriteTarget:
+        """Read the base table and its regions; errors as for ``look``."""
+        return self.target(self.look())
+
+    def target(self, shape: TableShape) -> WriteTarget:
+        """Read which regions a shape's spec has."""
         is_ours = self.settings.writer.new_region_codec == "lance"
         directory = RegionDirectory(
             self.table.store,
-            spec,
+            shape.spec,
             self._manifests(),
             self.ids,
             self.settings.storage.concurrency,
             RegionStatus.SEALED if is_ours else RegionStatus.ACTIVE,
         )
         directory.refresh()
-        router = RegionRouter(spec, state.field_ids)
-        return WriteTarget(state.schema, dict(state.field_ids), key, spec, router, directory, now)
+        return WriteTarget(shape, RegionRouter(shape.spec, shape.field_ids), directory)
 
     def open_region(self, region_id: RegionId, memory: MemoryBudget) -> RegionWriter:
         """Claim a region; errors as for ``RegionWriter.open``."""

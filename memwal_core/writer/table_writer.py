@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +27,7 @@ from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.flushing.flush_queue import RETRYABLE
 from memwal_core.writer.log.group_commit import PutReceipt
 from memwal_core.writer.region_writer import RegionWriter
+from memwal_core.writer.schema_watch import SchemaWatch
 from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
@@ -121,7 +122,13 @@ class TableWriter:
         self._context = context
         self._accept = accept
         self._takeover = takeover
-        self._target = context.load()
+        self._watch = SchemaWatch(
+            context.look,
+            context.settings.writer.schema_check_interval_s,
+            context.clock,
+            in_background=context.settings.writer.background_flush,
+        )
+        self._target = context.target(self._watch.shape())
         self._writers: dict[RegionValue, RegionWriter] = {}
         self._memory = MemoryBudget(context.settings.writer.max_buffered_bytes)
         self._pool = executor or ThreadPoolExecutor(
@@ -164,10 +171,10 @@ class TableWriter:
         self._require_open()
         with self._lock:
             try:
-                self._follow_schema(only_if_due=True)
+                self._follow_schema()
                 batch = self._conformed(rows)
             except InvalidRequestError:
-                if not self._follow_schema(only_if_due=False):
+                if not self._follow_schema(now=True):
                     raise
                 batch = self._conformed(rows)
             begun = self._begin(batch, RegionWriter.prepared)
@@ -184,9 +191,11 @@ class TableWriter:
         """
         self._require_open()
         with self._lock:
-            self._follow_schema(only_if_due=True)
-            key_schema = pa.schema([field for field in self._target.schema if field.name in self._target.key])
-            begun = self._begin(conform(keys, key_schema, self._target.key), RegionWriter.prepared_deletes)
+            self._follow_schema()
+            key_schema = pa.schema(
+                [field for field in self._target.shape.schema if field.name in self._target.shape.key]
+            )
+            begun = self._begin(conform(keys, key_schema, self._target.shape.key), RegionWriter.prepared_deletes)
         return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
@@ -228,7 +237,7 @@ class TableWriter:
             raise InvalidRequestError("the writer is closed", remedy="open a new writer", table=self._context.table.uri)
 
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        batch = conform(rows, self._target.schema, self._target.key)
+        batch = conform(rows, self._target.shape.schema, self._target.shape.key)
         if self._check is not None:
             self._check(batch)
         return batch
@@ -271,15 +280,12 @@ class TableWriter:
         regions = self._target.directory.ensure_all(values)
         map_concurrently(claim, regions, self._context.settings.storage.concurrency)
 
-    def _follow_schema(self, *, only_if_due: bool) -> bool:
+    def _follow_schema(self, *, now: bool = False) -> bool:
         """Adopt the base table's present schema, and return whether it has changed; rows written so far keep theirs."""
-        now = self._context.clock.monotonic()
-        if only_if_due and now - self._target.checked_at < self._context.settings.writer.schema_check_interval_s:
+        shape = self._watch.shape(now=now)
+        if shape.is_same(self._target.shape):
             return False
-        target = self._context.load()
-        if target.has_shape_of(self._target):
-            self._target = replace(self._target, checked_at=target.checked_at)
-            return False
+        target = self._context.target(shape)
         self._idle.wait_for(lambda: self._running == 0)
         # In this order: a region whose flush fails keeps its writer, and the next put begins here again.
         for value, writer in list(self._writers.items()):
@@ -287,5 +293,5 @@ class TableWriter:
             writer.close()
             del self._writers[value]
         self._target = target
-        _log.info("the base table's schema has changed, regions are claimed again [columns=%s]", target.schema.names)
+        _log.info("the base table's schema has changed, regions are claimed again [columns=%s]", shape.schema.names)
         return True

@@ -35,6 +35,7 @@ from memwal_core.observe.status import TableStatus, table_status
 from memwal_core.observe.why.answers import RegionAnswer
 from memwal_core.observe.why.reading import WhyContext, why
 from memwal_core.reader import Consistency
+from memwal_core.reader.analysis.analyze import Analysis, Query, analyze
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region.spec import RegionSpec, RegionValue
 from memwal_core.rng import Rng
@@ -133,6 +134,25 @@ class Table(MergedReader):
         table = cls.open(uri, storage_options=storage_options, settings=settings)
         table.enable([spec])
         return table
+
+    def analyze(
+        self, query: Query, *, consistency: Consistency | str | None = None, version: int | None = None
+    ) -> Analysis:
+        """Run a query and tell what it did: nodes, sources, filters, masked rows, requests, bytes and time.
+
+        Args:
+            query: Reads from the view it is given, for example ``lambda view: view.scan().to_arrow()``.
+            consistency: As for ``view``.
+            version: As for ``view``.
+
+        Raises:
+            MemwalError: As for ``read``.
+        """
+        chosen = self._default_consistency(version) if consistency is None else consistency
+        history = RememberedHistory(self.opened.base, self.opened.freezes)
+        return analyze(
+            self.opened.base, query, consistency=chosen, version=version, writers=self._region_writers, history=history
+        )
 
     @property
     def base(self) -> BaseTable:

@@ -111,7 +111,7 @@ def lookup(
     """
     table = open_table(uri, storage_option)
     state = table.base.state()
-    found = table.lookup(_keys(state, key), columns=tuple(column) if column else None, consistency=consistency)
+    found = table.lookup(keys_of(state, key), columns=tuple(column) if column else None, consistency=consistency)
     _show_rows(found, json=json, wanted=len(set(key)))
 
 
@@ -125,7 +125,8 @@ def _specs(state: TableState) -> list[str]:
     return [] if details is None else [describe_spec(spec, state.field_ids) for spec in details.region_specs]
 
 
-def _keys(state: TableState, texts: list[str]) -> pa.Table:
+def keys_of(state: TableState, texts: list[str]) -> pa.Table:
+    """Return keys from their texts, JSON lists for several columns; ``InvalidRequestError`` if they do not fit."""
     columns = state.require_primary_key().columns
     rows = [_parts(text, len(columns)) for text in texts]
     arrays = {}

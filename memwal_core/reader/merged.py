@@ -11,6 +11,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader, TableState
 from memwal_core.errors import CorruptionError, InvalidRequestError, UnavailableError
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
+from memwal_core.reader.analysis.trace import NO_TRACE, Trace
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import parse_consistency
 from memwal_core.reader.history import ReadHistory
@@ -38,6 +39,7 @@ class MergedReader:
             so that it reads its own writes, else ``latest``.
         guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
         history: What is remembered of the table.
+        trace: Collects what reads do.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class MergedReader:
         consistency: Consistency | str | None = None,
         guard: KeyGuard | None = None,
         history: ReadHistory | None = None,
+        trace: Trace = NO_TRACE,
     ) -> None:
         """Keep the parts; nothing is read."""
         self._table = table
         self._writers = writers
         self._consistency = None if consistency is None else parse_consistency(consistency)
         self._cache = ReadCache()
+        self._trace = trace
         self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
         manifests = ManifestStore(
             table.store, table.ids, settings=table.settings.storage, clock=table.clock, rng=table.rng
@@ -89,7 +93,10 @@ class MergedReader:
                 remedy="write through `writer()` of the same table, or read with consistency `durable`",
                 table=self._table.uri,
             )
-        return TableView(self._table, self._surveyor.survey(chosen, version, needs), self._guard, self._cache)
+        with self._trace.step("SurveyExec") as counts:
+            survey = self._surveyor.survey(chosen, version, needs)
+            counts["regions"] = len(survey.regions)
+        return TableView(self._table, survey, self._guard, self._cache, self._trace)
 
     def _default_consistency(self, version: int | None) -> Consistency:
         if version is not None:

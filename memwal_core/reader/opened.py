@@ -17,7 +17,9 @@ from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, O
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
+from memwal_core.reader.analysis.trace import NO_TRACE, ROWS, Trace
 from memwal_core.reader.cache import ReadCache
+from memwal_core.reader.names import BASE, region_name, source_name
 from memwal_core.reader.plan.predicate import boxes_of
 from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead, plan_read
 from memwal_core.reader.plan.sources import GenerationSource, SourceKind
@@ -73,10 +75,13 @@ class OpenedTable:
     rows or a flushed MemTable whose schema cannot be mapped to the table's raise ``InvalidRequestError``.
     """
 
-    def __init__(self, table: TableReader, survey: Survey, cache: ReadCache | None = None) -> None:
+    def __init__(
+        self, table: TableReader, survey: Survey, cache: ReadCache | None = None, trace: Trace = NO_TRACE
+    ) -> None:
         state = survey.state
         self._table = table
         self._cache = cache if cache is not None else ReadCache()
+        self.trace = trace
         self._lock = threading.Lock()
         self._rows: dict[GenerationSource, FlushedRows | MemoryRows] = {}
         self._winners: dict[RegionId, RegionWinners] = {}
@@ -85,7 +90,7 @@ class OpenedTable:
         self._renamings = Renamings(table, state.version)
         self.survey = survey
         self._version = (state.version, state.timestamp)
-        self.base = self._cache.base(self._version, lambda: table.dataset(state.version, self._cache.session))
+        self.base = self._cache.base(self._version, self._open_base)
         self.uri = table.uri
         self._unfiltered = plan_read(survey, table.store.uri_of)
         self.key = state.merge_key()
@@ -96,6 +101,10 @@ class OpenedTable:
         self._mask_name = (*self._version, *(each.path for each in sources)) if is_stored else None
         # As bytes: some extension types, for example Lance's blobs, have no hash.
         self._columns = (state.schema.serialize().to_pybytes(), tuple(sorted(state.field_ids.items())), self.key)
+
+    def _open_base(self) -> lance.LanceDataset:
+        with self.trace.step("OpenExec", BASE):
+            return self._table.dataset(self.survey.state.version, self._cache.session)
 
     def remembered(self, name: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         """Return a value that queries of this view share; made twice if two threads need it at once."""
@@ -159,12 +168,13 @@ class OpenedTable:
         if source.kind is not SourceKind.FLUSHED:
             return None
         try:
-            return self._cache.generation(
-                source.path,
-                lambda: open_generation(source.path, self._table.storage_options, self._cache.session),
-            )
+            return self._cache.generation(source.path, lambda: self._open_generation(source))
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
+
+    def _open_generation(self, source: GenerationSource) -> lance.LanceDataset:
+        with self.trace.step("OpenExec", source_name(source)):
+            return open_generation(source.path, self._table.storage_options, self._cache.session)
 
     def rows(self, source: GenerationSource, prefetch: tuple[str, ...] = ()) -> FlushedRows | MemoryRows:
         """Read the keys of a generation, once, and prefetch the columns ``prefetch`` if its keys are not cached."""
@@ -172,7 +182,9 @@ class OpenedTable:
             known = self._rows.get(source)
         if known is None:
             dataset = self.dataset(source)
-            known = self._unflushed(source) if dataset is None else self._flushed(source, dataset, prefetch)
+            with self.trace.step("ReadKeysExec", source_name(source)) as counts:
+                known = self._unflushed(source) if dataset is None else self._flushed(source, dataset, prefetch)
+                counts.update(keys=known.keys.num_rows, tombstones=int(known.deleted.sum()))
             with self._lock:
                 self._rows[source] = known
         return known
@@ -258,7 +270,10 @@ class OpenedTable:
         keys = [region.keys for region in self.winners(self._unfiltered.regions)]
         schema = pa.schema([self.target.schema.field(name) for name in self.key])
         every = pa.concat_tables([schema.empty_table(), *keys]) if keys else schema.empty_table()
-        return find_deletion_mask(self.base, every, self.key)
+        with self.trace.step("DeletionMaskExec", BASE) as counts:
+            found = find_deletion_mask(self.base, every, self.key)
+            counts["keys"] = every.num_rows
+            return found
 
     def winners(self, regions: Sequence[RegionRead], request: RowRequest | None = None) -> list[RegionWinners]:
         """Find the newest rows of regions, leaving out regions without anything newer than the base table.
@@ -273,7 +288,9 @@ class OpenedTable:
         map_concurrently(lambda source: self.rows(source, prefetch.get(source, ())), sources, threads)
         for region in unread:
             rows = [self.rows(each) for each in region.generations]
-            self._winners[region.region_id] = find_winners(region.region_id, rows, self.key)
+            with self.trace.step("DeduplicateExec", region_name(region.region_id)) as counts:
+                found = self._winners[region.region_id] = find_winners(region.region_id, rows, self.key, self.trace)
+                counts.update(keys=found.keys.num_rows, **{ROWS: sum(len(each.live) for each in found.generations)})
         return [self._winners[region.region_id] for region in regions if region.generations]
 
     def _prefetched_columns(

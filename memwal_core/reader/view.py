@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
+from memwal_core.reader.analysis.trace import NO_TRACE, Trace
 from memwal_core.reader.cache import ReadCache
-from memwal_core.reader.explain import RegionNames
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.lookup import Lookup
+from memwal_core.reader.names import RegionNames
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.survey import Survey
 from memwal_core.reader.scan.scan import Scan, ScanRequest
@@ -30,10 +31,18 @@ class TableView:
         survey: Where the rows were found.
         guard: Filters of flushed MemTables, for lookups.
         cache: Shared with other views of the table; its own if None.
+        trace: Collects what queries do.
     """
 
-    def __init__(self, table: TableReader, survey: Survey, guard: KeyGuard, cache: ReadCache | None = None) -> None:
-        self._opened = OpenedTable(table, survey, cache)
+    def __init__(
+        self,
+        table: TableReader,
+        survey: Survey,
+        guard: KeyGuard,
+        cache: ReadCache | None = None,
+        trace: Trace = NO_TRACE,
+    ) -> None:
+        self._opened = OpenedTable(table, survey, cache, trace)
         self._lookup = Lookup(self._opened, guard)
         self._texts: dict[str, TextColumn] = {}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import lance
 import numpy as np
@@ -19,10 +20,12 @@ from memwal_core.flushed.read import require_own_keys
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows
-from memwal_core.reader.explain import RegionNames, explain_lookup
+from memwal_core.reader.analysis.trace import ROWS
+from memwal_core.reader.explain import explain_lookup
 from memwal_core.reader.lookup.asked_keys import conformed, key_schema
 from memwal_core.reader.lookup.key_guard import KeyGuard
 from memwal_core.reader.lookup.key_regions import key_router
+from memwal_core.reader.names import BASE, GUARD, TAKE_LAST, RegionNames, source_name
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan, RegionRead
 from memwal_core.reader.plan.sources import GenerationSource
@@ -81,7 +84,9 @@ class Lookup:
                     candidates = _without(candidates, hits.keys, self._opened.key)
                     pending = _without(pending, hits.keys, self._opened.key)
         if pending.num_rows:
-            found.append(self._in_base(pending, empty))
+            with self._opened.trace.step(TAKE_LAST, BASE) as counts:
+                found.append(self._in_base(pending, empty))
+                counts.update({"keys": pending.num_rows, ROWS: found[-1].num_rows})
         rows = pa.concat_tables(found) if found else empty
         if rows.num_rows > 1:
             order = positions(rows, wanted, self._opened.key)
@@ -165,19 +170,31 @@ class Lookup:
     def _in_generation(self, source: GenerationSource, keys: pa.Table, empty: pa.Table) -> _Hits | None:
         """Look keys up in one generation; None if it writes and deletes none of them."""
         if source.rows is not None:
-            return self._in_rows(self._opened.rows(source), keys, empty)
-        passing = self._guard.may_contain(source, keys)
+            return self._taken(source, keys, lambda: self._in_rows(self._opened.rows(source), keys, empty))
+        with self._opened.trace.step(GUARD, source_name(source)) as counts:
+            passing = self._guard.may_contain(source, keys)
+            counts.update(keys=keys.num_rows, keys_ruled_out=keys.num_rows - int(np.count_nonzero(passing)))
         if not passing.any():
             return None
         candidates = keys if passing.all() else keys.filter(pa.array(passing))
         try:
             if self._is_worth_caching(source):
-                return self._in_rows(self._opened.rows(source), candidates, empty)
-            return self._in_flushed(source, candidates, empty)
+                read = partial(self._in_rows, self._opened.rows(source), candidates, empty)
+            else:
+                read = partial(self._in_flushed, source, candidates, empty)
+            return self._taken(source, candidates, read)
         except GenerationGoneError:
             raise
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
+
+    def _taken(self, source: GenerationSource, keys: pa.Table, read: Callable[[], _Hits | None]) -> _Hits | None:
+        with self._opened.trace.step(TAKE_LAST, source_name(source)) as counts:
+            hits = read()
+            counts["keys"] = keys.num_rows
+            counts[ROWS] = 0 if hits is None else hits.rows.num_rows
+            counts["deleted"] = 0 if hits is None else hits.keys.num_rows - hits.rows.num_rows
+            return hits
 
     def _is_worth_caching(self, source: GenerationSource) -> bool:
         """Tell whether to cache a flushed MemTable's keys, which pays off after a few lookups."""

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from memwal_core.deduplicate import deduplicate
 from memwal_core.ids import RegionId
+from memwal_core.reader.analysis.trace import NO_TRACE, Trace
+from memwal_core.reader.names import source_name
 from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, RowRequest
 
 
@@ -24,14 +26,16 @@ class WinningRows:
     Attributes:
         rows: The generation.
         live: Row numbers of its rows that no newer row replaces or deletes, ascending.
+        trace: Collects what is read.
     """
 
     rows: FlushedRows | MemoryRows
     live: npt.NDArray[np.int64]
+    trace: Trace = NO_TRACE
 
     def read(self, request: RowRequest) -> Iterator[pa.RecordBatch]:
         """Read them."""
-        yield from self.rows.read(self.live, request)
+        yield from self.trace.batches("TakeExec", source_name(self.rows.source), self.rows.read(self.live, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,10 @@ class RegionWinners:
 
 
 def find_winners(
-    region_id: RegionId, newest_first: Sequence[FlushedRows | MemoryRows], key: Sequence[str]
+    region_id: RegionId,
+    newest_first: Sequence[FlushedRows | MemoryRows],
+    key: Sequence[str],
+    trace: Trace = NO_TRACE,
 ) -> RegionWinners:
     """Find which rows of a region's generations win.
 
@@ -58,9 +65,10 @@ def find_winners(
         region_id: The region.
         newest_first: At least one generation.
         key: The primary key.
+        trace: Collects what is read of them.
     """
     oldest_first = list(reversed(newest_first))
     newest = deduplicate(oldest_first, key)
     wanted = newest.by_source(newest.live)
-    winning = [WinningRows(rows, live) for rows, live in zip(oldest_first, wanted, strict=True)]
+    winning = [WinningRows(rows, live, trace) for rows, live in zip(oldest_first, wanted, strict=True)]
     return RegionWinners(region_id, newest.keys_of(newest.last), tuple(reversed(winning)))

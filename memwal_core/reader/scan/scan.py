@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,8 +17,10 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
-from memwal_core.reader.explain import RegionNames, explain_scan
+from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
+from memwal_core.reader.explain import explain_scan
 from memwal_core.reader.freshness import Freshness
+from memwal_core.reader.names import BASE, SCAN, STALE, RegionNames
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.rows.deletion_mask import DeletionMask
@@ -150,18 +152,23 @@ class Scan:
     def _count_base(self, winners: Sequence[RegionWinners]) -> int:
         filter_sql = self._request.filter_sql
         if not winners or not self._opened.key:
-            return int(self._opened.base.count_rows(filter_sql))
+            return self._counted(lambda: int(self._opened.base.count_rows(filter_sql)), None)
         mask = self._mask()
         if mask is None:
             superseded = _superseded(winners, self._opened)
             return sum(batch.num_rows for batch in self._by_key(superseded, self._opened.key))
         if filter_sql is None:
-            return int(self._opened.survey.state.num_rows) - len(mask.row_ids)
+            return self._counted(lambda: int(self._opened.survey.state.num_rows) - len(mask.row_ids), mask)
         # Lance counts the rows of a scan only if the scan has no columns.
         scanner = self._opened.base.scanner(
             columns=[], with_row_id=True, filter=filter_sql, row_addr_blocklist=mask.blocklist
         )
-        return int(scanner.count_rows())
+        return self._counted(lambda: int(scanner.count_rows()), mask)
+
+    def _counted(self, count: Callable[[], int], mask: DeletionMask | None) -> int:
+        with self._opened.trace.step("CountExec", BASE) as counts:
+            counts.update({ROWS: count(), ROWS_MASKED: 0 if mask is None else len(mask.row_ids)})
+            return counts[ROWS]
 
     def _count_of(self, generation: WinningRows) -> int:
         if self._request.filter_sql is None:
@@ -191,7 +198,10 @@ class Scan:
             if superseded is not None and mask is None:
                 yield from self._by_key(superseded, columns)
                 return
-            yield from self._scanner(columns or self._opened.counted, limit, mask).to_batches()
+            with self._opened.trace.step(SCAN, BASE) as counts:
+                counts[ROWS_MASKED] = 0 if mask is None else len(mask.row_ids)
+            scanned = self._scanner(columns or self._opened.counted, limit, mask).to_batches()
+            yield from self._opened.trace.batches(SCAN, BASE, scanned)
 
     def _mask(self) -> DeletionMask | None:
         """Return the deletion mask, unless computing it would cost more than the scan can save.
@@ -214,8 +224,15 @@ class Scan:
     def _by_key(self, superseded: KeySearch | None, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         key = self._opened.key
         needed = (*columns, *(name for name in key if name not in columns))
-        for batch in self._scanner(needed, None, None).to_batches():
-            yield batch if superseded is None else _without(batch, superseded, key)
+        scanned = self._scanner(needed, None, None).to_batches()
+        for batch in self._opened.trace.batches(SCAN, BASE, scanned):
+            if superseded is None:
+                yield batch
+                continue
+            with self._opened.trace.step(STALE, BASE) as counts:
+                kept = _without(batch, superseded, key)
+                counts.update({ROWS: kept.num_rows, ROWS_MASKED: batch.num_rows - kept.num_rows})
+            yield kept
 
     def _scanner(self, columns: Sequence[str], limit: int | None, mask: DeletionMask | None) -> lance.LanceScanner:
         return self._opened.base.scanner(

@@ -17,9 +17,10 @@ import pyarrow as pa
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
 from memwal_core.native.casting import cast
-from memwal_core.reader.explain import RegionNames, explain_text_search
+from memwal_core.reader.explain import explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
+from memwal_core.reader.names import WORDS, RegionNames
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.rows.by_id import rows_of
@@ -145,7 +146,10 @@ class TextSearch:
     def _matches(self, sources: Sequence[TextSegment]) -> list[dict[str, Matches]]:
         """Return for each source the rows with each token; one search per token and source."""
         asked = [(source, word) for source in sources for word in self._words.values()]
-        every = iter(map_concurrently(lambda each: each[0].matches(each[1]), asked, self._column.threads))
+        with self._opened.trace.step(WORDS) as counts:
+            found = map_concurrently(lambda each: each[0].matches(each[1]), asked, self._column.threads)
+            counts.update(segments=len(sources), words=len(self._words), matches=sum(len(each.ids) for each in found))
+        every = iter(found)
         return [{token: next(every) for token in self._words} for _ in sources]
 
     def _ranked(self, segment: TextSegment, found: Mapping[str, Matches], scores: GlobalScores) -> _Ranked:

@@ -21,9 +21,11 @@ from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.native.casting import cast
-from memwal_core.reader.explain import RegionNames, explain_vector_search
+from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
+from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
+from memwal_core.reader.names import BASE, NEAREST, STALE, RegionNames, source_name
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.plan.sources import GenerationSource
@@ -173,7 +175,9 @@ class VectorSearch:
         found, is_complete = self._in_base(superseded, cached)
         # If the whole base table was searched after all, its cached rows are among the rows found.
         left_out = gap_rows if is_complete else 0
-        near = cached.nearest(self._query.vector, k + left_out, self._metric)
+        with self._opened.trace.step(NEAREST, "rows in memory") as counts:
+            near = cached.nearest(self._query.vector, k + left_out, self._metric)
+            counts[ROWS] = len(near.numbers)
         chosen = near.numbers >= left_out
         if found.num_rows >= k:
             chosen &= near.distances <= np.partition(found.column(DISTANCE_COLUMN).to_numpy(), k - 1)[k - 1]
@@ -193,7 +197,17 @@ class VectorSearch:
             return ~superseded.found(rows.select(list(self._opened.key)))
 
         def search(part: _Part) -> pa.Table:
-            return _until(query.k, first, lambda count: self._nearest(base, count, query.filter_sql, part), keep)
+            with self._opened.trace.step(NEAREST, BASE) as counts:
+                found = _until(query.k, first, lambda count: self._nearest(base, count, query.filter_sql, part), kept)
+                counts[ROWS] = found.num_rows
+                counts["rows_excluded"] = 0 if part.mask is None else len(part.mask.row_ids)
+                return found
+
+        def kept(rows: pa.Table) -> npt.NDArray[np.bool_]:
+            mask = keep(rows)
+            with self._opened.trace.step(STALE, BASE) as counts:
+                counts[ROWS_MASKED] = rows.num_rows - int(np.count_nonzero(mask))
+            return mask
 
         others = 0
         if cached is not None and cached.has_gap and self._has_index:
@@ -284,6 +298,12 @@ class VectorSearch:
         )
 
     def _in_generation(self, generation: WinningRows) -> pa.Table:
+        with self._opened.trace.step(NEAREST, source_name(generation.rows.source)) as counts:
+            found = self._searched(generation)
+            counts[ROWS] = found.num_rows
+            return found
+
+    def _searched(self, generation: WinningRows) -> pa.Table:
         rows = generation.rows
         if not isinstance(rows, FlushedRows):
             return self._in_rows(generation)

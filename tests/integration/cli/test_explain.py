@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
 from memwal_core.writer.table_writer import TableWriter
+from testkit.tables.articles import DIMENSIONS, make_articles_table
 from testkit.tables.people import make_people_table, people
 
 
@@ -36,3 +37,45 @@ def test_in_process_rows_cannot_be_asked_for_from_outside(tmp_path: Path) -> Non
     make_people_table(uri)
 
     assert CliRunner().invoke(app, ["explain", uri, "--consistency", "in_process"]).exit_code != 0
+
+
+def test_analyze_runs_the_read_and_shows_its_counters(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    with TableWriter.open(make_people_table(uri, rows=people(*range(10)), buckets=1)) as writer:
+        writer.put(people(*range(5, 20)))
+        writer.flush()
+
+    text = CliRunner().invoke(app, ["explain", uri, "--analyze"])
+    looked_up = CliRunner().invoke(app, ["explain", uri, "--key", "3", "--analyze", "--json"])
+    planned = CliRunner().invoke(app, ["explain", uri, "--key", "3"])
+    document = json.loads(looked_up.stdout)
+
+    assert "20 rows in" in text.stdout
+    assert "rows masked: 5" in text.stdout
+    assert [each["keys_ruled_out"] for each in document["filters"]] == [1]
+    assert document["sources_opened"] == ["base_table[gen=-1]"]
+    assert document["requests"]["lance_read_bytes"] > 0
+    assert planned.stdout.count("BloomFilterGuardExec") == 1
+    assert "rows in" not in planned.stdout
+
+
+def test_searches_are_explained_and_analyzed(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_articles_table(uri, rows=300, kinds=("INVERTED", "IVF_FLAT"))
+    vector = f"vec={[0.5] * DIMENSIONS}"
+
+    runs = {
+        "KNNExec: base_table[gen=-1], k=3": ["--nearest", vector, "-k", "3"],
+        "FTSExec: base_table[gen=-1]": ["--words", "title=old", "-k", "3"],
+    }
+    for expected, options in runs.items():
+        assert expected in CliRunner().invoke(app, ["explain", uri, *options]).stdout
+        assert "3 rows in" in CliRunner().invoke(app, ["explain", uri, *options, "--analyze"]).stdout
+
+
+def test_two_reads_at_once_are_refused(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri)
+
+    for options in (["--key", "1", "--words", "a=b"], ["--key", "1", "--filter", "id = 1"], ["--nearest", "vec"]):
+        assert CliRunner().invoke(app, ["explain", uri, *options]).exit_code != 0

@@ -114,7 +114,7 @@ def test_plan_of_a_search_over_a_gap_names_the_generations_that_stand_in(tmp_pat
     assert text == (
         "GlobalLimitExec: limit=3\n"
         "  SortExec: order_by=[_dist ASC]\n"
-        "    FilterStaleExec: bloom_filters=[bf[region_A][gen=5]]\n"
+        "    FilterStaleExec: newer_keys=[region_A[gen=5]]\n"
         "      UnionExec\n"
         "        KNNExec: base_table[gen=-1], k=3\n"
         "        KNNExec: region_A[gen=5], k=3\n"

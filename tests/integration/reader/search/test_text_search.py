@@ -175,7 +175,7 @@ def test_plan_names_every_source_with_the_query(tmp_path: Path) -> None:
     assert text == (
         "GlobalLimitExec: limit=7\n"
         "  SortExec: order_by=[_bm25 DESC]\n"
-        "    FilterStaleExec: bloom_filters=[bf[region_A][gen=1]]\n"
+        "    FilterStaleExec: newer_keys=[region_A[gen=1]]\n"
         "      GlobalBM25Exec\n"
         "        UnionExec\n"
         '          FTSExec: base_table[gen=-1], query="search terms"\n'

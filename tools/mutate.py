@@ -111,12 +111,22 @@ def _variant(node: ast.AST) -> ast.expr | None:
     return None
 
 
+def _declarations(tree: ast.Module) -> Iterator[ast.AST]:
+    """Return what stands in decorators: ``frozen=True`` keeps programmers from mistakes, and changes no run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            for decorator in node.decorator_list:
+                yield from ast.walk(decorator)
+
+
 def random_mutants(module: SafetyModule, source: str) -> Iterator[Mutant]:
     """Return every random mutant of a module whose changed place is one line that occurs once."""
     lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    idle = set(_declarations(tree))
+    for node in ast.walk(tree):
         variant = _variant(node)
-        if not isinstance(node, ast.expr) or variant is None or node.lineno != node.end_lineno:
+        if not isinstance(node, ast.expr) or variant is None or node.lineno != node.end_lineno or node in idle:
             continue
         line = lines[node.lineno - 1]
         if lines.count(line) != 1:

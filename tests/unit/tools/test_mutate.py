@@ -9,7 +9,7 @@ import pytest
 from tools.mutate import ROOT, Mutant, SafetyModule, Trial, listed, random_mutants, sample
 
 MUTANTS, MODULES = listed()
-SOURCE = "def allowed(age, limit):\n    return age < limit and not age == 7\n"
+SOURCE = "@rule(frozen=True)\ndef allowed(age, limit):\n    return age < limit and not age == 7\n"
 MODULE = SafetyModule("rule.py", ("tests",))
 
 
@@ -34,7 +34,7 @@ def test_module_for_random_mutants_has_some_and_its_tests_exist(module: SafetyMo
 
 
 def test_random_mutants_change_one_place_each() -> None:
-    found = {each.applied(SOURCE).splitlines()[1].strip() for each in random_mutants(MODULE, SOURCE)}
+    found = {each.applied(SOURCE).splitlines()[2].strip() for each in random_mutants(MODULE, SOURCE)}
 
     assert found == {
         "return (age < limit or not age == 7)",

@@ -11,12 +11,37 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+import tenacity
+
 from demo.stack.stack import Stack
 from memwal_core.clock import SystemClock
 
 CLOCK = SystemClock()
 RETRIES = 1
 ATTEMPTS = 5
+
+
+def _found_busy(error: BaseException) -> bool:
+    """SQLite has one writer: a request that finds it busy, before it did anything, is answered so."""
+    return isinstance(error, HTTPError) and error.code == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _close(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, HTTPError):
+        error.close()
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(_found_busy),
+    stop=tenacity.stop_after_attempt(ATTEMPTS),
+    wait=tenacity.wait_fixed(1),
+    before_sleep=_close,
+    reraise=True,
+)
+def _answer(request: Request) -> Any:
+    with urlopen(request, timeout=300) as answer:
+        return json.loads(answer.read() or b"null")
 
 
 class Servers:
@@ -37,17 +62,7 @@ class Servers:
         data = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.tokens[user]}"}
         request = Request(f"{self.address}/{path}", data=data, headers=headers, method=method)
-        for remaining in reversed(range(ATTEMPTS)):
-            try:
-                with urlopen(request, timeout=300) as answer:
-                    return json.loads(answer.read() or b"null")
-            except HTTPError as error:
-                # SQLite has one writer: a request that finds it busy, before it did anything, is answered so.
-                if error.code != HTTPStatus.INTERNAL_SERVER_ERROR or not remaining:
-                    raise
-                error.close()
-                CLOCK.sleep(1)
-        raise AssertionError("not reached")
+        return _answer(request)
 
     def status_of_page(self, path: str, user: str | None) -> int:
         headers = {"Authorization": f"Bearer {self.tokens[user]}"} if user is not None else {}

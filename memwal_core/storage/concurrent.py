@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar, cast
 
@@ -38,6 +39,31 @@ def prefetched(items: Iterator[_Item]) -> Iterator[_Item]:
         while (item := coming.result()) is not _END:
             coming = pool.submit(next, items, _END)
             yield cast("_Item", item)
+
+
+def read_ahead(
+    function: Callable[[_Item], _Result], items: Sequence[tuple[_Item, int]], limit: int, budget: int
+) -> Iterator[_Result]:
+    """Yield the result for each item in order, while threads work on those that follow, at most ``limit`` at a time.
+
+    Each item comes with its cost, for example bytes. What is under way or in use costs at most ``budget`` together, or
+    is one item alone.
+    """
+    coming = deque(items)
+    running: deque[tuple[Future[_Result], int]] = deque()
+    spent = 0
+    with ThreadPoolExecutor(max_workers=max(1, min(limit, len(coming))), thread_name_prefix="memwal-ahead") as pool:
+        try:
+            while coming or running:
+                while coming and (not running or (len(running) < limit and spent + coming[0][1] <= budget)):
+                    item, cost = coming.popleft()
+                    running.append((pool.submit(function, item), cost))
+                    spent += cost
+                future, cost = running.popleft()
+                yield future.result()
+                spent -= cost
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _first_failure(futures: list[Future[_Result]], done: set[Future[_Result]]) -> Future[_Result] | None:

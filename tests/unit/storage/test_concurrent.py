@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memwal_core.storage.concurrent import map_concurrently, prefetched
+from memwal_core.storage.concurrent import map_concurrently, prefetched, read_ahead
 
 
 def test_results_keep_the_order_of_the_items() -> None:
@@ -111,3 +111,47 @@ def test_caller_that_stops_leaves_no_thread_behind() -> None:
     ahead.close()
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("memwal-prefetch")]
+
+
+def test_items_that_fit_into_the_budget_are_read_together_and_come_in_order() -> None:
+    three = threading.Barrier(3)
+
+    def meet(item: int) -> int:
+        three.wait(60)
+        return item
+
+    assert list(read_ahead(meet, [(item, 2) for item in range(6)], limit=3, budget=6)) == list(range(6))
+
+
+def test_what_is_read_ahead_never_costs_more_than_the_budget_unless_it_is_one_item() -> None:
+    begun: list[int] = []
+    costs = [3, 3, 5, 20, 1, 1]
+
+    def begin(item: int) -> int:
+        begun.append(item)
+        return item
+
+    results = read_ahead(begin, list(enumerate(costs)), limit=8, budget=8)
+
+    for done, item in enumerate(results):
+        # Whoever takes a result still uses it: it counts until the next one is asked for.
+        held = [costs[each] for each in begun if each >= item]
+        assert sum(held) <= 8 or len(held) == 1
+        assert item == done
+
+
+def test_error_of_an_item_comes_in_its_place_and_later_items_are_not_begun() -> None:
+    begun: list[int] = []
+
+    def call(item: int) -> int:
+        begun.append(item)
+        if item == 1:
+            raise LookupError("second")
+        return item
+
+    results = read_ahead(call, [(item, 1) for item in range(100)], limit=2, budget=100)
+
+    assert next(results) == 0
+    with pytest.raises(LookupError, match="second"):
+        next(results)
+    assert len(begun) < 100

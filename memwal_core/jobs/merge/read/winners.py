@@ -138,9 +138,9 @@ def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinn
     generations = keyed_generations(task, take, concurrency)
     target = task.rows
     newest = deduplicate(generations, target.key)
-    batches: list[pa.RecordBatch] = []
-    for keyed, wanted in zip(generations, newest.by_source(newest.live), strict=True):
-        batches.extend(keyed.batches(wanted, target))
+    wanted = zip(generations, newest.by_source(newest.live), strict=True)
+    read = map_concurrently(lambda each: list(each[0].batches(each[1], target)), wanted, concurrency)
+    batches = [batch for of_one in read for batch in of_one]
     return MergeWinners(
         region_id=task.region_id,
         merged=task.merged,

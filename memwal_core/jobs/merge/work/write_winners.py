@@ -1,16 +1,18 @@
 """Writing the winners of some regions as fragments that no version names yet.
 
-Memory: the keys of one region's generations, the distinct keys of the unit, and a few batches of
-rows, since the next is read while one is written. Rows are never held as a whole.
+Memory: the keys of two regions' generations, since the next region is read while one is written, the distinct keys of
+the unit, and a few batches of rows. Rows are never held as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
 import lance
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
@@ -18,12 +20,12 @@ from memwal_core.base_table.commit.row_changes import rows_of_keys, write_rows
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import deduplicate
 from memwal_core.errors import MemwalError
-from memwal_core.flushed.read import MergeTarget
+from memwal_core.flushed.read import KeyedGeneration, MergeTarget
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.winners import RegionTask, Take, keyed_generations
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.units import KeyPart, WriteUnit, WrittenUnit
-from memwal_core.storage.concurrent import prefetched
+from memwal_core.storage.concurrent import prefetched, read_ahead
 
 KeepKeys = Callable[[pa.Table, Sequence[str]], KeyPart]
 """Keeps the keys of a unit for the search; also told the descriptions of the fragments written."""
@@ -68,6 +70,10 @@ def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take |
     return WrittenUnit(unit.number, unit.version, tuple(rows.shares), documents, keep(keys, documents))
 
 
+_Wanted = tuple[KeyedGeneration, npt.NDArray[np.int64]]
+"""A generation, and the numbers of its rows that win."""
+
+
 class _UnitRows:
     """The winners of a unit, region by region, read as they are asked for."""
 
@@ -81,14 +87,16 @@ class _UnitRows:
         self.error: MemwalError | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        regions = map(self._region, self._unit.tasks)
         try:
-            for task in self._unit.tasks:
-                yield from self._region(task)
+            for rows in regions if len(self._unit.tasks) == 1 else prefetched(regions):
+                yield from rows
         except MemwalError as error:
             self.error = error
             raise
 
     def _region(self, task: RegionTask) -> Iterator[pa.RecordBatch]:
+        """Read and de-duplicate the keys of a region; its rows are read as they are asked for."""
         generations = keyed_generations(task, self._take, self._concurrency)
         newest = deduplicate(generations, task.target.key)
         touched = newest.keys_of(newest.last).combine_chunks()
@@ -104,13 +112,22 @@ class _UnitRows:
                 tombstones=touched.num_rows - len(live),
             )
         )
-        wanted_rows = newest.by_source(live)
-        del newest
-        batch_rows = max(1, self._unit.batch_bytes // task.row_bytes)
+        return self._rows(task, list(zip(generations, newest.by_source(live), strict=True)), touched)
+
+    def _rows(self, task: RegionTask, wanted: list[_Wanted], touched: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Read rows by generation: small ones ahead, as many as fit into a batch; a large one as a stream."""
+        at_once = self._unit.batch_bytes
+        batch_rows = max(1, at_once // task.row_bytes)
+
+        def read(each: _Wanted) -> Iterable[pa.RecordBatch]:
+            generation, numbers = each
+            batches = generation.batches(numbers, task.rows, batch_rows)
+            return list(batches) if len(numbers) <= batch_rows else batches
+
         complete = self._completion(task, touched)
-        for each, wanted in zip(generations, wanted_rows, strict=True):
-            for batch in each.batches(wanted, task.rows, batch_rows):
-                yield complete(batch)
+        sizes = [(each, len(each[1]) * task.row_bytes) for each in wanted]
+        for batches in read_ahead(read, sizes, self._concurrency, at_once):
+            yield from map(complete, batches)
 
     def _completion(self, task: RegionTask, touched: pa.Table) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         if not task.missing:

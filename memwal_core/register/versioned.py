@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from memwal_core.errors import (
@@ -24,7 +25,7 @@ from memwal_core.format.paths import (
     version_hint_path,
 )
 from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
-from memwal_core.storage.protocol import ObjectStore
+from memwal_core.storage.protocol import ObjectStore, StoreKind
 
 FIRST_VERSION = 1
 _LOAD_ATTEMPTS = 10
@@ -159,13 +160,24 @@ class VersionedRegister:
     def _read_forward(self, start: int) -> Entry | None:
         """Return the last of the consecutive versions from ``start``."""
         try:
-            data = self.read(start)
+            data, has_next = self._read_with_next(start)
             version = start
-            while version < MAX_UINT64 and self._store.head(self.path(version + 1)) is not None:
+            while has_next:
                 version += 1
+                has_next = version < MAX_UINT64 and self.exists(version + 1)
             return Entry(version, data if version == start else self.read(version))
         except ObjectNotFoundError:
             return None
+
+    def _read_with_next(self, version: int) -> tuple[bytes, bool]:
+        """Read a version, and tell whether the next exists; a distant store is asked both at once."""
+        if version == MAX_UINT64:
+            return self.read(version), False
+        if self._store.kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
+            return self.read(version), self.exists(version + 1)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-register") as pool:
+            next_one = pool.submit(self.exists, version + 1)
+            return self.read(version), next_one.result()
 
     def hinted_version(self) -> int:
         """Return the version that the hint names; 0 if there is no hint or it cannot be read."""

@@ -56,9 +56,9 @@ class OwnFiles:
         try:
             if self._is_staged:
                 self.paths.update(files_of_other_attempts(self._table.store, self._staging, self._accepted))
-            named = named_files(self._table.dataset())
-            if committed is not None:
-                named |= named_files(self._table.dataset(committed))
+            named = set() if committed is None else named_files(self._table.dataset(committed))
+            if self.paths - named:
+                named |= named_files(self._table.dataset())
         except MemwalError as error:
             _log.warning("files of a merge not removed [staging=%s, error=%s]", self._staging, error)
             return self.all()

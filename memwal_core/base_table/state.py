@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import lance
 import pyarrow as pa
 
 from memwal_core.base_table.keys.primary_key import PrimaryKey, check_primary_key
@@ -28,6 +29,7 @@ class TableState:
         num_rows: Live rows.
         timestamp: When the version was made, timezone UTC.
         is_clone: Whether it is a shallow clone of another table.
+        opened: The version in pylance's hands, which whoever reads the same version shares while this value lives.
     """
 
     version: int
@@ -40,6 +42,7 @@ class TableState:
     num_rows: int
     timestamp: datetime
     is_clone: bool = False
+    opened: lance.LanceDataset | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_legacy(self) -> bool:

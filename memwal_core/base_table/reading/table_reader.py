@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
+from weakref import WeakValueDictionary
 
 import lance
 from lance.lance import _Session
@@ -41,7 +42,9 @@ class Sources:
 
 
 class TableReader:
-    """The reading half of ``BaseTable``. Caches no version: every call reads the newest unless told one.
+    """The reading half of ``BaseTable``: every call reads the newest version unless told one.
+
+    A version that somebody still holds open is shared, not opened again.
 
     pylance logs an error line at each read of the MemWAL index, because it has no fields; set
     ``LANCE_LOG=error,lance::index=off`` in the environment to silence it.
@@ -55,6 +58,7 @@ class TableReader:
         self.rng = sources.rng
         self.manifests = ManifestFiles(store)
         self._observer: Callable[[TableState], None] | None = None
+        self._opened: WeakValueDictionary[int, lance.LanceDataset] = WeakValueDictionary()
 
     @classmethod
     def open(
@@ -105,12 +109,16 @@ class TableReader:
         return self.store.storage_options
 
     def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
-        """Open a version of the table with pylance, the newest by default.
+        """Open a version of the table with pylance, the newest by default. Do not commit with it: it may be shared.
 
-        A ``lance.Session`` shares its caches with other datasets; without one, the dataset has its own.
+        A ``lance.Session`` shares its caches with other datasets; without one, those who use a version share them.
         ``CorruptionError``: the manifest of the version is torn, see ``history.torn``; or something in the table's
         directory is not a file.
         """
+        if version is not None and session is None:
+            shared = self._opened.get(version)
+            if shared is not None:
+                return shared
         self.store.require_files(LANCE_DIRECTORIES)
         try:
             with translated("open the table", self.uri, version=version):
@@ -125,7 +133,10 @@ class TableReader:
         if dataset.version < 1:
             # Lance takes zeros for the manifest of an empty table.
             raise torn_error(self.store, version) or _no_version(self.uri)
-        return require_sound(dataset)
+        require_sound(dataset)
+        if session is None:
+            self._opened[dataset.version] = dataset
+        return dataset
 
     def state(self, version: int | None = None) -> TableState:
         """Read a version of the table, the newest by default.
@@ -196,6 +207,7 @@ class TableReader:
                 num_rows=dataset.count_rows(),
                 timestamp=facts.timestamp,
                 is_clone=facts.has_origin,
+                opened=dataset,
             )
 
     def require_no_regions(self, state: TableState) -> None:

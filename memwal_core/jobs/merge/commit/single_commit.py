@@ -112,6 +112,7 @@ class _Pass:
         self._state = state
         self.files = prepared.files
         self.landed: int | None = None
+        self._made: TableState | None = None
 
     def run(self) -> tuple[MergeCommit, tuple[MergeShare, ...]]:
         """Prepare, then try to commit until it succeeds, is pointless, or was tried often enough."""
@@ -185,7 +186,7 @@ class _Pass:
 
     def _check_rows(self, state: TableState, prepared: PreparedChange) -> None:
         """Check that the version made has the number of rows that the merge should give it."""
-        made = self._table.state(state.version + 1)
+        made = self._made = self._table.state(state.version + 1)  # Kept, because its files are looked at next.
         expected = state.num_rows - prepared.superseded + prepared.upserts
         if made.num_rows != expected:
             raise CorruptionError(

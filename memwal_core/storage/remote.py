@@ -109,7 +109,7 @@ class RemoteStore:
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
         """Describe all objects below a directory, as one listing taken at the first step."""
         directory = check_prefix(prefix)
-        yield from self._retrier.read(lambda: self._list(directory))
+        yield from self._retrier.read(lambda: self._list(directory), f"{self._uri}/{directory}")
 
     def list_directories(self, prefix: str) -> list[str]:
         """Return the names of the directories directly below a directory, sorted."""
@@ -120,7 +120,7 @@ class RemoteStore:
                 found = obstore.list_with_delimiter(self._backend, prefix=directory or None)["common_prefixes"]
             return sorted(name for name in (path.rpartition("/")[2] for path in found) if not is_temporary(name))
 
-        return self._retrier.read(attempt)
+        return self._retrier.read(attempt, f"{self._uri}/{directory}")
 
     def require_files(self, directories: Collection[str]) -> None:
         """Do nothing: object stores hold nothing but objects."""
@@ -222,7 +222,7 @@ class RemoteStore:
 
     def _read(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         check_path(path)
-        return self._retrier.read(lambda: self._once(operation, path, request))
+        return self._retrier.read(lambda: self._once(operation, path, request), self.uri_of(path))
 
     def _list(self, directory: str) -> list[ObjectInfo]:
         with self._translated("list_objects", directory):

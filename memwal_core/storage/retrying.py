@@ -12,6 +12,7 @@ from memwal_core.clock import Clock
 from memwal_core.errors import UnavailableError
 from memwal_core.rng import Rng
 from memwal_core.settings import StorageSettings
+from memwal_core.storage.patience import Patience, waited_for
 
 _Result = TypeVar("_Result")
 
@@ -27,6 +28,7 @@ class Retrier:
         self._settings = settings
         self._clock = clock
         self._rng = rng
+        self._patience = Patience(settings.read_timeout_s, clock)
 
     def run(self, attempt: Callable[[], _Result], limit_s: float = math.inf) -> _Result:
         """Call until it does not raise ``UnavailableError``, at most ``max_attempts`` times.
@@ -49,9 +51,20 @@ class Retrier:
         )
         return retrying(attempt)
 
-    def read(self, attempt: Callable[[], _Result]) -> _Result:
-        """Do the same with a call that only reads, within ``read_timeout_s`` if each request keeps to its share."""
-        return self.run(attempt, self._settings.read_timeout_s - request_timeout_s(self._settings))
+    def read(self, attempt: Callable[[], _Result], what: str = "a store") -> _Result:
+        """Do the same with a call that only reads, within ``read_timeout_s`` if each request keeps to its share.
+
+        Raises:
+            UnavailableError: Also if reads have been slow, one after the other, for as long as one may take.
+        """
+        self._patience.require()
+        began, result = self._clock.monotonic(), None
+        try:
+            with waited_for(what):
+                result = self.run(attempt, self._settings.read_timeout_s - request_timeout_s(self._settings))
+            return result
+        finally:
+            self._patience.note(began, result)
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         doubled = self._settings.retry_wait_s * 2.0 ** min(state.attempt_number - 1, 32)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -158,3 +160,40 @@ def test_the_page_says_so(silent: Silent) -> None:
     answer = _in_time(lambda: asyncio.run(ask()))
 
     assert "did not answer" in answer.text  # type: ignore[attr-defined]
+
+
+class _Reluctant(BaseHTTPRequestHandler):
+    """Has nothing, and says so late."""
+
+    asked = 0
+
+    def do_HEAD(self) -> None:
+        type(self).asked += 1
+        time.sleep(0.7)
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.slow
+def test_a_store_that_answers_each_request_late_but_in_time_holds_nobody_for_ever(silent: Silent) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Reluctant)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = {**silent.options, "aws_endpoint": f"http://127.0.0.1:{server.server_port}"}
+    store = open_store(URI, storage_options=options, settings=StorageSettings(read_timeout_s=3, retry_wait_s=0))
+
+    def read_on() -> None:
+        for number in range(1000):
+            assert store.head(f"object-{number}") is None
+
+    try:
+        with pytest.raises(UnavailableError):
+            _in_time(read_on)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert 0 < _Reluctant.asked < 10

@@ -27,6 +27,9 @@ _SUBMIT_EXIT_CODE = re.compile(r"Error code is: (\d+)")
 _JOB_ERROR = re.compile(r"^error: (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"docs/runbooks/([\w-]+\.md)")
 _REGION = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_LONGEST = 4000
+"""Characters of a part of an alert."""
+
 _ANY_FAILURE = "job-failures.md"
 
 
@@ -84,9 +87,9 @@ def tell_failure(context: Mapping[str, Any]) -> None:
     page = _PAGE.search(verdict)
     _alerts.error(
         "maintenance failed [table=%s, region=%s, verdict=%s, runbook=%s, dag=%s, task=%s]",
-        facts.get("table") or _table_of(context) or "see the log of the task",
-        facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-",
-        verdict,
+        _line(facts.get("table") or _table_of(context) or "see the log of the task"),
+        _line(facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-"),
+        _line(verdict),
         f"{RUNBOOKS}/{page[1] if page else _ANY_FAILURE}",
         getattr(instance, "dag_id", "-"),
         getattr(instance, "task_id", "-"),
@@ -100,6 +103,12 @@ def verdict_of(exception: object) -> str:
     text = str(exception) or type(exception).__name__
     said = _JOB_ERROR.findall(text)
     return str(said[-1]) if said else text.partition("\n")[0]
+
+
+def _line(text: object) -> str:
+    """Return a text that other alerts cannot be forged with: names come from forms, reasons from jobs."""
+    shown = "".join(each if each.isprintable() else " " for each in str(text)[:_LONGEST])
+    return shown if len(str(text)) <= _LONGEST else f"{shown}..."
 
 
 def _table_of(context: Mapping[str, Any]) -> str | None:

@@ -23,6 +23,10 @@ NAME = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$"
 """What people call a table, a source, a target. No address looks like one, and so no name stands for two things."""
 
 _NAME = re.compile(NAME)
+LONGEST = 1000
+"""Characters of a text that a run may give."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _OF_TABLES = {
     MEM_WAL_DIRECTORY, REPAIR_DIRECTORY, TABLE_VERSIONS_DIRECTORY, INDEX_DIRECTORY, DELETIONS_DIRECTORY,
     TRANSACTIONS_DIRECTORY,
@@ -30,6 +34,22 @@ _OF_TABLES = {
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$")
 _WILDCARD = re.compile(r"[*?\[]")
 _PLAIN_PART = re.compile(r"[^\x00-\x1f\x7f\\%#{}\[\]/]+")
+
+
+def require_line(text: str) -> str:
+    """Return a text that a run gives, if it is one line of bounded length: logs, alerts and processes are told it.
+
+    Raises:
+        InvalidRequestError: It has control characters, or is too long.
+    """
+    if len(text) > LONGEST or _CONTROL.search(text):
+        raise InvalidRequestError(
+            "a text of this run is too long, or has control characters",
+            remedy=f"give one line of at most {LONGEST} characters",
+            characters=len(text),
+            begins=text[:50],
+        )
+    return text
 
 
 def canonical(name_or_uri: str) -> str:

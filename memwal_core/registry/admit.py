@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.jobs.request import Grant, JobRequest
-from memwal_core.registry.addresses import below
+from memwal_core.registry.addresses import below, require_line
 from memwal_core.registry.model import RegisteredSource, RegisteredTable, Registry
 
 _R = TypeVar("_R", bound=JobRequest)
@@ -26,14 +26,25 @@ def admit(request: _R, table: RegisteredTable, registry: Registry) -> _R:
     single user, fields may also hold addresses, files and options themselves; suites stay those of the registry.
 
     Raises:
-        InvalidRequestError: It names something that is not registered, or not for this table; or only people start
-            the job.
+        InvalidRequestError: It names something that is not registered, or not for this table; a text in it is not one
+            line of bounded length; or only people start the job.
     """
     if request.info.by_hand:
         raise InvalidRequestError(
             "only people start this job", remedy="run its command", job=request.info.name, table=table.name
         )
+    _require_lines(request.model_dump())
     return request.model_copy(update={**_reading(request, table, registry), **_writing(request, registry)})
+
+
+def _require_lines(value: object) -> None:
+    if isinstance(value, str):
+        require_line(value)
+    elif isinstance(value, Mapping):
+        _require_lines([*value.keys(), *value.values()])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _require_lines(each)
 
 
 def granted_fields(kind: type[JobRequest]) -> dict[Grant, str]:

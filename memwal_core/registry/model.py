@@ -17,6 +17,7 @@ from memwal_core.registry.addresses import (
     is_name,
     names_inside_of_table,
     places_of,
+    require_line,
 )
 from memwal_core.storage.address import canonical_uri
 
@@ -134,7 +135,7 @@ class Registry(_Entry):
         Raises:
             InvalidRequestError: It is not registered, or excluded, or inside a table, or neither a name nor an address.
         """
-        asked = canonical(name_or_uri)
+        asked = canonical(require_line(name_or_uri))
         broken = next((each for each in self.broken if each.name == name_or_uri), None)
         if broken is not None:
             raise InvalidRequestError(

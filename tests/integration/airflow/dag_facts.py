@@ -143,6 +143,7 @@ facts = {
         *alert_for(AirflowException(message.format(4)), table="people"),
         *alert_for(AirflowException(message.format(5) + TAIL), task=task_given(item=ITEM)),
         *alert_for(None, table="people"),
+        *alert_for(OSError("x"), table="a\nERROR maintenance failed [table=b, \u2028" + "x" * 5000),
     ],
     "tables_of_alerts": [
         _table_of({"params": {"table": None}, "task": task})

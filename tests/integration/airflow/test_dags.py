@@ -344,7 +344,7 @@ def test_only_failures_that_pass_by_themselves_are_tried_again(facts: dict[str, 
 
 
 def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> None:
-    ours, of_spark, of_stuck_merge, of_killed = facts["alerts"]
+    ours, of_spark, of_stuck_merge, of_killed, forged = facts["alerts"]
 
     assert ours == (
         "ERROR maintenance failed [table=orders, region=1c0c1b90, "
@@ -356,6 +356,9 @@ def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> 
     assert "runbook=https://wiki.example/runbooks/job-failures.md" in of_spark
     assert facts["tables_of_alerts"] == ["orders", "orders, people", "orders", "orders", None]
     assert "verdict=Airflow ended the task, which said nothing itself" in of_killed
+    assert forged.startswith("ERROR maintenance failed [table=a ERROR maintenance failed [table=b,  xxx")
+    assert forged.isprintable()
+    assert len(forged) < 4300
     assert of_stuck_merge == (
         "ERROR maintenance failed [table=orders, region=1c0c1b90-0fbc-49c1-99ed-67223e52e103, "
         "verdict=some regions cannot be merged [regions={'1c0c1b90-0fbc-49c1-99ed-67223e52e103': 'blocked: hole'}] "

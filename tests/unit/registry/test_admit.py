@@ -234,3 +234,16 @@ def _is_free_text(field: dict[str, Any], schema: dict[str, Any]) -> bool:
     return field.get("type") == "string" or any(
         isinstance(part, dict) and _is_free_text(part, schema) for part in parts
     )
+
+
+@pytest.mark.parametrize("text", ["a\nb", "b\n", "b\0", "\x1b[2J", "a\u2028b", "x" * 1001, "x" * 1_000_000])
+def test_texts_of_a_run_are_lines_of_bounded_length(registry: Registry, text: str) -> None:
+    """Logs, alerts, environments and names of Spark applications are told them."""
+    for asked in ({"batch": text}, {"stream": text}, {"order_by": text}, {"sources": (f"landing/{text}",)}):
+        with pytest.raises(InvalidRequestError, match="control characters") as refused:
+            _ingest(registry, **{"sources": ("landing",), **asked})
+        assert len(str(refused.value)) < 500
+    with pytest.raises(InvalidRequestError) as refused:
+        registry.find(f"s3://lake/{text}")
+    assert len(str(refused.value)) < 500
+    assert _ingest(registry, sources=("landing",), batch="x" * 1000).batch

@@ -134,6 +134,8 @@ def test_no_environment_holds_a_secret(compose: dict[str, Any]) -> None:
     """A job inherits the environment of its worker, and everybody on the machine may ask Docker for it."""
     files = 0
     for name, service in compose["services"].items():
+        # Other ways by which a value gets into an environment, or into what everybody may ask Docker for.
+        assert not {"env_file", "configs", "labels", "annotations", "credential_spec"} & set(service), name
         for variable, value in service.get("environment", {}).items():
             if not SECRET.search(variable) or variable == "AIRFLOW_CONN_SPARK_DEFAULT":
                 continue

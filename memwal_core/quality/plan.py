@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from memwal_core.base_table import IndexFacts
 from memwal_core.ids import RegionId
@@ -170,3 +171,17 @@ def find_window(versions: Sequence[VersionFacts], since: int | None = None) -> M
             return MergeWindow(older[0] if older else version, later[-1], tuple(reversed(later)))
         later.append(version)
     return None
+
+
+def row_changes(window: MergeWindow) -> list[tuple[int, int, int]]:
+    """Return (version, rows before it, rows) of the versions since a merge, to compare; none without a later version.
+
+    If the newest version has the rows of the merge again, because somebody restored it, only that is left to compare:
+    what was wrong in between is over.
+    """
+    first, newest = window.later[0], window.later[-1]
+    if newest.version == first.version:
+        return []
+    if newest.rows == first.rows:
+        return [(newest.version, first.rows, newest.rows)]
+    return [(after.version, before.rows, after.rows) for before, after in pairwise(window.later)]

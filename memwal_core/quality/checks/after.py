@@ -17,7 +17,7 @@ from memwal_core.quality.checks.answers import compare_answers
 from memwal_core.quality.checks.recount import count_keys_of, recount
 from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, as_check
 from memwal_core.quality.model import Check, CheckResult, Result
-from memwal_core.quality.plan import MergeWindow, QualityPlan
+from memwal_core.quality.plan import MergeWindow, QualityPlan, row_changes
 from memwal_core.quality.table import QualityTable
 
 
@@ -129,10 +129,7 @@ class AfterMerge:
             yield CheckResult(result.check, result.result, subject, facts)
 
     def _stable(self, window: MergeWindow) -> list[CheckResult]:
-        pairs = [
-            (later.version, earlier.rows, later.rows)
-            for earlier, later in zip(window.later, window.later[1:], strict=False)
-        ]
+        pairs = row_changes(window)
         if not pairs:
             return []
         frame = self._spark.createDataFrame(pairs, "version long, rows_before long, rows long")

@@ -9,7 +9,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.plan import MergeSurvey, SurveyedGeneration, SurveyedRegion, Verdict, plan_merge
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.quality.model import Check, CheckResult, Result, Stage, outcome_of
-from memwal_core.quality.plan import VersionFacts, find_window, plan_after, plan_before
+from memwal_core.quality.plan import VersionFacts, find_window, plan_after, plan_before, row_changes
 from memwal_core.settings import MergeSettings
 
 ONE, TWO = (RegionId(uuid.UUID(int=number)) for number in (1, 2))
@@ -71,6 +71,25 @@ def test_window_since_a_version_spans_several_merges() -> None:
     assert window is not None
     assert (window.before.version, window.after.version) == (2, 4)
     assert window.spans == {ONE: (0, 5)}
+
+
+def since_merge(*rows: int) -> list[tuple[int, int, int]]:
+    found = [VersionFacts(1, 0, {})]
+    found += [VersionFacts(number, count, {ONE: 1}) for number, count in enumerate(rows, start=2)]
+    window = find_window(found)
+    assert window is not None
+    return row_changes(window)
+
+
+def test_every_version_since_the_merge_is_compared_while_its_rows_are_others() -> None:
+    assert since_merge(40) == []
+    assert since_merge(40, 40) == [(3, 40, 40)]
+    assert since_merge(40, 39, 38) == [(3, 40, 39), (4, 39, 38)]
+
+
+def test_restored_rows_end_what_was_wrong_in_between() -> None:
+    """The check could never pass again after what its runbook says, so the table stayed frozen (O4)."""
+    assert since_merge(40, 39, 40) == [(4, 40, 40)]
 
 
 def test_without_an_older_version_there_is_no_window() -> None:

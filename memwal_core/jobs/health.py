@@ -60,7 +60,8 @@ class Health:
     def __post_init__(self) -> None:
         """Judge."""
         signals = judge_signals(self.readings, self.settings)
-        late = [finding for each in signals if (finding := each.finding()) is not None]
+        found = {each.finding_id for each in self.damage}
+        late = [finding for each in signals if (finding := each.finding(found)) is not None]
         late = [replace(each, command=command_for(each, self.table_uri)) for each in late]
         object.__setattr__(self, "signals", signals)
         object.__setattr__(self, "findings", ordered([*self.damage, *late]))

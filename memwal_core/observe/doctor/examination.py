@@ -111,7 +111,8 @@ class Examination:
         regions: Ordered by id.
         strangers: Names below ``_mem_wal/`` that are neither regions nor the project's own.
         legacy: The early MemWAL index, one entry per version that has one, ascending.
-        record: What earlier runs saw, and what froze the table; None if no job ever ran.
+        record: What earlier runs saw, and what froze the table; None if no job ever ran, or if it cannot be read.
+        record_problem: Why the record cannot be read; empty if it can.
         partitions: Partition sizes of the vector indexes.
         orphan_age_s: See ``GcSettings``.
         orphan_share: See ``DoctorSettings``.
@@ -141,6 +142,7 @@ class Examination:
     torn: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     base_files: BaseFiles = field(default_factory=BaseFiles)
     obstacle: str = ""
+    record_problem: str = ""
 
     @property
     def is_plain(self) -> bool:

@@ -90,6 +90,7 @@ class Examiner:
             merged = details.merged_generation(region_ids[number]) if details is not None else 0
             return self._regions.examine(region_ids[number], manifest, spec, sampler, proof, merged)
 
+        record, record_problem = self._record()
         regions = map_concurrently(examine_region, range(len(region_ids)), limit)
         return Examination(
             table_uri=self._table.uri,
@@ -100,7 +101,8 @@ class Examiner:
             regions=tuple(regions),
             strangers=self._strangers(region_ids),
             legacy=base.legacy,
-            record=self._record(),
+            record=record,
+            record_problem=record_problem,
             partitions=base.partitions,
             retrain_imbalance=self._settings.doctor.retrain_imbalance_threshold,
             orphan_age_s=self._settings.gc.orphan_age_s,
@@ -174,12 +176,11 @@ class Examiner:
             return {}
         return {spec.spec_id: spec for spec in state.details.region_specs}
 
-    def _record(self) -> MaintenanceRecord | None:
+    def _record(self) -> tuple[MaintenanceRecord | None, str]:
         try:
-            return self._freezes.load()
+            return self._freezes.load(), ""
         except CorruptionError as error:
-            _log.warning("the maintenance record cannot be read [table=%s]: %s", self._table.uri, error)
-            return None
+            return None, str(error)
 
     def _strangers(self, region_ids: list[RegionId]) -> tuple[str, ...]:
         known = {str(region_id) for region_id in region_ids} | RESERVED_NAMES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -77,10 +77,13 @@ class JudgedSignal:
             return max(50, round(79 - 29 * (self.value - self.warn) / (self.page - self.warn)))
         return int(49 * self.page / self.value)
 
-    def finding(self) -> Finding | None:
-        """Return what is to be done; None if it is well, or if the findings that it counts say so themselves."""
+    def finding(self, found: Collection[str] = ()) -> Finding | None:
+        """Return what is to be done; None if it is well, or if the findings that it counts say so themselves.
+
+        ``found`` has the names of the doctor's findings: what a job met, and the doctor does not see, is told here.
+        """
         facts = SIGNALS[self.signal]
-        if self.reading is None or self.value is None or self.level is Level.OK or facts.findings:
+        if self.reading is None or self.value is None or self.level is Level.OK or facts.findings & set(found):
             return None
         return Finding(
             facts.name,

@@ -65,7 +65,8 @@ def _page(name: str) -> str:
 
 
 def _counts(name: str, meaning: str, *findings: str) -> SignalFacts:
-    return SignalFacts(_page(name), "findings", meaning, "", "", frozenset(findings))
+    risk, remedy = "rows may be lost, and no merge goes on there", f"follow {_page(name)}"
+    return SignalFacts(_page(name), "findings", meaning, risk, remedy, frozenset(findings))
 
 
 SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(

@@ -13,6 +13,7 @@ Check = Callable[[Examination], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     progress.table_is_readable,
     progress.table_is_not_frozen,
+    progress.record_is_readable,
     progress.base_files_can_be_read,
     progress.merges_are_possible,
     progress.index_is_there,

@@ -79,6 +79,20 @@ def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
             yield Finding("region-frozen", Severity.CRITICAL, f"no job works on the region: {facts.summary}", *told)
 
 
+def record_is_readable(seen: Examination) -> Iterator[Finding]:
+    """The maintenance record says whether jobs may act."""
+    if seen.record_problem:
+        yield Finding(
+            "record-unreadable",
+            Severity.CRITICAL,
+            "the maintenance record of the table cannot be read",
+            {"problem": seen.record_problem},
+            "no job acts, because the record may say that the table is frozen",
+            "find out whether the table was frozen, and put the damaged version aside",
+            runbook="docs/runbooks/record-unreadable.md",
+        )
+
+
 def index_is_there(seen: Examination) -> Iterator[Finding]:
     """A table with regions has a MemWAL index."""
     if seen.state is not None and seen.state.entry is None and seen.regions:

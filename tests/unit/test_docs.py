@@ -17,15 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 RUNBOOK_SECTIONS = [
-    "Meaning",
-    "Is data at risk",
-    "First five minutes",
-    "Diagnosis",
-    "Fix",
-    "Verify",
-    "Undo",
-    "Never",
+    "What you see",
+    "What is at risk",
+    "What to run",
+    "How to know that it worked",
+    "When to call whom",
 ]
+RUNBOOK_STEPS = ["Look first", "Find the cause", "Mend it", "To take it back", "Never"]
 DECISION_SECTIONS = ["Context", "Choice", "Rejected", "Consequences", "Tests"]
 STATUS = re.compile(r"^Status: (proposed|accepted|superseded by \[\d{4}\]\(\S+\)), \d{4}-\d{2}-\d{2}(;.*)?$")
 
@@ -133,9 +131,10 @@ def test_documents_cited_in_code_exist() -> None:
 
 @pytest.mark.parametrize("runbook", sorted((ROOT / "docs" / "runbooks").glob("*.md")), ids=_name)
 def test_runbook_has_its_sections(runbook: Path) -> None:
-    sections = [line.removeprefix("## ") for line in runbook.read_text().splitlines() if line.startswith("## ")]
+    text = runbook.read_text()
 
-    assert sections == RUNBOOK_SECTIONS
+    assert re.findall(r"^## (.+)$", text, re.M) == RUNBOOK_SECTIONS
+    assert re.findall(r"^### (.+)$", text, re.M) == RUNBOOK_STEPS
 
 
 def test_architecture_places_every_module_of_the_package() -> None:

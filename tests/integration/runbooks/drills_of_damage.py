@@ -1,0 +1,115 @@
+"""Drills of damaged, missing and wrong files and rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_path
+from memwal_core.region.quarantine import Quarantined, QuarantineStore
+from testkit.tables.people import people
+from tests.integration.runbooks.scene import Scene, drill
+
+
+def _generation(scene: Scene, number: int) -> Path:
+    """Return the directory of a generation, from 1."""
+    recorded = scene.table.opened.manifests.load(scene.region).flushed_generations
+    [path] = [each.path for each in recorded if each.generation == number]
+    return scene.path / generation_path(scene.region, path)
+
+
+@drill("generation-hole", slow=False)
+def generation_was_deleted(scene: Scene) -> Iterator[None]:
+    shutil.rmtree(_generation(scene, 2))
+    yield
+    scene.follow("memwal repair $TABLE --dry-run")
+    scene.follow("memwal repair $TABLE")
+
+
+@drill("generation-hole")
+def flush_failed_and_the_next_one_did_not(scene: Scene) -> Iterator[None]:
+    recorded = scene.table.opened.manifests.load(scene.region).flushed_generations
+    scene.vandal.manifest(scene.region, flushed_generations=recorded[1:])
+    yield
+    scene.follow("memwal repair $TABLE --dry-run")
+    scene.follow("memwal repair $TABLE")
+
+
+@drill("generation-hole")
+def nothing_can_rebuild_it(scene: Scene) -> Iterator[None]:
+    shutil.rmtree(_generation(scene, 1))
+    (scene.path / wal_entry_path(scene.region, 1, LANCE_WAL_SUFFIX)).unlink()
+    yield
+    scene.follow("memwal repair $TABLE --dry-run", ends=5)
+    scene.follow("memwal repair $TABLE", ends=5)
+    scene.values["REGION:GENERATION"] = f"{scene.region}:1"
+    scene.follow("memwal repair $TABLE --accept-loss REGION:GENERATION")
+    scene.rows[1] = "p1"
+    del scene.rows[3]
+
+
+@drill("corrupt-region-manifest", slow=False)
+def manifest_was_cut_off(scene: Scene) -> Iterator[None]:
+    newest = scene.table.opened.manifests.load(scene.region).version
+    path = scene.path / manifest_path(scene.region, newest)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    yield
+    path.write_bytes(whole)
+
+
+@drill("corrupt-region-manifest")
+def data_file_of_a_generation_is_zeroed(scene: Scene) -> Iterator[None]:
+    [file] = (_generation(scene, 1) / "data").iterdir()
+    file.write_bytes(bytes(file.stat().st_size))
+    scene.run("memwal merge $TABLE")
+    yield
+    scene.follow("memwal repair $TABLE --dry-run")
+    scene.follow("memwal repair $TABLE")
+    scene.follow("memwal merge $TABLE")
+
+
+@drill("corrupt-region-manifest")
+def middle_of_the_manifests_is_gone(scene: Scene) -> Iterator[None]:
+    newest = scene.table.opened.manifests.load(scene.region).version
+    back = scene.set_aside(scene.path / manifest_path(scene.region, newest - 1))
+    yield
+    back()
+
+
+@drill("quarantined-generations")
+def rows_are_right_after_all(scene: Scene) -> Iterator[None]:
+    QuarantineStore(scene.table.base.store).add(Quarantined(scene.region, 2, ("user_suite",), "too many"))
+    yield
+    scene.values["GENERATION"] = "2"
+    scene.follow("memwal checks $TABLE --release $REGION:$GENERATION", ends=3)
+    scene.follow("memwal merge $TABLE")
+
+
+def _appended(scene: Scene) -> None:
+    scene.run("memwal merge $TABLE")
+    lance.write_dataset(people(3, name="appended"), scene.uri, mode="append")
+    scene.rows[3] = "appended"
+    assert scene.run("memwal verify $TABLE").exception is not None
+
+
+@drill("duplicate-keys")
+def another_client_appended(scene: Scene) -> Iterator[None]:
+    _appended(scene)
+    yield
+    scene.follow("memwal repair $TABLE --duplicates --dry-run")
+    scene.follow("memwal repair $TABLE --duplicates")
+
+
+@drill("check-failed", spark=True)
+def another_client_deleted_rows(scene: Scene) -> Iterator[None]:
+    scene.run("memwal merge $TABLE")
+    good = scene.table.base.dataset().version
+    lance.dataset(scene.uri).delete("id = 3")
+    scene.run("memwal quality $TABLE")
+    yield
+    scene.evaluate("lance.dataset(uri, version=V).restore()", V=good)
+    scene.follow("memwal status $TABLE")

@@ -112,6 +112,11 @@ class Health:
             readings=tuple(each for each in self.readings if each.region_id == region_id),
         )
 
+    def including(self, damage: Iterable[Finding]) -> Health:
+        """Return the same with what another look found, as far as this one did not find it."""
+        known = {each.identity for each in self.damage}
+        return replace(self, damage=(*self.damage, *(each for each in damage if each.identity not in known)))
+
     def value(self, signal: Signal) -> float | None:
         """Return the worst value of a signal; None if it was not measured."""
         return next(each.value for each in self.signals if each.signal is signal)

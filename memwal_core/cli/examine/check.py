@@ -16,13 +16,13 @@ from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary, renamed
 
 
-def check_health(table: Table, vocabulary: Vocabulary, *, json: bool) -> None:
+def check_health(table: Table, vocabulary: Vocabulary, *, deep: bool, json: bool) -> None:
     """Print every signal and finding, the worst first, and end the process with the worst one's code.
 
     Raises:
         SystemExit: Always: 0 all is well, 6 something warns, 7 an operator must act now.
     """
-    health = table.health()
+    health = table.doctor() if deep else table.health()
     record_health(INSTRUMENTS, health)
     if json:
         print_json(renamed(health.to_dict(), vocabulary))

@@ -10,6 +10,7 @@ from rich.console import Console
 from memwal_core.cli.examine.check import check_health
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
+from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.thaw.report import explain
 from memwal_core.jobs.view import Grid
 from memwal_core.observe.lifecycle import GenerationSpan
@@ -25,15 +26,20 @@ def status(
     check: Annotated[
         bool, typer.Option("--check", help="Judge the table instead, for monitoring: signals and damage.")
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="With --check: look at everything that the doctor looks at.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Show regions, WAL lag, generations by state and merge lag.
 
     With --check the exit code is 0 if all is well, 6 if a finding warns, 7 if an operator must act now.
     """
+    if deep and not check:
+        raise InvalidRequestError("only a check looks deep", remedy="add --check")
     table = open_table(uri, storage_option)
     if check:
-        check_health(table, vocabulary, json=json)
+        check_health(table, vocabulary, deep=deep, json=json)
     found = table.status()
     if json:
         print_json(renamed(found.to_dict(), vocabulary))

@@ -12,6 +12,7 @@ import typer
 
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.health import Health
 
 
@@ -22,6 +23,9 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         float, typer.Option("--deadline", min=0.1, help="Seconds after which a table counts as not examined.")
     ] = 45,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Tables examined at once.")] = 16,
+    deep_every: Annotated[
+        float, typer.Option("--deep-every", min=0, help="Seconds between two deep looks at a table; 0: none.")
+    ] = 600,
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9464,
     once: Annotated[bool, typer.Option("--once", help="Look once, print the metrics, and end.")] = False,
@@ -33,6 +37,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     examined, 7 an operator must act now.
     """
     # Other commands do not wait for what only this one imports.
+    from memwal_core.cli.watch.deep import DeepLooks  # noqa: PLC0415
     from memwal_core.cli.watch.exposition import exposition  # noqa: PLC0415
     from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
     from memwal_core.cli.watch.serving import serve  # noqa: PLC0415
@@ -47,11 +52,15 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     def examine(entry: RegisteredTable) -> Health:
         return open_here(entry.uri, even_if_damaged=True).health()
 
+    def look_deep(entry: RegisteredTable) -> tuple[Finding, ...]:
+        return open_here(entry.uri, even_if_damaged=True).doctor().damage
+
     load()  # A file that cannot be read at the start is the caller's mistake.
     clock = SystemClock()
-    watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency)
+    deep = DeepLooks(look_deep, clock, deep_every) if deep_every else None
+    watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency, deep=deep)
     if once:
-        fleet = watcher.look()
+        fleet = watcher.look(wait_for_deep=True)
         typer.echo(exposition(fleet), nl=False)
         codes = [table.health.level.exit_code for table in fleet.tables if table.health is not None]
         # Threads that wait for a silent store must not keep the process.

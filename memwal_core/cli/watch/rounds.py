@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 
+from memwal_core.cli.watch.deep import DeepLooks
 from memwal_core.cli.watch.exposition import Watched, WatchedFleet
 from memwal_core.clock import Clock
 from memwal_core.errors import MemwalError
@@ -30,6 +31,7 @@ class Watcher:
         deadline_s: Seconds that a round waits. A table that takes longer counts as not examined, keeps no other
             waiting, and is not asked again before it has answered.
         concurrency: Tables that are examined at once.
+        deep: Deep looks, whose findings are added to those of each round; None if there are none.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Watcher:
         clock: Clock,
         deadline_s: float,
         concurrency: int,
+        deep: DeepLooks | None = None,
     ) -> None:
         """Keep the parts; nothing is read."""
         self._load = load
@@ -47,6 +50,7 @@ class Watcher:
         self._clock = clock
         self._deadline_s = deadline_s
         self._concurrency = concurrency
+        self._deep = deep
         self._busy: dict[str, Future[Watched]] = {}
         self._entries: tuple[RegisteredTable, ...] = ()
         self._fleet = WatchedFleet()
@@ -58,12 +62,16 @@ class Watcher:
         with self._lock:
             return self._fleet
 
-    def look(self) -> WatchedFleet:
-        """Examine every table, and return what is known then."""
+    def look(self, *, wait_for_deep: bool = False) -> WatchedFleet:
+        """Examine every table, and return what is known then; wait for deep looks, too, if that is asked for."""
         problem = self._read_registry()
         before = {table.name: table for table in self.fleet.tables}
         self._begin([entry for entry in self._entries if entry.uri not in self._busy])
+        if self._deep is not None:
+            self._deep.begin(self._entries)
         wait([self._busy[entry.uri] for entry in self._entries], timeout=self._deadline_s)
+        if self._deep is not None and wait_for_deep:
+            self._deep.wait(self._deadline_s)
         tables = tuple(self._result(entry, before.get(entry.name, Watched(entry.name))) for entry in self._entries)
         with self._lock:
             self._fleet = WatchedFleet(tables, self._clock.now(), problem)
@@ -107,4 +115,6 @@ class Watcher:
         if found.problem:
             _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
             return replace(before, problem=found.problem)
+        if self._deep is not None and found.health is not None:
+            return replace(found, health=found.health.including(self._deep.found(entry.uri)))
         return found

@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from memwal_core.cli.watch.deep import DeepLooks
 from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition
 from memwal_core.cli.watch.rounds import Watcher
 from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.jobs.findings import Finding, Level, Severity
 from memwal_core.jobs.health import Health
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.table import Table
@@ -102,3 +104,57 @@ def test_text_has_every_metric_once_and_unknown_signals_without_a_value(health):
 
 def test_fleet_before_its_first_round_has_no_time():
     assert "memwal_watch_round_timestamp_seconds 1" not in exposition(WatchedFleet())
+
+
+def finding(name: str, severity: Severity = Severity.CRITICAL) -> Finding:
+    return Finding(name, severity, "it is wrong", {}, "rows", "look")
+
+
+def test_deep_findings_are_kept_between_two_deep_looks_and_end_with_the_damage(health):
+    """Base files that were lost and holes in a WAL were alerts never: only the doctor sees them."""
+    clock, found, looks = ManualClock(), [finding("wal-hole")], []
+
+    def look(entry: RegisteredTable) -> list[Finding]:
+        looks.append(entry.name)
+        return list(found)
+
+    deep = DeepLooks(look, clock, 600)
+    registry = Registry(tables=(ALIVE,))
+    watched = Watcher(lambda: registry, lambda _: health, clock=clock, deadline_s=30, concurrency=1, deep=deep)
+
+    def names() -> list[str]:
+        [table] = watched.look(wait_for_deep=True).tables
+        return [each.finding_id for each in table.health.findings]
+
+    assert names() == ["wal-hole"]
+    found.clear()
+    assert names() == []
+    assert names() == []
+    assert len(looks) == 2
+    clock.advance(600)
+    names()
+    assert len(looks) == 3
+
+
+def test_deep_look_that_hangs_or_fails_delays_no_round_and_hides_nothing(health):
+    release, failing = threading.Event(), []
+
+    def look(entry: RegisteredTable) -> list[Finding]:
+        if failing:
+            raise UnavailableError("the store is away", remedy="wait")
+        if entry is SILENT:
+            release.wait()
+        return [finding("wal-hole")]
+
+    deep = DeepLooks(look, ManualClock(), 600)
+    registry = Registry(tables=(SILENT, ALIVE))
+    watched = Watcher(lambda: registry, lambda _: health, clock=ManualClock(), deadline_s=0.5, concurrency=2, deep=deep)
+    try:
+        watched.look(wait_for_deep=True)
+        failing.append(True)
+        silent, alive = watched.look(wait_for_deep=True).tables
+    finally:
+        release.set()
+
+    assert [silent.problem, alive.problem] == ["", ""]
+    assert (silent.health.level, alive.health.level) == (Level.OK, Level.PAGE)

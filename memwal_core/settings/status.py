@@ -74,7 +74,9 @@ class StatusSettings(BaseModel):
     base_versions_page_s: float = Field(
         default=5 * 72 * 3600.0, gt=0, description="The same: page. Follows `retention.hours`: five times as long."
     )
-    snapshot_age_warn_s: float = Field(default=3600.0, gt=0, description="Age in seconds of the region snapshot: warn.")
+    snapshot_age_warn_s: float = Field(
+        default=3600.0, gt=0, description="Seconds since a region first differed from the region snapshot: warn."
+    )
     snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
     drain_time_warn_s: float = Field(
         default=3600.0,

@@ -83,7 +83,9 @@ class TablePage:
     @property
     def snapshot_age_s(self) -> float | None:
         """Age of the region snapshot; None if there is none."""
-        return self.health.value(Signal.SNAPSHOT_AGE) if self.health is not None else None
+        signals = self.health.signals if self.health is not None else ()
+        found = next((each.reading for each in signals if each.signal is Signal.SNAPSHOT_AGE), None)
+        return float(str(found.evidence["age_s"])) if found is not None else None
 
     @property
     def score(self) -> int:

@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 _EPOCH_WINDOW = timedelta(hours=1)
 _FENCES_READ = 64
+_SKEW_MILLIS = 60_000
+"""The store has another clock than the process that took the snapshot."""
 
 
 def measure_signals(
@@ -63,7 +65,7 @@ def measure_signals(
         groups += [
             lambda: _regions(opened, seen, status),
             lambda: _indexes(opened, state, status),
-            lambda: _base(opened, state, seen.now),
+            lambda: _base(opened, state, seen),
             lambda: drain_readings(opened.ledger, status.merge_lag_bytes),
         ]
         if garbage is not None:
@@ -178,14 +180,26 @@ def _indexes(opened: OpenTable, state: TableState, status: TableStatus) -> Itera
             yield Reading(Signal.INDEX_LAG, max(0, lag), subject, region.region_id)
 
 
-def _base(opened: OpenTable, state: TableState, now: datetime) -> Iterator[Reading]:
+def _base(opened: OpenTable, state: TableState, seen: Examination) -> Iterator[Reading]:
     target = opened.settings.compact.target_rows
     fragments = opened.base.dataset(state.version).get_fragments()
     yield Reading(Signal.BASE_FRAGMENTS, sum(each.physical_rows < target for each in fragments))
-    yield _versions(opened, now)
+    yield _versions(opened, seen.now)
     taken = state.require_details().snapshot_ts_millis
     if taken:
-        yield Reading(Signal.SNAPSHOT_AGE, max(0.0, (unix_millis(now) - taken) / 1000))
+        yield _snapshot_age(seen, taken)
+
+
+def _snapshot_age(seen: Examination, taken_millis: int) -> Reading:
+    """Read since when regions differ from the snapshot: one of a table at rest is old and right."""
+    after = taken_millis + _SKEW_MILLIS
+    missed = [(written, region) for region in seen.regions for written in region.manifests.values()
+              if unix_millis(written) > after]  # fmt: skip
+    evidence = {"age_s": max(0.0, (unix_millis(seen.now) - taken_millis) / 1000)}
+    if not missed:
+        return Reading(Signal.SNAPSHOT_AGE, 0, evidence=evidence)
+    oldest, region = min(missed, key=lambda each: each[0])
+    return Reading(Signal.SNAPSHOT_AGE, _age_s(oldest, seen.now), _name(region), region.region_id, evidence)
 
 
 def _versions(opened: OpenTable, now: datetime) -> Reading:

@@ -202,7 +202,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         Signal.SNAPSHOT_AGE: SignalFacts(
             _page("snapshot-age"),
             "s",
-            "age of the region snapshot",
+            "time since a region first differed from the region snapshot",
             "readers that plan from it miss what was flushed since",
             "run `memwal snapshot`",
         ),

@@ -23,9 +23,11 @@ from memwal_core.format.paths import manifest_directory, manifest_path, quality_
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.job import MergeJob
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.faults.damage import Vandal
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, write_generations
 from testkit.tables.people import PEOPLE, make_people_table, people
@@ -328,3 +330,18 @@ def test_duplicate_found_by_the_check_pages(table):
     code, signals = check(table)
 
     assert (code, signals["duplicate_keys"]["value"]) == (7, 4)
+
+
+def test_old_snapshot_of_a_table_at_rest_is_right_and_calls_nobody(table):
+    """A table that nobody wrote for a day paged, and the job that its runbook names had nothing to do."""
+    Table.open(table.uri).run(MergeRequest())
+    Table.open(table.uri).run(SnapshotRequest())
+    Vandal(table).details(lambda old: replace(old, snapshot_ts_millis=old.snapshot_ts_millis - 200_000_000))
+    for path in (Path(table.uri) / manifest_directory(only_region(table))).iterdir():
+        os.utime(path, (0, 0))
+
+    assert (check(table)[0], check(table)[1]["snapshot_age"]["value"]) == (0, 0)
+
+    write_generations(table, [7], name="later")
+    later = check(table)[1]["snapshot_age"]
+    assert (later["level"], str(only_region(table)) in later["subject"]) == ("ok", True)

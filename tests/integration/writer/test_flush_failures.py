@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import FencedError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import CommitUnknownError, FencedError, ObjectNotFoundError, UnavailableError
 from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP
 from memwal_core.flushed.write.files import FLUSH_HIDE, FLUSH_ROWS
@@ -17,8 +17,10 @@ from memwal_core.format.paths import region_directory, wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.settings import Settings
+from memwal_core.storage import open_store
 from memwal_core.writer import RegionWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.people import people
 from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
@@ -131,3 +133,38 @@ def test_flush_of_a_wal_entry_that_vanished_says_so(table) -> None:
 
     with pytest.raises(ObjectNotFoundError, match="does not exist"):
         writer.flush()
+
+
+@pytest.mark.req("WRT-78", "MEM-22")
+def test_rows_written_after_a_rotation_are_replayed_when_only_the_rotated_memtable_was_flushed(table) -> None:
+    """The replay pointer moves over the entries of the flushed MemTable, and not over those that follow."""
+    region = create_region(table)
+    writer = RegionWriter.open(table, region, settings=writer_settings(background_flush=False))
+    writer.put(people(1, name="flushed"))
+    assert writer.rotate()
+    writer.put(people(2, name="in the WAL"))
+    assert writer._flushes.flush_next() is not None  # Crashes here.
+
+    with RegionWriter.open(table, region, settings=SETTINGS) as successor:
+        record = successor.flush()
+
+    assert record is not None
+    assert flushed_rows(table, region, record) == {2: "in the WAL"}
+
+
+@pytest.mark.req("MEM-25")
+def test_flush_whose_record_got_no_reply_is_found_and_not_written_again(table) -> None:
+    region = create_region(table)
+    store = FaultyStore(open_store(table.uri, settings=SETTINGS.storage))
+    writer = RegionWriter.open(BaseTable(store, settings=SETTINGS), region, settings=SETTINGS)
+    writer.put(people(1, 2))
+    store.lose_reply("put_if_absent", path=lambda path: "/manifest/" in path, times=None)
+    with pytest.raises(CommitUnknownError):
+        writer.flush()
+    store.heal()
+
+    record = writer.flush()
+
+    manifest = ManifestStore(table.store, IdSource()).load(region)
+    assert record is not None
+    assert [(each.generation, each.path) for each in manifest.flushed_generations] == [(1, record.path)]

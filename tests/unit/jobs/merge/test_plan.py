@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,22 @@ def test_every_verdict_that_needs_a_person_has_a_page():
 
     assert set(PAGES) == {verdict for verdict in Verdict if verdict.needs_human}
     assert [page for page in PAGES.values() if not (root / page).is_file()] == []
+
+
+def test_region_that_cannot_be_read_is_parked_and_the_others_go_on():
+    lost = replace(region(A, numbers=[1, 2]), damage="its manifest is gone")
+
+    result = plan(lost, region(B, numbers=[1]))
+
+    assert taken(result) == {A: [], B: [1]}
+    assert result.regions[0].verdict is Verdict.DAMAGED
+
+
+def test_generation_in_quarantine_ends_what_its_region_may_give():
+    held = replace(region(A, numbers=[1, 2, 3]), quarantined={2: "an expectation failed"})
+
+    result = plan(held)
+
+    assert taken(result) == {A: [1]}
+    assert result.regions[0].verdict is Verdict.QUARANTINED
+    assert "generation 2" in result.regions[0].evidence

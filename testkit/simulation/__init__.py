@@ -3,8 +3,9 @@
 The code under test is the real one, over real Lance tables on a local directory. One thread runs
 everything: at any call to the store, and at any named place of a job, another actor may take a
 turn, the store may fail before or after its effect, or the process of the running actor may die.
-In one of two scenes, rivals take their turns right before conditional writes. After every turn the
-table is compared with a model that knows every acknowledged write.
+In one of three scenes, rivals take their turns right before conditional writes; in another, those who
+come from outside meet a slow store and a wrong clock. After every turn the table is compared with a
+model that knows every acknowledged write.
 """
 
 from testkit.simulation.model import Mismatch, Model

@@ -85,7 +85,7 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to play.")] = 20,
     first: Annotated[int | None, typer.Option(min=0, help="The first of them; a fresh one by default.")] = None,
-    scene: Annotated[str, typer.Option(help="One of the scenes: everybody, rivals; both by default.")] = "",
+    scene: Annotated[str, typer.Option(help="One of the scenes: everybody, rivals, strangers; all by default.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = multiprocessing.cpu_count(),
 ) -> None:
     """Simulate everybody at once, then rivals at the compare-and-swaps, from seeds that were never played before.

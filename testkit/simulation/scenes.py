@@ -1,4 +1,4 @@
-"""The scenes that a simulation can be of: everybody at work, or rivals at the compare-and-swaps."""
+"""The scenes that a simulation can be of: everybody at work, rivals at the compare-and-swaps, or strangers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from memwal_core.rng import seeded_rng
 from testkit.simulation.actors.base_writers import BaseWriterActor
-from testkit.simulation.actors.jobs import JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.actors.jobs import ROUTINE, JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.actors.people import PersonActor
 from testkit.simulation.actors.readers import ReaderActor
+from testkit.simulation.actors.strangers import STRANGERS
 from testkit.simulation.actors.table_writers import TableWriterActor
 from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.simulate import SimulationResult, everybody, simulate
@@ -19,6 +21,7 @@ ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02, lance=0.06)
 AIMED = Chances(interleave=0.01, fail=0.002, crash=0.001, lance=0.01, aim=0.7)
 """Turns interrupt each other where it hurts, and seldom elsewhere."""
 _ROUGH_EVERY = 3
+_DRAWN = 0.5
 
 
 def rivals(world: World) -> list[Actor]:
@@ -42,6 +45,26 @@ def rivals(world: World) -> list[Actor]:
         PersonActor(world, "person-2"),
         ReaderActor(world, "reader"),
         TimeActor(world, "time"),
+    ]
+
+
+def strangers(world: World) -> list[Actor]:
+    """Return a few of everybody, and two or three of those who come from outside, drawn by the seed."""
+    drawn = seeded_rng(world.seed)
+    outside: list[Actor] = [each(world, each.__name__) for each in STRANGERS if drawn.random() < _DRAWN]
+    if drawn.random() < _DRAWN:
+        outside.append(BaseWriterActor(world, "base-writer", BASE_KEYS))
+    if drawn.random() < _DRAWN:
+        outside.append(PersonActor(world, "person"))
+    return [
+        WriterActor(world, "writer-a", (0,)),
+        WriterActor(world, "writer-b", (1,)),
+        JobActor(world, "operator", ROUTINE),
+        JobActor(world, "merger", (SimulatedJob.MERGE,)),
+        JobActor(world, "caretaker", (SimulatedJob.FLUSH, SimulatedJob.REPAIR, SimulatedJob.GC)),
+        ReaderActor(world, "reader"),
+        TimeActor(world, "time"),
+        *outside * 2,
     ]
 
 
@@ -70,4 +93,6 @@ EVERYBODY = Scene("everybody", everybody, 60, lambda seed: Chances() if seed % _
 """All writers and jobs at work; every third seed has far more faults than usual."""
 RIVALS = Scene("rivals", rivals, 40, lambda _: AIMED)
 """Several of everybody, who interrupt each other between a read and the conditional write that follows."""
-SCENES = (EVERYBODY, RIVALS)
+OUTSIDE = Scene("strangers", strangers, 40, lambda _: Chances())
+"""Other clients' writers, plain writers of the base table, people, copies, a slow store, a wrong clock."""
+SCENES = (EVERYBODY, RIVALS, OUTSIDE)

@@ -117,6 +117,8 @@ class World:
         self.actors: list[Actor] = []
         self.guards: tuple[type[MemwalError], ...] = ()
         """In a negative control, errors with which other rules stop a turn; the run goes on."""
+        self.call_takes_s = 0.0
+        """Seconds of the simulation's clock that each call of an actor to the store takes."""
         self.contested: WriteKind | None = None
         """What the interrupted turn is about to write, while a rival takes its turn."""
         self._chances = chances
@@ -241,6 +243,7 @@ class World:
             if not self._running:
                 return
             if moment is Moment.BEFORE:
+                self.clock.advance(self.call_takes_s)
                 self._aim(call)
             if self._strike(f"{call.operation} {call.path[-40:]}", after=moment is Moment.AFTER):
                 unavailable(call)

@@ -44,7 +44,10 @@ up: setup ## Start Airflow's servers on this machine with a table to maintain; p
 down: setup ## Stop what `make up` started
 	@$(RUN) python -m demo down || [ $$? = 3 ]
 
-.PHONY: check test-unit test test-slow test-long
+# How many times as many examples as usual `make test-fresh` tries of each property.
+EXAMPLES_TIMES ?= 20
+
+.PHONY: check test-unit test test-slow test-long test-fresh
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
@@ -55,6 +58,8 @@ test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
 	@$(RUN) $(PYTEST) -m slow $(PYTEST_ARGS)
 test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
+test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as many as usual
+	@$(RUN) EXAMPLES_TIMES=$(EXAMPLES_TIMES) $(PYTEST) -m "not slow and not long" tests/property $(PYTEST_ARGS)
 
 # How many seeds `make sim` plays. FIRST=n begins with seed n instead of a fresh one, SCENE=rivals plays one scene.
 SEEDS ?= 100

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,6 +61,8 @@ _prepare_environment()
 # The same examples every time, and no verdict that depends on how fast this machine is.
 settings.register_profile("memwal", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("memwal")
+EXAMPLES_TIMES = int(os.environ.get("EXAMPLES_TIMES", "1"))
+"""Above 1, properties are tried with fresh inputs, and so many times as many; failures print how to see them again."""
 
 
 class NetworkRefusedError(RuntimeError):
@@ -129,10 +131,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _search_afresh(item: pytest.Item) -> None:
+    """Let a property search among inputs that nobody has tried, and longer."""
+    test: Any = getattr(item, "obj", None)
+    if test is not None and is_hypothesis_test(test):
+        # The decorator of a test wins over any profile, so that its own settings have to change.
+        own = test._hypothesis_internal_use_settings
+        test = getattr(test, "__func__", test)
+        test._hypothesis_internal_use_settings = settings(
+            own, derandomize=False, max_examples=own.max_examples * EXAMPLES_TIMES, print_blob=True
+        )
+        item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest share first, that of the Spark session, and give tests with a JVM or Airflow the time for it."""
     items.sort(key=lambda item: not _uses_spark_session(item.path))
     for item in items:
+        if EXAMPLES_TIMES > 1:
+            _search_afresh(item)
         heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
         if heavy and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))

@@ -18,6 +18,7 @@ from memwal_core.base_table.commit.snapshots import (
     named_regions,
     publish_snapshot,
     read_snapshot,
+    unchanged_regions,
 )
 from memwal_core.base_table.history.retained import RetainedVersion, inherited_progress, retained_versions
 from memwal_core.base_table.history.versions import (
@@ -98,5 +99,6 @@ __all__ = [
     "retained_versions",
     "rewrite_fragments",
     "translated",
+    "unchanged_regions",
     "vector_model_digest",
 ]

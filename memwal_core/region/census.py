@@ -138,18 +138,23 @@ class CensusTaker:
         self._elsewhere = elsewhere
         self._marks: tuple[Mapping[RegionId, str], frozenset[RegionId]] = ({}, frozenset())
 
-    def take(self, remembered: Collection[RegionId] = ()) -> Census:
+    def take(
+        self,
+        remembered: Collection[RegionId] = (),
+        known: Mapping[RegionId, RegionManifest] = MappingProxyType({}),
+    ) -> Census:
         """Read the manifests of all regions that are listed, and name those that are missing.
 
         Args:
             remembered: Regions that the maintenance record names, beside those that the manifests remember.
+            known: Manifests that need not be read, see ``unchanged_since``.
 
         Raises:
             UnavailableError: Storage failed. Try again.
         """
         births = self._births()  # Before the listing: a region is created before its mark.
         remembered = (*remembered, *self._manifests.remembered())
-        return self._taken(births, self._manifests.region_ids(), remembered)
+        return self._taken(births, self._manifests.region_ids(), remembered, known=known)
 
     def take_needed(self, needs: NeededRegions, remembered: Collection[RegionId] = ()) -> Census:
         """Take the census of the regions that a read may need, and leave the others out.
@@ -174,8 +179,13 @@ class CensusTaker:
         listed: Sequence[RegionId],
         remembered: Collection[RegionId],
         ruled_out: frozenset[RegionId] = frozenset(),
+        known: Mapping[RegionId, RegionManifest] = MappingProxyType({}),
     ) -> Census:
-        census = self._elsewhere(listed) if self._elsewhere is not None else self.read(listed)
+        unread = [each for each in listed if each not in known]
+        census = self._elsewhere(unread) if self._elsewhere is not None else self.read(unread)
+        unchanged = [known[each] for each in listed if each in known]
+        manifests = sorted([*census.manifests, *unchanged], key=lambda each: each.region_id)
+        census = replace(census, manifests=tuple(manifests))
         witnesses = dict.fromkeys(remembered, "the maintenance record")
         witnesses |= {region_id: f"the mark of its creation beside {path}" for region_id, path in births.items()}
         gone = {

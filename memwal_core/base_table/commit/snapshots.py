@@ -13,7 +13,7 @@ import pyarrow as pa
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-from memwal_core.clock import unix_millis
+from memwal_core.clock import at_millis, unix_millis
 from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import is_inline
@@ -22,6 +22,7 @@ from memwal_core.format.memwal_index.snapshot_file import snapshot_from_bytes, s
 from memwal_core.format.paths import region_snapshot_path
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
+from memwal_core.region.listing import list_regions, unchanged_since
 from memwal_core.storage.limits import MAX_SNAPSHOT_BYTES
 
 _log = logging.getLogger(__name__)
@@ -131,6 +132,18 @@ def named_regions(table: TableReader, state: TableState) -> tuple[Collection[Reg
         _log.warning("region snapshot cannot be read and names no region [table=%s]: %s", table.uri, error)
         found = None
     return details.merged_generations.keys(), () if found is None else snapshot_manifests(found)
+
+
+def unchanged_regions(table: TableReader, state: TableState) -> dict[RegionId, RegionManifest]:
+    """Return the regions that are as the region snapshot of a version says, see ``unchanged_since``.
+
+    Costs a listing of everything below ``_mem_wal/``, given up where it is too long; nothing without a snapshot.
+    """
+    rows = named_regions(table, state)[1]
+    listed = list_regions(table.store) if rows else None
+    if state.details is None or listed is None:
+        return {}
+    return unchanged_since(rows, at_millis(state.details.snapshot_ts_millis), listed)
 
 
 def _external(table: TableReader, state: TableState) -> pa.Table | None:

@@ -76,3 +76,8 @@ class RegionManifest:
     status: RegionStatus = RegionStatus.ACTIVE
     commit_id: bytes = field(default=b"", repr=False, compare=False)
     unknown: bytes = field(default=b"", repr=False)
+
+    @property
+    def known_wal_id(self) -> int:
+        """The last WAL entry that the manifest knows of; 0 if it knows none."""
+        return max(self.replay_after_wal_id, self.wal_id_last_seen)

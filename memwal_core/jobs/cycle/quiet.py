@@ -13,34 +13,24 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memwal_core.coordination.freeze.document import MaintenanceRecord, encode_record
 from memwal_core.coordination.freeze.memory import Memory
 from memwal_core.coordination.freeze.watch import address_of, seen_table
-from memwal_core.errors import InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.errors import MemwalError, ObjectNotFoundError
 from memwal_core.format.document import as_moment, as_text, parse_document
-from memwal_core.format.paths import (
-    MANIFEST_SUFFIX,
-    MEM_WAL_DIRECTORY,
-    QUIET_PATH,
-    RESERVED_NAMES,
-    WAL_SUFFIXES,
-    number_of,
-)
-from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.format.paths import QUIET_PATH
+from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.region.listing import ListedRegion, list_regions
 from memwal_core.storage.limits import MAX_HINT_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
 LOOK_AGAIN_S = 3600.0
 """After this time a cycle looks at a table whatever it knows of it: garbage and old versions grow old by themselves."""
-
-_OBJECTS = 4_000
-_OBJECTS_PER_REGION = 40
-"""A listing of more objects than these costs more than a look at the regions saves."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,20 +54,12 @@ class Quiet:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """What a listing shows of a region: its newest manifest version and its last WAL entry, 0 if there is none."""
-
-    version: int = 0
-    wal_id: int = 0
-
-
 def tails_digest(opened: OpenTable, record: str | None) -> str:
     """Return what tells the ends of all WALs from any others; empty if there is no ``record``, or too much to list."""
     if record is None:
         return ""
     try:
-        return _digest_of_tails(_listed(opened.base.store) or {})
+        return _digest_of_tails(list_regions(opened.base.store) or {})
     except MemwalError:
         return ""
 
@@ -135,7 +117,7 @@ def _is_valid(quiet: Quiet, opened: OpenTable) -> bool:
 
 
 def _is_as_seen(opened: OpenTable, memory: Memory, tails: str) -> bool:
-    listed = _listed(opened.base.store)
+    listed = list_regions(opened.base.store)
     if listed is None or (tails and tails != _digest_of_tails(listed)):
         return False
     versions = {region_id: region.version for region_id, region in listed.items()}
@@ -182,38 +164,6 @@ def _digest_of(record: MaintenanceRecord) -> str:
     return hashlib.sha256(encode_record(record, b"")).hexdigest()
 
 
-def _listed(store: ObjectStore) -> Mapping[RegionId, _Region] | None:
-    """Return what a listing shows of every region; None if there are too many objects.
-
-    The newest version of a manifest is never deleted, and older ones in their order, so that a listing that shows a
-    version and no newer one proves that there was none when it began. Of a WAL, the last entry is never deleted.
-    """
-    found: dict[RegionId, _Region] = {}
-    for count, info in enumerate(store.list_objects(MEM_WAL_DIRECTORY)):
-        if count >= _OBJECTS + _OBJECTS_PER_REGION * len(found):
-            return None
-        name, _, rest = info.path.removeprefix(f"{MEM_WAL_DIRECTORY}/").partition("/")
-        region_id = _region_of(name)
-        if region_id is None:
-            continue
-        known = found.get(region_id, _Region())
-        directory, _, file = rest.partition("/")
-        if directory == "manifest":
-            known = replace(known, version=max(known.version, number_of(file, MANIFEST_SUFFIX) or 0))
-        elif directory == "wal":
-            last = max(number_of(file, suffix) or 0 for suffix in WAL_SUFFIXES)
-            known = replace(known, wal_id=max(known.wal_id, last))
-        found[region_id] = known
-    return found
-
-
-def _region_of(name: str) -> RegionId | None:
-    try:
-        return None if name in RESERVED_NAMES else parse_region_id(name)
-    except InvalidRequestError:
-        return None
-
-
-def _digest_of_tails(listed: Mapping[RegionId, _Region]) -> str:
+def _digest_of_tails(listed: Mapping[RegionId, ListedRegion]) -> str:
     tails = sorted((str(region_id), region.wal_id) for region_id, region in listed.items())
     return hashlib.sha256(json.dumps(tails).encode()).hexdigest()

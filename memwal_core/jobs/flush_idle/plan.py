@@ -150,7 +150,8 @@ def judge_region(signs: RegionSigns, now: datetime, bounds: IdleBounds) -> IdleV
         return IdleVerdict(signs.region_id, signs.writer_epoch, IdleReason.DAMAGED, evidence=signs.problem)
     if signs.waiting_since is None:
         return IdleVerdict(signs.region_id, signs.writer_epoch, IdleReason.FLUSHED)
-    waiting_s = (now - signs.waiting_since).total_seconds()
+    # Rows that came after `now` was read have not waited, which is long enough where nothing is asked for.
+    waiting_s = max(0.0, (now - signs.waiting_since).total_seconds())
     reason, evidence = _of_waiting(signs, waiting_s, now, bounds)
     return IdleVerdict(signs.region_id, signs.writer_epoch, reason, waiting_s, evidence)
 

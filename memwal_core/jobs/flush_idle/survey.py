@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memwal_core.base_table import BaseTable
+from memwal_core.base_table import BaseTable, unchanged_regions
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_entry_path
 from memwal_core.ids import RegionId
@@ -21,8 +21,9 @@ from memwal_core.writer.claim.takeover import read_releases
 class SignReader:
     """Reads one table's regions.
 
-    A region without unflushed rows costs its manifest and one request more; one whose rows are young, two. Only
-    where rows have waited long enough is their writer looked for.
+    A region whose rows are all flushed, and which has not changed since the region snapshot, costs nothing. Another one
+    costs its manifest and one request more, two if its rows are young. Only where rows have waited long enough is
+    their writer looked for.
 
     Attributes:
         bounds: Decide how far to look.
@@ -48,7 +49,14 @@ class SignReader:
                 "the table has no such region", remedy="choose from `memwal status`", unknown=unknown
             )
         chosen = [each for each in existing if not regions or each in regions]
-        return map_concurrently(self.signs_of, chosen, self.concurrency)
+        rows = unchanged_regions(self.table, self.table.state()) if len(chosen) > 1 else {}
+        flushed = {each: row for each, row in rows.items() if row.replay_after_wal_id == row.known_wal_id}
+
+        def signs_of(region_id: RegionId) -> RegionSigns:
+            row = flushed.get(region_id)
+            return self.signs_of(region_id) if row is None else RegionSigns(region_id, row.writer_epoch)
+
+        return map_concurrently(signs_of, chosen, self.concurrency)
 
     def signs_of(self, region_id: RegionId) -> RegionSigns:
         """Read one region; damage becomes its ``problem``."""
@@ -65,7 +73,7 @@ class SignReader:
         suffix = LANCE_WAL_SUFFIX if is_sealed else ARROW_WAL_SUFFIX
         waiting_since = self._waiting_since(manifest, suffix)
         signs = replace(signs, waiting_since=waiting_since)
-        if waiting_since is None or (self.now - waiting_since).total_seconds() < self.bounds.min_age_s:
+        if waiting_since is None or max(0.0, (self.now - waiting_since).total_seconds()) < self.bounds.min_age_s:
             return signs
         if read_releases(self.table.store, manifest.region_id).newest == manifest.writer_epoch:
             return replace(signs, released=True)

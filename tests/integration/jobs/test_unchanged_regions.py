@@ -1,0 +1,146 @@
+"""Regions that are as the region snapshot says are not read, and nobody could tell from what is shown and done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import MemwalError
+from memwal_core.format.paths import manifest_path, region_directory, version_hint_path, wal_entry_path
+from memwal_core.ids import RegionId
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.flush_idle import survey as flush_survey
+from memwal_core.jobs.flush_idle.request import FlushRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.snapshot import survey as snapshot_survey
+from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.observe import status
+from memwal_core.settings import Settings, StorageSettings
+from memwal_core.storage import open_store
+from memwal_core.table import Table
+from memwal_core.writer.table_writer import TableWriter
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
+from testkit.tables.people import make_people_table, people
+
+UNSYNCED = Settings(storage=StorageSettings(fsync=False))
+STATUS, SNAPSHOT, FLUSH = 11, 30, 26
+
+
+class _World:
+    """A table whose regions are merged and published."""
+
+    def __init__(self, uri: str, regions: int) -> None:
+        self.uri = uri
+        make_people_table(uri, buckets=regions, settings=UNSYNCED)
+        self.store = FaultyStore(open_store(uri, settings=UNSYNCED.storage))
+        self.write(*range(12 * regions), flush=True)
+        self.table().run(MergeRequest())
+        self.table().run(SnapshotRequest())
+        self.first: RegionId = self.table().opened.manifests.region_ids()[0]
+
+    def table(self) -> Table:
+        base = BaseTable.open(self.uri, store=self.store, settings=UNSYNCED)
+        return Table(OpenTable.of(base, settings=UNSYNCED))
+
+    def write(self, *ids: int, flush: bool = False) -> None:
+        with TableWriter.open(BaseTable.open(self.uri, settings=UNSYNCED), settings=UNSYNCED) as writer:
+            writer.put(people(*ids, name="new"))
+            if flush:
+                writer.flush()
+
+    def requests(self, work: Callable[[Table], object]) -> int:
+        table = self.table()
+        self.store.calls.clear()
+        work(table)
+        return len(self.store.calls)
+
+    def newest(self) -> str:
+        return manifest_path(self.first, self.table().opened.manifests.load(self.first).version)
+
+
+@pytest.mark.parametrize("regions", [1, 16])
+def test_p8_looking_at_regions_that_rest_costs_the_same_at_any_number(tmp_path: Path, regions: int) -> None:
+    """Status cost 14 requests at one region and 329 at 64, a snapshot without news 33 and 348, a flush 29 and 281."""
+    world = _World(str(tmp_path / "t"), regions)
+    assert len(world.table().opened.manifests.region_ids()) == regions
+
+    assert world.requests(Table.status) == STATUS
+    assert world.requests(lambda table: table.run(SnapshotRequest())) == SNAPSHOT
+    assert world.requests(lambda table: table.run(FlushRequest())) == FLUSH + (regions == 1)
+
+
+def _damage(world: _World) -> None:
+    world.store.put(world.newest(), b"damaged")
+
+
+def _lose_the_newest(world: _World) -> None:
+    """Leave the hint alone, which was written after the version that it names."""
+    world.write(*range(24), flush=True)
+    world.store.delete(world.newest())
+
+
+def _merge_more(world: _World) -> None:
+    world.write(*range(24), flush=True)
+    world.table().run(MergeRequest())
+
+
+def _forget_the_region(world: _World) -> None:
+    shutil.rmtree(Path(world.uri) / region_directory(world.first))
+
+
+def _other_version_of_the_same_number(world: _World) -> None:
+    world.store.put(world.newest(), world.store.get(world.newest(), 1 << 20))
+
+
+CHANGES: dict[str, Callable[[_World], object]] = {
+    "nothing": lambda world: None,
+    "rows": lambda world: world.write(*range(24)),
+    "rows flushed": lambda world: world.write(*range(24), flush=True),
+    "rows flushed and merged": _merge_more,
+    "a region of another client": lambda world: write_native_generations(
+        world.uri, native_region_id(1), [[Put(people(50, name="theirs"))]]
+    ),
+    "a damaged manifest": _damage,
+    "a lost manifest": _lose_the_newest,
+    "a lost region": _forget_the_region,
+    "a manifest written again": _other_version_of_the_same_number,
+    "a lost hint": lambda world: world.store.delete(version_hint_path(f"{region_directory(world.first)}/manifest")),
+    "an entry beyond a hole": lambda world: world.store.put(wal_entry_path(world.first, 90, ".lance"), b"entry"),
+    "an entry of the other codec": lambda world: world.store.put(wal_entry_path(world.first, 1, ".arrow"), b"entry"),
+}
+
+
+def _shown(world: _World) -> list[object]:
+    found: list[object] = []
+    looks: list[Callable[[Table], object]] = [
+        lambda table: table.status().to_dict(),
+        lambda table: table.run(SnapshotRequest(dry_run=True)).plan,
+        lambda table: [
+            (each.region_id, each.writer_epoch, each.reason, each.evidence)
+            for each in table.run(FlushRequest(dry_run=True)).plan.regions
+        ],
+    ]
+    for look in looks:
+        try:
+            found.append(look(world.table()))
+        except MemwalError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_shown_and_planned_is_what_reading_every_region_tells(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _World(str(tmp_path / "t"), 4)
+    CHANGES[change](world)
+    found = _shown(world)
+    for module in (status, snapshot_survey, flush_survey):
+        monkeypatch.setattr(module, "unchanged_regions", lambda table, state: {})
+
+    assert found == _shown(world)

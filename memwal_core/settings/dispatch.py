@@ -30,6 +30,6 @@ class DispatchSettings(BaseModel):
     max_objects: int = Field(
         default=10_000,
         ge=0,
-        description="Objects that a worker lists, judges or deletes. Larger: fewer applications are started, and workers are "
-        "busy longer.",
+        description="Objects that a worker lists, judges or deletes. Larger: fewer applications are started, and "
+        "workers are busy longer.",
     )

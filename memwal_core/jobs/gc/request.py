@@ -18,8 +18,8 @@ only when **Dry run** is switched off. After each index catch-up it starts by it
 
 | Task | What it does |
 |---|---|
-| `plan` | logs what would be freed, and what keeps the rest. Changes nothing. Of a table that is too large for a worker \
-only a dry run, and what `approve` asks for, is planned here, by Spark |
+| `plan` | logs what would be freed, and what keeps the rest. Changes nothing. Of a table that is too large for a \
+worker only a dry run, and what `approve` asks for, is planned here, by Spark |
 | `approve` | only if `MAINTENANCE_GC_APPROVAL=true`: a person agrees or rejects |
 | `hold`, `work`, `release` | delete under a lease that is checked before every deletion |
 | `verify` | reads everything anew: nothing is damaged, and what is due again |

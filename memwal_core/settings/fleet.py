@@ -14,8 +14,8 @@ class FleetSettings(BaseModel):
         default=4,
         ge=1,
         le=256,
-        description="Tables whose cycles one process runs at once. More: waiting tables are sooner done, and the "
-        "process needs the memory of as many merges.",
+        description="Tables whose cycles run at once, each in a process of its own unless Spark does its heavy work. "
+        "More: waiting tables are sooner done, and the machine needs the memory of as many merges.",
     )
     deadline_s: float = Field(
         default=3600.0,

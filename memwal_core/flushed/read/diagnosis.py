@@ -18,6 +18,7 @@ from lance.fragment import DeletionFile
 from memwal_core.base_table import decoding, require_sound
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError
 from memwal_core.flushed.read.apart import decode_apart
+from memwal_core.flushed.read.opening import require_data
 from memwal_core.format.checksum import ChecksumError, verify
 from memwal_core.format.deletion_vector import count_deleted
 from memwal_core.format.footer import read_file_footer
@@ -106,6 +107,7 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
         with decoding(store.uri_of(root)):
             dataset = lance.dataset(store.uri_of(root), storage_options=dict(store.storage_options) or None)
             require_sound(dataset)
+            require_data(dataset)
             fragments = dataset.get_fragments()
             bases = [base.path for base in dataset.base_paths().values()]
     except CorruptionError as error:

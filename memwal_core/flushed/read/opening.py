@@ -8,7 +8,7 @@ from functools import lru_cache
 import lance
 from lance.lance import _Session
 
-from memwal_core.base_table import require_sound, translated
+from memwal_core.base_table import decoding, require_sound, translated
 from memwal_core.errors import DamagedError
 from memwal_core.flushed.wal_files import WAL_BASE_NAME
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
@@ -43,6 +43,7 @@ def open_generation(
         )
         bases = [(base.name, base.is_dataset_root, base.path) for base in dataset.base_paths().values()]
     require_sound(dataset)
+    require_data(dataset)
     if not bases:
         return dataset
     region, own = _region_of(uri), wal_of(uri)
@@ -69,6 +70,18 @@ def open_generation(
             )
     _require_files(dataset, uri, storage_options, [recorded for _, _, recorded in bases])
     return dataset
+
+
+def require_data(dataset: lance.LanceDataset) -> None:
+    """Refuse a flushed MemTable with a fragment that names no data file, at which Lance fails in many ways.
+
+    Raises:
+        CorruptionError: It has one.
+    """
+    with decoding(dataset.uri):
+        empty = [fragment.fragment_id for fragment in dataset.get_fragments() if not fragment.metadata.files]
+        if empty:
+            raise ValueError(f"fragment {empty[0]} names no data file")
 
 
 def wal_of(uri: str) -> str:

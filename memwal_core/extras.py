@@ -14,6 +14,7 @@ EXTRA_OF = {
     "fastapi": "airflow",
     "great_expectations": "quality",
     "jinja2": "airflow",
+    "markdown_it": "airflow",
     "pandas": "spark",
     "py4j": "spark",
     "pyspark": "spark",

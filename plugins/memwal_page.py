@@ -31,9 +31,11 @@ def make_app() -> ASGIApp:
     from fastapi import Depends
 
     from memwal_core.airflow.tasks.source import RegistryTables
+    from memwal_core.settings import load_settings
     from memwal_core.web import create_app
 
-    return create_app(RegistryTables(), [Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+    permission = Depends(requires_access_dag("GET", DagAccessEntity.RUN))
+    return create_app(RegistryTables(), [permission], load_settings().page)
 
 
 class MemwalPage(AirflowPlugin):

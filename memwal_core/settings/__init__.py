@@ -23,6 +23,7 @@ from memwal_core.settings.model import (
     StorageSettings,
     load_settings,
 )
+from memwal_core.settings.page import PageSettings
 from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, RetentionSettings, WalCollection
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
@@ -45,6 +46,7 @@ __all__ = [
     "LedgerSettings",
     "MergeSettings",
     "MergeTriggerSettings",
+    "PageSettings",
     "QualitySettings",
     "RetentionSettings",
     "Settings",

@@ -18,6 +18,7 @@ from memwal_core.settings.dispatch import DispatchSettings
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
+from memwal_core.settings.page import PageSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
@@ -410,6 +411,7 @@ class Settings(BaseSettings):
     executors: ExecutorSettings = Field(default_factory=ExecutorSettings)
     dispatch: DispatchSettings = Field(default_factory=DispatchSettings)
     fleet: FleetSettings = Field(default_factory=FleetSettings)
+    page: PageSettings = Field(default_factory=PageSettings)
 
     @model_validator(mode="after")
     def _follow_retention(self) -> Self:

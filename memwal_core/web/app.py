@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -16,18 +15,25 @@ from fastapi.params import Depends
 from fastapi.responses import HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
-from memwal_core.errors import InternalError, MemwalError
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import MemwalError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
-from memwal_core.web.checks import words
-from memwal_core.web.reading import TablePage, read_table, unreadable
+from memwal_core.settings import PageSettings
+from memwal_core.web import show
+from memwal_core.web.advice import Advice, FleetState, NextStep, runbook_name
+from memwal_core.web.board import Board
+from memwal_core.web.fleet import advise_sight, count_states, list_fleet
+from memwal_core.web.reading import read_summary, read_table
+from memwal_core.web.runbook import render_runbook
+from memwal_core.web.sentences import sentence_of
+from memwal_core.web.show import as_sentence
 from memwal_core.web.source import PageSource
-
-_log = logging.getLogger(__name__)
 
 _HERE = Path(__file__).parent
 _HEADERS = {
@@ -53,48 +59,50 @@ RUNNABLE = MappingProxyType(
 )
 """DAG -> what its button says. Its form is built from the parameters of the DAG."""
 
-_SHOWN_FACTS = (
-    "generations",
-    "rows",
-    "regions",
-    "fragments_before",
-    "fragments_after",
-    "failures",
-    "checks",
-    "quarantined",
-    "version",
-)
-"""Of a run's facts those that tell people what it did."""
-
 TAKES_REGIONS = frozenset({"memwal_flush", "memwal_merge", "memwal_gc"})
 _TAKES_TABLES = frozenset({"memwal_maintain"})
 
 
-def create_app(source: PageSource, dependencies: Sequence[Depends] = ()) -> FastAPI:
+_REMEMBERED = 20
+"""Tables whose whole page is remembered, for when they do not answer."""
+
+_MAY_BE_SET = frozenset({"remove_versions"})
+"""Options that an address may switch on in a form, where people see it before they trigger."""
+
+
+def create_app(
+    source: PageSource,
+    dependencies: Sequence[Depends] = (),
+    settings: PageSettings | None = None,
+    clock: Clock | None = None,
+) -> FastAPI:
     """Build the page.
 
     Args:
         source: The tables; only read.
         dependencies: What every request must satisfy, for example to come from a user with permission. Styles and
             the script are no secret and are served to everybody.
+        settings: How tables are read; the defaults if None.
+        clock: Time; that of the machine if None.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="MemWAL maintenance")
-    show = _Pages(source)
+    pages = _Pages(source, settings or PageSettings(), clock or SystemClock())
     for path, handler in (
-        ("/", show.overview),
-        ("/table", show.table),
-        ("/region", show.region),
-        ("/run", show.run),
+        ("/", pages.overview),
+        ("/table", pages.table),
+        ("/region", pages.region),
+        ("/run", pages.run),
+        ("/runbook", pages.runbook),
     ):
         app.add_api_route(
             path, handler, methods=["GET", "HEAD"], response_class=HTMLResponse, dependencies=list(dependencies)
         )
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
-    _explain_errors(app, show)
+    _explain_errors(app, pages)
     return app
 
 
-def _explain_errors(app: FastAPI, show: _Pages) -> None:
+def _explain_errors(app: FastAPI, pages: _Pages) -> None:
     @app.middleware("http")
     async def protect(request: Request, call_next: RequestResponseEndpoint) -> Response:
         answer = await call_next(request)
@@ -103,20 +111,22 @@ def _explain_errors(app: FastAPI, show: _Pages) -> None:
 
     @app.exception_handler(MemwalError)
     def failed(_request: Request, error: MemwalError) -> Response:
-        return show.page("error.html", status_code=503, message=str(error))
+        return pages.page("error.html", status_code=503, message=as_sentence(error.what), error=error)
 
     @app.exception_handler(StarletteHTTPException)
     def refused(_request: Request, error: StarletteHTTPException) -> Response:
-        return show.page("error.html", status_code=error.status_code, message=str(error.detail))
+        return pages.page("error.html", status_code=error.status_code, message=str(error.detail), error=None)
 
     @app.exception_handler(RequestValidationError)
     def incomplete(_request: Request, _error: RequestValidationError) -> Response:
-        return show.page("error.html", status_code=404, message="the address of this page is not complete")
+        message = "the address of this page is not complete"
+        return pages.page("error.html", status_code=404, message=message, error=None)
 
     @app.exception_handler(Exception)
     def broken(_request: Request, error: Exception) -> Response:
         # What it says may quote a secret; Airflow's log has it.
-        answer = show.page("error.html", status_code=500, message=f"{type(error).__name__}; the log says more")
+        message = f"{type(error).__name__}; the log says more"
+        answer = pages.page("error.html", status_code=500, message=message, error=None)
         answer.headers.update(_HEADERS)
         return answer
 
@@ -124,47 +134,84 @@ def _explain_errors(app: FastAPI, show: _Pages) -> None:
 class _Pages:
     """Handlers. They are plain functions, which the server runs in threads, because reading waits for the store."""
 
-    def __init__(self, source: PageSource) -> None:
+    def __init__(self, source: PageSource, settings: PageSettings, clock: Clock) -> None:
         self._source = source
+        self._fleet = Board(lambda table: read_summary(source.open(table)), settings, clock)
+        self._tables = Board(lambda table: read_table(source.open(table)), settings, clock, _REMEMBERED)
         self._templates = Environment(
             loader=PackageLoader("memwal_core.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        self._templates.filters.update(query=urlencode, size=_size, age=_age, words=words, facts=_facts)
-        self._templates.globals.update(runnable=RUNNABLE, takes_regions=TAKES_REGIONS)
+        self._templates.filters.update(
+            query=urlencode, size=show.size, age=show.age, words=show.words, sentence=as_sentence,
+            short=show.short_ids, runbook=runbook_name, marked=show.marked, told=sentence_of,
+        )  # fmt: skip
+        self._templates.globals.update(
+            runnable=RUNNABLE, takes_regions=TAKES_REGIONS, states=tuple(FleetState), form=_form_query
+        )
 
     def page(self, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         text = self._templates.get_template(template).render(values)
         return HTMLResponse(text, status_code=status_code)
 
-    def overview(self) -> HTMLResponse:
+    def overview(self, state: Annotated[str, Query()] = "") -> HTMLResponse:
         registry = self._source.registry()
-        tables = registry.maintained if registry is not None else ()
-        views = [self._row(table) for table in tables]
-        views.sort(key=lambda view: (view.score, view.table.name))
-        return self.page("overview.html", views=views, registry=registry)
+        sights = self._fleet.look(registry.maintained if registry is not None else ())
+        rows = list_fleet(sights, registry.broken if registry is not None else ())
+        counts = count_states(rows)
+        shown = [row for row in rows if not state or row.advice.state == state]
+        awaited = sum(row.is_awaited for row in rows)
+        return self.page(
+            "overview.html", rows=shown, counts=counts, total=len(rows), state=state, registry=registry, awaited=awaited
+        )
 
     def table(self, name: Annotated[str, Query()]) -> HTMLResponse:
-        return self.page("table.html", view=self._view(self._entry(name), with_garbage=True))
+        entry = self._entry(name)
+        sight = self._tables.see(entry)
+        view = sight.view
+        advice = advise_sight(sight.reduced(lambda page: page.summary))
+        book = self._runbook(advice, entry)
+        return self.page("table.html", table=entry, sight=sight, view=view, advice=advice, book=book)
 
     def region(self, table: Annotated[str, Query()], region: Annotated[str, Query()]) -> HTMLResponse:
         entry, region_id = self._entry(table), _region(region)
-        view = self._view(entry, with_garbage=False)
-        shown = next((each for each in view.regions if each.standing.region_id == region_id), None)
-        if shown is None and not view.error:
+        sight = self._tables.see(entry)
+        regions = sight.view.regions if sight.view is not None else ()
+        shown = next((each for each in regions if each.standing.region_id == region_id), None)
+        is_readable = sight.view is not None and sight.view.error is None
+        if shown is None and is_readable:
             raise HTTPException(404, "there is no such region")
-        answer = self._source.open(entry).why(region_id)
+        with panics_raised():
+            answer = self._source.open(entry).why(region_id)
         return self.page("region.html", table=entry, answer=answer, region=shown)
 
     def run(
-        self, dag: Annotated[str, Query()], table: Annotated[str, Query()], region: Annotated[str, Query()] = ""
+        self,
+        dag: Annotated[str, Query()],
+        table: Annotated[str, Query()],
+        region: Annotated[str, Query()] = "",
+        on: Annotated[str, Query()] = "",
     ) -> HTMLResponse:
-        if dag not in RUNNABLE:
+        if dag not in RUNNABLE or (on and on not in _MAY_BE_SET):
             raise HTTPException(404, "there is no such job")
         entry = self._entry(table)
         filled: dict[str, object] = {"tables": [entry.name]} if dag in _TAKES_TABLES else {"table": entry.name}
         if region and dag in TAKES_REGIONS:
             filled["regions"] = [str(_region(region))]
+        if on:
+            filled[on] = True
         return self.page("run.html", dag=dag, title=RUNNABLE[dag], table=entry, filled=json.dumps(filled))
+
+    def runbook(self, name: Annotated[str, Query()], table: Annotated[str, Query()]) -> HTMLResponse:
+        entry = self._entry(table)
+        book = render_runbook(name, entry.name, entry.uri)
+        if book is None:
+            raise HTTPException(404, "there is no such runbook")
+        return self.page("runbook.html", name=name, table=entry, book=book)
+
+    def _runbook(self, advice: Advice, entry: RegisteredTable) -> Markup | None:
+        finding = advice.finding
+        region = str(finding.region_id) if finding is not None and finding.region_id is not None else ""
+        return render_runbook(advice.runbook, entry.name, entry.uri, region) if advice.runbook else None
 
     def _entry(self, name: str) -> RegisteredTable:
         registry = self._source.registry()
@@ -172,22 +219,6 @@ class _Pages:
             if table.name == name:
                 return table
         raise HTTPException(404, "there is no such table")
-
-    def _row(self, table: RegisteredTable) -> TablePage:
-        """Read a table among others, which what nobody foresaw of this one must not hide."""
-        try:
-            return self._view(table, with_garbage=False)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are shown
-            _log.exception("the page cannot show a table [table=%s]", table.name)
-            kind = type(error).__name__
-            return unreadable(table, InternalError("the table cannot be shown", remedy="read the log", error=kind))
-
-    def _view(self, table: RegisteredTable, *, with_garbage: bool) -> TablePage:
-        try:
-            with panics_raised():
-                return read_table(self._source.open(table), table, with_garbage=with_garbage)
-        except MemwalError as error:
-            return unreadable(table, error)
 
 
 def _region(text: str) -> RegionId:
@@ -197,23 +228,8 @@ def _region(text: str) -> RegionId:
         raise HTTPException(404, "there is no such region") from None
 
 
-def _size(size_bytes: int) -> str:
-    amount, unit = float(size_bytes), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {facts[name]}" for name in _SHOWN_FACTS if isinstance(facts.get(name), int))
-
-
-def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    for length, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {name}"
-    return f"{seconds:.0f} s"
+def _form_query(table: str, action: NextStep) -> str:
+    """Return the query of the form that an action opens."""
+    region = next(iter(action.regions), "")
+    on = next((name for name, value in action.filled.items() if value is True), "")
+    return urlencode({"dag": action.dag, "table": table, "region": region, **({"on": on} if on else {})})

@@ -10,16 +10,9 @@ from typing import Any
 from memwal_core.format.document import as_moment, as_number, as_text
 from memwal_core.quality.model import Result, Stage
 from memwal_core.region.quarantine import Quarantined
+from memwal_core.web.show import words
 
 _TITLES = {Stage.BEFORE: "Audit before a merge", Stage.AFTER: "Checks after a merge"}
-
-
-_NAMES = {"memtable": "MemTable", "wal": "WAL", "lsm": "LSM"}
-
-
-def words(name: str) -> str:
-    """Return the name of a check, an outcome or a kind of garbage as people write it."""
-    return " ".join(_NAMES.get(part, part) for part in name.split("_"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.ledger import RunRecord
-from memwal_core.errors import MemwalError
+from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.jobs.catchup.plan import CatchupPlan
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.gc.plan import GcPlan
@@ -17,12 +18,14 @@ from memwal_core.observe.signals import Signal
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.quality.model import Stage
 from memwal_core.quality.table import QualityTable
-from memwal_core.registry import RegisteredTable
 from memwal_core.table import Table
 from memwal_core.web.checks import QualityView, show_stage
+from memwal_core.web.events import Event, list_events
+from memwal_core.web.fleet import TableSummary
 from memwal_core.web.timeline import Stretch, draw_timeline
+from memwal_core.web.trends import Chart, Now, draw_trends
 
-SHOWN_RUNS = 25
+SHOWN_EVENTS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,71 +52,107 @@ class RegionPage:
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """One table; with an error instead of the rest if it cannot be read.
+    """One table, as far as it can be read.
 
     Attributes:
-        table: Its entry in the registry.
-        error: Why it cannot be read; empty if it can.
-        health: What was found and measured; None if nothing could be.
+        health: What was found and measured.
+        error: Why the rest cannot be read; None if it can.
         regions: Worst first.
-        catchup: Where the indexes stand.
+        catchup: Where the indexes stand; None if the rest cannot be read.
         snapshot_reason: Whether the region snapshot is up to date, and why not.
-        runs: Recent runs of all jobs, the newest first.
-        quality: Newest results of the checks, and what they hold back; None if the table cannot be read.
-        garbage: What a collection would do; None on the overview.
-        garbage_error: Why that is not known.
+        runs: The remembered runs of all jobs that can be read, the newest last.
+        freezes: Of the table and its regions, those that ended among them.
+        quality: Newest results of the checks, and what they hold back; None if the rest cannot be read.
+        garbage: What a collection would do; None if that is not known.
+        garbage_error: Why not.
+        gaps: What else cannot be shown, and why.
     """
 
-    table: RegisteredTable
-    error: str = ""
-    health: Health | None = None
+    health: Health
+    error: MemwalError | None = None
     regions: tuple[RegionPage, ...] = ()
     catchup: CatchupPlan | None = None
     snapshot_reason: str = ""
     runs: tuple[RunRecord, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
     quality: QualityView | None = None
     garbage: GcPlan | None = None
     garbage_error: str = ""
+    gaps: tuple[str, ...] = ()
 
     @property
     def status(self) -> TableStatus | None:
         """Its state; None if it cannot be read."""
-        return self.health.status if self.health is not None else None
+        return self.health.status
 
     @property
     def snapshot_age_s(self) -> float | None:
         """Age of the region snapshot; None if there is none."""
-        signals = self.health.signals if self.health is not None else ()
-        found = next((each.reading for each in signals if each.signal is Signal.SNAPSHOT_AGE), None)
+        found = next((each.reading for each in self.health.signals if each.signal is Signal.SNAPSHOT_AGE), None)
         return float(str(found.evidence["age_s"])) if found is not None else None
 
     @property
-    def score(self) -> int:
-        """The score to sort by; a table that cannot be read comes before all others."""
-        return self.health.score if self.health is not None else -1
+    def summary(self) -> TableSummary:
+        """What the overview would show."""
+        return TableSummary(self.health, self.runs)
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The course of its numbers."""
+        status = self.status
+        if status is None:
+            return ()
+        unindexed = [index.unindexed_rows for index in self.catchup.indexes] if self.catchup is not None else []
+        now = Now(
+            self.health.seen.now,
+            status.merge_lag_bytes,
+            status.merge_lag_generations,
+            max(unindexed, default=None),
+            status.version,
+        )
+        return draw_trends(self.runs, now)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened to it, the newest first."""
+        return list_events(self.runs, self.freezes, SHOWN_EVENTS)
 
 
-def read_table(opened: Table, table: RegisteredTable, *, with_garbage: bool) -> TablePage:
-    """Read a table: manifests, base version, indexes, ledger, and on request what is garbage.
-
-    Args:
-        opened: The table; nothing is changed.
-        table: Its entry.
-        with_garbage: Plan a garbage collection, too, which lists every object.
+def read_summary(opened: Table) -> TableSummary:
+    """Read what the overview shows of a table: manifests, base version, signals, ledger.
 
     Raises:
         MemwalError: The table cannot be read.
     """
-    garbage, garbage_error = _garbage(opened) if with_garbage else (None, "")
+    return TableSummary(examine(opened.opened, deep=False), _runs(opened)[0])
+
+
+def read_table(opened: Table) -> TablePage:
+    """Read a table: manifests, base version, indexes, ledger, and what is garbage, for which every object is listed.
+
+    Raises:
+        MemwalError: The table cannot be read.
+    """
+    garbage, garbage_error = _garbage(opened)
     health = examine(opened.opened, deep=False, garbage=garbage)
+    runs, gaps = _runs(opened)
+    record = health.seen.record
+    page = TablePage(
+        health,
+        runs=runs,
+        freezes=record.freezes if record is not None else (),
+        garbage=garbage,
+        garbage_error=garbage_error,
+        gaps=gaps,
+    )
     try:
-        view = _readable(opened, table, health)
+        return _with_regions(opened, page)
     except MemwalError as error:
-        return TablePage(table, error=str(error), health=health)
-    return replace(view, garbage=garbage, garbage_error=garbage_error)
+        return replace(page, error=error)
 
 
-def _readable(opened: Table, table: RegisteredTable, health: Health) -> TablePage:
+def _with_regions(opened: Table, page: TablePage) -> TablePage:
+    health = page.health
     status = health.status if health.status is not None else opened.status()
     catchup = opened.run(CatchupRequest(dry_run=True)).plan
     snapshot = opened.run(SnapshotRequest(dry_run=True)).plan
@@ -132,20 +171,26 @@ def _readable(opened: Table, table: RegisteredTable, health: Health) -> TablePag
         for standing in status.regions
     ]
     regions.sort(key=lambda region: (region.health.score, -region.standing.merge_lag_generations))
-    return TablePage(
-        table=table,
-        health=health,
+    return replace(
+        page,
         regions=tuple(regions),
         catchup=catchup,
         snapshot_reason=snapshot.reason.value,
-        runs=tuple(reversed(opened.opened.ledger.runs()[-SHOWN_RUNS:])),
         quality=_quality(opened),
     )
 
 
-def unreadable(table: RegisteredTable, error: MemwalError) -> TablePage:
-    """Return what is shown of a table that cannot be read."""
-    return TablePage(table, error=str(error))
+def _runs(opened: Table) -> tuple[tuple[RunRecord, ...], tuple[str, ...]]:
+    """Return the remembered runs, the newest last, and which histories cannot be read."""
+    ledger = opened.opened.ledger
+    runs: list[RunRecord] = []
+    gaps = []
+    for key in ledger.known_keys():
+        try:
+            runs += ledger.history(key).runs
+        except CorruptionError as error:
+            gaps.append(f"{error.what} ({key})")
+    return tuple(sorted(runs, key=lambda run: (run.started, run.key))), tuple(gaps)
 
 
 def _quality(opened: Table) -> QualityView:
@@ -159,4 +204,4 @@ def _garbage(opened: Table) -> tuple[GcPlan | None, str]:
     try:
         return opened.run(GcRequest(dry_run=True)).plan, ""
     except MemwalError as error:
-        return None, str(error)
+        return None, error.what

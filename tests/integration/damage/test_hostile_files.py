@@ -47,12 +47,14 @@ class _One:
 
 
 def _page(uri: str) -> object:
-    async def ask() -> list[int]:
+    async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(create_app(_One(uri)))
         async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
-            return [(await client.get(path)).status_code for path in ("/", "/table?name=people")]
+            return [await client.get(path) for path in ("/", "/table?name=people")]
 
-    assert asyncio.run(ask()) == [200, 200]
+    answers = asyncio.run(ask())
+    assert [each.status_code for each in answers] == [200, 200]
+    assert [each for each in answers if "cannot be shown" in each.text] == []  # an error that nobody foresaw
     return None
 
 

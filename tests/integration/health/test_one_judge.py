@@ -26,6 +26,7 @@ from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.observe.signals import Signal
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import PageSettings
 from memwal_core.table import Table
 from memwal_core.web import create_app
 from testkit.faults.damage import Vandal
@@ -60,7 +61,7 @@ def shown(table: BaseTable) -> tuple[int, int, list[str]]:
     commands = [CliRunner().invoke(app, [*command, table.uri]) for command in (("status", "--check"), ("doctor",))]
 
     async def pages() -> list[str]:
-        transport = httpx.ASGITransport(create_app(_Listed(table.uri)))
+        transport = httpx.ASGITransport(create_app(_Listed(table.uri), settings=PageSettings(patience_s=300)))
         async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
             return [(await client.get(path)).text for path in ("/", "/table?name=t")]
 

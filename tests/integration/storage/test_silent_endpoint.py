@@ -20,7 +20,7 @@ from memwal_core.errors import UnavailableError
 from memwal_core.flushed.read import open_generation
 from memwal_core.ids import IdSource
 from memwal_core.registry import RegisteredTable, Registry
-from memwal_core.settings import Settings, StorageSettings
+from memwal_core.settings import PageSettings, Settings, StorageSettings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.table import Table
 from memwal_core.web import create_app
@@ -153,7 +153,7 @@ def test_the_page_says_so(silent: Silent) -> None:
             return Table.open(table.uri, storage_options=silent.options, settings=Settings(storage=STORAGE))
 
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(Source()))
+        transport = httpx.ASGITransport(create_app(Source(), settings=PageSettings(patience_s=300)))
         async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
             return await client.get("/")
 

@@ -1,0 +1,96 @@
+"""All tables as the overview lists them, the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memwal_core.coordination.ledger import RunRecord
+from memwal_core.jobs.health import Health
+from memwal_core.registry import BrokenEntry
+from memwal_core.web.advice import Advice, FleetState, advise, advise_unknown
+from memwal_core.web.board import LastLook
+from memwal_core.web.show import age, as_sentence
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """What the overview reads of a table.
+
+    Attributes:
+        health: What was found and measured.
+        runs: The remembered runs that can be read, the newest last.
+    """
+
+    health: Health
+    runs: tuple[RunRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """One table of the overview.
+
+    Attributes:
+        name: What people call it.
+        uri: Where it is.
+        advice: What to tell of it, and what to do.
+        health: What was found and measured last; None if nothing ever was.
+        age_s: Seconds since then.
+        is_awaited: Whether it is being read for the first time.
+        has_page: Whether it can be opened; an entry that is not understood cannot.
+    """
+
+    name: str
+    uri: str
+    advice: Advice
+    health: Health | None = None
+    age_s: float = 0.0
+    is_awaited: bool = False
+    has_page: bool = True
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Sorts the worst first: nothing is worse than not to know; what is only awaited comes last."""
+        if self.is_awaited:
+            return (1, 0, self.name)
+        known = self.advice.state is not FleetState.UNKNOWN and self.health is not None
+        return (0, self.health.score if known and self.health is not None else -1, self.name)
+
+
+AWAITED = Advice(FleetState.UNKNOWN, "unknown", "Being read; nothing is known of it yet.")
+
+
+def list_fleet(sights: Iterable[LastLook[TableSummary]], broken: Sequence[BrokenEntry]) -> tuple[FleetRow, ...]:
+    """Return the rows of the overview, the worst first."""
+    rows = [_row(sight) for sight in sights]
+    rows += [FleetRow(each.name, "", _advise_broken(each), has_page=False) for each in broken]
+    return tuple(sorted(rows, key=lambda row: row.order))
+
+
+def count_states(rows: Iterable[FleetRow]) -> Mapping[FleetState, int]:
+    """Return how many tables stand how."""
+    found = Counter(row.advice.state for row in rows)
+    return {state: found[state] for state in FleetState}
+
+
+def advise_sight(sight: LastLook[TableSummary]) -> Advice:
+    """Say what matters of a table: as it is, as it last was, or why nothing is known."""
+    known = advise(sight.view.health, sight.view.runs) if sight.view is not None else None
+    if sight.error is None:
+        return known if known is not None else AWAITED
+    unknown = advise_unknown(sight.error)
+    if known is None:
+        return unknown
+    return replace(unknown, sentence=f"{unknown.sentence} {age(sight.age_s)} ago: {known.sentence}")
+
+
+def _row(sight: LastLook[TableSummary]) -> FleetRow:
+    table, view = sight.table, sight.view
+    health = view.health if view is not None else None
+    return FleetRow(table.name, table.uri, advise_sight(sight), health, sight.age_s, sight.is_awaited)
+
+
+def _advise_broken(entry: BrokenEntry) -> Advice:
+    text = f"its entry in the registry is not understood, so nothing maintains it: {entry.problem}"
+    return Advice(FleetState.UNKNOWN, "unknown", as_sentence(text), remedy="correct the entry")

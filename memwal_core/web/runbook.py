@@ -14,7 +14,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 _PACKAGE = Path(__file__).parents[1]
-_FOLDERS = (_PACKAGE / "shipped" / "runbooks", _PACKAGE.parent / "docs" / "runbooks")
+_FOLDERS = (_PACKAGE / "shipped" / "docs" / "runbooks", _PACKAGE.parent / "docs" / "runbooks")
 _OTHER = re.compile(r"([a-z0-9-]+)\.md(?:#.*)?", re.ASCII)
 _DEEPER = 1
 """Levels by which headings go down, below that of the page."""

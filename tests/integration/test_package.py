@@ -38,11 +38,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_holds_dags_applications_and_page_as_they_are_here(wheel: Path) -> None:
+def test_the_wheel_holds_dags_applications_page_and_runbooks_as_they_are_here(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         prefix = "memwal_core/shipped/"
         held = {name.removeprefix(prefix): archive.read(name) for name in archive.namelist() if prefix in name}
     here = [path for name in FOLDERS for path in (ROOT / name).glob("*.[pj]*")]
+    here += (ROOT / "docs" / "runbooks").glob("*.md")  # the page shows them
 
     assert held == {str(path.relative_to(ROOT)): path.read_bytes() for path in here}
 

@@ -208,7 +208,9 @@ def _fine(health: Health, runs: Runs) -> str:
     status = health.status
     waiting = status.merge_lag_generations if status is not None else 0
     bytes_ = status.merge_lag_bytes if status is not None else 0
-    what = f"{count(waiting, 'flushed MemTable')} ({size(bytes_)}) for the next merge" if waiting else "nothing waits"
+    verb = "waits" if waiting == 1 else "wait"
+    some = f"{count(waiting, 'flushed MemTable')} ({size(bytes_)}) {verb} for the next merge, within the limits"
+    what = some if waiting else "nothing waits"
     merged = next((run for run in reversed(runs) if run.key.job == "merge" and run.outcome.is_success), None)
     ago = "" if merged is None else f", merged {age(max(0.0, (health.seen.now - merged.started).total_seconds()))} ago"
     return as_sentence(f"{what}{ago}")

@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOTS = "MAINTENANCE_SCREENSHOTS"
 """Folder outside the repository in which a CI keeps the screenshots."""
 
+AXE = "MAINTENANCE_AXE"
+"""File ``axe.min.js`` of the npm package ``axe-core``, which is not a dependency; without it nothing is asked of it."""
+
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -140,6 +143,16 @@ def hard_to_read(page: Page | Frame) -> list[dict[str, Any]]:
     return [each for each in found if each["contrast"] < ENOUGH[each["kind"]]]
 
 
+def barriers(page: Page) -> list[str]:
+    """Return what axe finds, if the environment says where its script is; else nothing."""
+    if not (path := os.environ.get(AXE)):
+        return []
+    # The policy of the page lets no script in; the debugger does not ask it.
+    page.context.new_cdp_session(page).send("Runtime.evaluate", {"expression": Path(path).read_text()})
+    found = page.evaluate("axe.run().then((found) => found.violations.map((each) => [each.id, each.nodes[0].html]))")
+    return [f"{name}: {html[:200]}" for name, html in found]
+
+
 def cut_off(page: Page | Frame) -> list[str]:
     """Return elements beyond the right edge, other than those in areas that scroll."""
     return list(page.evaluate(CUT_OFF))
@@ -149,7 +162,7 @@ def tab_to(page: Page, name: str, limit: int = 60) -> int:
     """Press Tab until the control with a text has the focus; return how often."""
     for count in range(1, limit + 1):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.innerText.trim()") == name:
+        if page.evaluate("document.activeElement.innerText.trim().replace(/\\s+/g, ' ')") == name:
             return count
     raise AssertionError(f"{name!r} is not reached by the keyboard")
 

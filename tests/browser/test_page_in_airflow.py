@@ -23,7 +23,7 @@ from memwal_core.table import Table
 from testkit.fuzz.tables import make_tables
 from testkit.fuzz.watch import MOST_BYTES, MOST_SECONDS
 from tests.browser.hostile_tables import BLOWS, Watched, attacked, make_struck_tables, rounds_of_attacks
-from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, PLACES, cut_off, hard_to_read, shoot, tab_to
+from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, PLACES, barriers, cut_off, hard_to_read, shoot, tab_to
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -218,6 +218,7 @@ def test_every_look_can_be_read_and_is_kept_as_a_screenshot(stack: Stack, tmp_pa
             shoot(page, f"{place}-{look}")
             assert hard_to_read(page) == []
             assert cut_off(page) == []
+            assert barriers(page) == []
 
 
 def test_form_is_that_of_the_dag_begins_dry_for_garbage_and_says_what_is_wrong(stack: Stack, tmp_path: Path) -> None:

@@ -1,0 +1,161 @@
+"""The page that decides, in a real browser: tables in every state, and two hundred of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Page, expect, sync_playwright
+
+from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import PageSettings, Settings
+from memwal_core.table import Table
+from memwal_core.web import create_app
+from memwal_core.writer import TableWriter
+from testkit.tables.people import make_people_table, people
+from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, barriers, cut_off, hard_to_read, shoot, tab_to
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+expect.set_options(timeout=PATIENCE_MS)
+SETTINGS = Settings.model_validate({"status": {"pending_generations_warn": 2, "pending_generations_page": 3}})
+
+
+class Tables:
+    """Tables of a list, each with what opens it; counts."""
+
+    def __init__(self, entries: Sequence[RegisteredTable]) -> None:
+        self._entries = tuple(entries)
+        self.opened = 0
+
+    def registry(self) -> Registry:
+        # Not validated: names of one table two hundred times are enough here.
+        return Registry.model_construct(tables=self._entries)
+
+    def open(self, table: RegisteredTable) -> Table:
+        self.opened += 1
+        return Table.open(table.uri, settings=SETTINGS)
+
+
+def _make(folder: Path, name: str, waiting: int) -> RegisteredTable:
+    path = folder / f"{name}.lance"
+    table = make_people_table(str(path), rows=people(*range(9)), buckets=1)
+    with TableWriter.open(table) as writer:
+        writer.put(people(1, 2))
+        writer.flush()
+        Table.open(str(path)).run(MergeRequest())
+        for number in range(waiting):
+            writer.put(people(number))
+            writer.flush()
+    return RegisteredTable(name=name, uri=str(path))
+
+
+@contextmanager
+def _served(tables: Tables) -> Iterator[str]:
+    app = create_app(tables, settings=PageSettings(patience_s=1, fresh_s=600))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, name="page", daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def _browser(profile: Path, look: str) -> Iterator[Page]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("no Chromium on this machine; next: apt-get install chromium")
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(profile), executable_path=CHROMIUM, headless=True, args=ARGUMENTS, timeout=PATIENCE_MS, **LOOKS[look]
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        try:
+            yield context.new_page()
+        finally:
+            context.close()
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> list[RegisteredTable]:
+    folder = tmp_path_factory.mktemp("fleet")
+    frozen = _make(folder, "payments", 1)
+    Table.open(frozen.uri).opened.freezes.add(FreezeCause.BY_HAND, {"reason": "a restore is under way"}, "anna")
+    gone = RegisteredTable(name="returns", uri="/nowhere/returns.lance")
+    return [_make(folder, "orders", 0), _make(folder, "clicks", 4), frozen, gone]
+
+
+@pytest.mark.parametrize("look", ["light", pytest.param("dark", marks=pytest.mark.long), "narrow"])
+def test_fleet_says_of_each_table_what_is_wrong_and_what_to_do(
+    states: list[RegisteredTable], tmp_path: Path, look: str
+) -> None:
+    with _served(Tables(states)) as address, _browser(tmp_path / "profile", look) as page:
+        page.goto(f"{address}/")
+        expect(page.locator("#fleet")).to_have_attribute("data-awaited", "0")
+        tiles = page.get_by_role("navigation", name="Tables by state").get_by_role("link")
+        assert tiles.all_inner_texts() == ["4 all", "1 fine", "1 need attention", "1 frozen", "1 unknown"]
+        assert page.locator(".row h2").all_inner_texts() == ["returns", "payments", "clicks", "orders"]
+        rows = {row.locator("h2").inner_text(): row for row in page.locator(".row").all()}
+        assert "Cannot be read: the table, version or file does not exist" in rows["returns"].inner_text()
+        assert "(anna: a restore is under way)" in rows["payments"].inner_text()
+        assert "4 flushed MemTables of region" in rows["clicks"].inner_text()
+        assert rows["orders"].locator(".button").count() == 0
+        assert [rows[name].locator(".button").count() for name in ("returns", "payments", "clicks")] == [1, 1, 1]
+        shoot(page, f"fleet-{look}")
+        assert [hard_to_read(page), cut_off(page), barriers(page)] == [[], [], []]
+
+        tab_to(page, "Decide, then thaw… payments")
+        page.keyboard.press("Enter")
+        expect(page.locator("#command")).to_have_text(f"memwal thaw {states[2].uri}")
+        book = page.get_by_role("complementary", name="Runbook frozen-by-hand")
+        expect(book.get_by_role("heading", name="A person froze the table")).to_be_visible()
+        expect(book.get_by_text(f"memwal thaw {states[2].uri}", exact=False).first).to_be_visible()
+        events = page.locator(".events li b").all_inner_texts()
+        assert events[:2] == ["freeze of the table", "merge"]
+        charts = page.locator(".chart svg").all()
+        assert [each.get_attribute("aria-label") is not None for each in charts] == [True] * len(charts) != []
+        page.get_by_role("button", name="copy the command").click()
+        expect(page.locator("#copied")).not_to_be_empty()
+        shoot(page, f"frozen-{look}")
+        assert [hard_to_read(page), cut_off(page), barriers(page)] == [[], [], []]
+
+        page.goto(f"{address}/?state=attention")
+        assert page.locator(".row h2").all_inner_texts() == ["clicks"]
+        page.get_by_role("link", name="Merge… clicks").click()
+        region = Table.open(states[1].uri).status().regions[0].region_id
+        assert page.url.endswith(f"run?dag=memwal_merge&table=clicks&region={region}")
+
+
+def test_two_hundred_tables_are_shown_as_they_are_read_and_found_by_name(
+    states: list[RegisteredTable], tmp_path: Path
+) -> None:
+    same = [RegisteredTable(name=f"tenant_{number:03}", uri=states[0].uri) for number in range(200)]
+    tables = Tables([*same, states[1]])
+    with _served(tables) as address, _browser(tmp_path / "profile", "light") as page:
+        page.goto(f"{address}/")
+        expect(page.locator("#fleet")).to_have_attribute("data-awaited", "0")
+        expect(page.locator(".row")).to_have_count(201)
+        assert page.locator(".row h2").first.inner_text() == "clicks"
+        shoot(page, "fleet-of-200")
+        page.get_by_label("Find a table").fill("tenant_19")
+        expect(page.get_by_role("status").last).to_have_text("10 of 201 tables")
+        expect(page.locator(".row:visible")).to_have_count(10)
+        page.goto(f"{address}/?state=fine")
+        assert tables.opened == 201  # each once, however often the page was asked
+        assert [cut_off(page), barriers(page)] == [[], []]

@@ -83,14 +83,17 @@ _ACTIONS = MappingProxyType(
     {
         # Rows may be wrong, or nothing works: first.
         "table-frozen": None,
+        "record-unreadable": None,
         "table-unreadable": None,
         "table-moved": None,
         "index-gone": None,
         "progress-went-back": None,
         "progress-ahead": None,
+        "progress-lost": None,
         "generation-hole": None,
         "generation-missing": None,
         "generation-damaged": None,
+        "corrupt-region-manifest": None,
         "manifest-unreadable": None,
         "manifest-missing": None,
         "manifest-went-back": None,

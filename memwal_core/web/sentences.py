@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -13,6 +14,8 @@ from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.health import Health
 from memwal_core.observe.signals import Signal
 from memwal_core.web.show import age, as_sentence, count, share, short_ids
+
+_COUNTED = re.compile(r"^\d+ findings: ")
 
 Runs = Sequence[RunRecord]
 """Of all jobs of a table, the newest last."""
@@ -113,7 +116,8 @@ def _frozen(told: Told) -> str:
 def _other(told: Told) -> str:
     where = f" ({told.where})" if told.finding.subject else ""
     risk = f"; {told.finding.risk}" if told.finding.risk else ""
-    return f"{short_ids(told.finding.summary)}{where}{risk}"
+    # What a signal counts begins with a number that says nothing.
+    return f"{short_ids(_COUNTED.sub('', told.finding.summary))}{where}{risk}"
 
 
 _SENTENCES: Mapping[str, Callable[[Told], str]] = MappingProxyType(

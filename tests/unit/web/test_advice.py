@@ -178,6 +178,15 @@ def test_damage_is_one_sentence_and_the_command_that_mends_it(name: str) -> None
     assert advice.action == COUNTED[name]
 
 
+def test_what_only_a_merge_has_met_is_told_as_well() -> None:
+    parked = Reading(Signal.CORRUPT_MANIFEST, 1, f"{WHERE}: a file is gone", REGION)
+
+    advice = advise(health(parked, MEASURED[Signal.PENDING_GENERATIONS][0]), ())
+
+    assert advice.sentence.startswith("Manifests that are missing, cannot be read, or contradict themselves (region 1")
+    assert (advice.state, advice.runbook) == (FleetState.ATTENTION, "corrupt-region-manifest")
+
+
 @pytest.mark.parametrize("cause", FreezeCause)
 def test_a_freeze_comes_before_everything_else_and_says_since_when(cause: FreezeCause) -> None:
     region = REGION if cause is FreezeCause.REGION_VANISHED else None

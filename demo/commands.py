@@ -9,7 +9,7 @@ import typer
 
 from demo.command import demo
 from demo.stack.command import down, up
-from memwal_core.cli.app import show_error
+from memwal_core.cli.ending import show_error
 from memwal_core.errors import MemwalError
 
 app = typer.Typer(help="The demonstration of memwal_core.", pretty_exceptions_enable=False)

@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 
+from memwal_core.cli.ending import asks_for_json, print_error
 from memwal_core.errors import MemwalError
 from memwal_core.extras import extras_named
 
@@ -28,7 +29,11 @@ def main() -> None:
         with extras_named():
             app = importlib.import_module("memwal_core.cli.app")
     except MemwalError as error:
-        sys.exit(f"memwal: {error}")
+        # Rich may be what is missing.
+        sys.stderr.write(f"memwal: {error}\n")
+        if asks_for_json(sys.argv[1:]):
+            print_error(error, error.exit_code)
+        sys.exit(error.exit_code)
     gc.freeze()
     gc.enable()
     app.run()

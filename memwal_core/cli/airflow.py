@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import memwal_core
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 
@@ -22,6 +24,7 @@ def _group() -> None:
 
 
 @airflow.command()
+@may_find_nothing
 def install(
     directory: Annotated[
         Path,
@@ -53,7 +56,7 @@ def install(
             (directory / path).write_bytes(wanted[path])
     if not missing:
         typer.echo(f"everything is there: {directory}")
-        raise typer.Exit(JobOutcome.NOTHING_TO_DO.exit_code)
+        sys.exit(JobOutcome.NOTHING_TO_DO.exit_code)
 
 
 def shipped(name: str) -> Path:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from memwal_core.cli.airflow import airflow
 from memwal_core.cli.checkpoint import checkpoint
 from memwal_core.cli.create import add_spec, create, enable
+from memwal_core.cli.ending import USAGE_EXIT_CODE, asks_for_json, end_with, print_error
 from memwal_core.cli.examine.checks import checks
 from memwal_core.cli.examine.doctor import doctor
 from memwal_core.cli.examine.explain import explain
@@ -22,32 +22,38 @@ from memwal_core.cli.examine.why import why
 from memwal_core.cli.freeze import freeze, thaw
 from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
+from memwal_core.cli.maintain.command import maintain_command
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.rows import count, head, lookup, schema
 from memwal_core.cli.tables import tables
 from memwal_core.cli.watch.command import watch
-from memwal_core.errors import MemwalError
 from memwal_core.jobs.catalog import REQUESTS
-from memwal_core.redaction import log_redacted, redact, show_unexpected
+from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.redaction import log_redacted
 from memwal_core.telemetry import telemetry
+
+UsageError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "UsageError")
+"""Typer has it under no name of its own."""
 
 app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-app.command()(tables)
+app.command()(may_find_nothing(tables))
 app.command()(create)
 app.command()(enable)
 app.command("add-spec")(add_spec)
 app.command()(schema)
-app.command()(head)
+app.command()(may_find_nothing(head))
 app.command()(count)
-app.command()(lookup)
+app.command()(may_find_nothing(lookup))
 app.command()(status)
 for _request in REQUESTS:
-    app.command(_request.info.name)(job_command(_request))
-app.command()(checkpoint)
+    _command = job_command(_request) if _request is not MaintainRequest else maintain_command()
+    app.command(_request.info.name)(may_find_nothing(_command))
+app.command()(may_find_nothing(checkpoint))
 app.command()(freeze)
-app.command()(thaw)
-app.command()(checks)
+app.command()(may_find_nothing(thaw))
+app.command()(may_find_nothing(checks))
 app.command()(doctor)
 app.command()(why)
 app.command()(explain)
@@ -74,27 +80,19 @@ def _root(
 
 
 def run() -> None:
-    """Run the command that the process was started with; errors of the package become exit codes.
+    """Run the command line of the process; errors of the package become exit codes, and JSON if that was asked for.
 
     Raises:
         SystemExit: Always, with the command's exit code.
     """
     log_redacted(logging.WARNING)
+    json_wanted = asks_for_json(sys.argv[1:])
     try:
         with telemetry():
-            app()
-    except MemwalError as error:
-        show_error(error)
-        sys.exit(error.exit_code)
+            # Typer's own ending prints usage errors for people only.
+            sys.exit(app(standalone_mode=not json_wanted) or 0)
+    except UsageError as error:
+        print_error(error, USAGE_EXIT_CODE, error.format_message(), "see the command's --help")
+        sys.exit(USAGE_EXIT_CODE)
     except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
-        show_unexpected(error)
-        sys.exit(1)
-
-
-def show_error(error: MemwalError) -> None:
-    """Print what happened, the facts and what to do next, on stderr."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"error: {error.what}", style="bold red", markup=False)
-    for name, value in error.facts.items():
-        console.print(redact(f"  {name}: {value}"), markup=False)
-    console.print(f"next: {error.remedy}", style="bold", markup=False)
+        sys.exit(end_with(error, json_wanted=json_wanted))

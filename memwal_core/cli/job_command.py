@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -27,17 +27,7 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
         values = {name: _value(fields[name], value) for name, value in given.items()}
         request = request_type(**{name: value for name, value in values.items() if value is not None})
-        table = open_table(uri, storage_option, even_if_damaged=request_type.info.mends_damage)
-        with progress_bar(disable=json or request.dry_run) as progress:
-            report = table.run(request, progress=progress)
-        frozen = table.opened.freezes.active() if request.dry_run else ()
-        if json:
-            told_frozen = {"frozen": told_to_machines(uri, frozen)} if request.dry_run else {}
-            print_json({**report.to_dict(), **told_frozen})
-        else:
-            view = report.view()
-            show_view(replace(view, notes=(*view.notes, *told(uri, frozen))))
-        sys.exit(report.outcome.exit_code)
+        run_job(request, uri, storage_option, json=json)
 
     own = [_parameter(name, field) for name, field in fields.items()]
     shared = [
@@ -49,9 +39,35 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     command.__name__ = request_type.info.name
-    summary = inspect.cleandoc(request_type.__doc__ or "").partition("\n\nAttributes:")[0]
-    command.__doc__ = f"{summary}\n\nExit codes: 0 done or planned, 2 bad input, {request_type.info.exit_codes}."
+    command.__doc__ = (
+        f"{summary_of(request_type)}\n\nExit codes: 0 done or planned, 2 bad input, {request_type.info.exit_codes}."
+    )
     return command
+
+
+def run_job(request: JobRequest, uri: str, storage_option: list[str] | None, *, json: bool) -> NoReturn:
+    """Run a job on a table, show its report, and end the process with its exit code."""
+    table = open_table(uri, storage_option, even_if_damaged=request.info.mends_damage)
+    with progress_bar(disable=json or request.dry_run) as progress:
+        report = table.run(request, progress=progress)
+    frozen = table.opened.freezes.active() if request.dry_run else ()
+    if json:
+        told_frozen = {"frozen": told_to_machines(uri, frozen)} if request.dry_run else {}
+        print_json({**report.to_dict(), **told_frozen})
+    else:
+        view = report.view()
+        show_view(replace(view, notes=(*view.notes, *told(uri, frozen))))
+    sys.exit(report.outcome.exit_code)
+
+
+def summary_of(request_type: type[JobRequest]) -> str:
+    """Return what a request's documentation says before its fields."""
+    return inspect.cleandoc(request_type.__doc__ or "").partition("\n\nAttributes:")[0]
+
+
+def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """Return what Typer reads from a command: an argument or an option each."""
+    return list(inspect.signature(command).parameters.values())
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated
 
 import typer
@@ -25,6 +26,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 OutputVocabulary = Annotated[
     Vocabulary, typer.Option("--vocabulary", help="Print our words, or those that say shard; files stay as they are.")
 ]
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_seconds(text: str | float) -> float:
+    """Return the seconds of a duration such as ``60``, ``60s``, ``5m`` or ``1h``.
+
+    Raises:
+        typer.BadParameter: It is none, or is below a second.
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)", str(text).strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if seconds < 1:
+        raise typer.BadParameter("write at least a second, as in 60s, 5m or 1h")
+    return seconds
 
 
 def print_json(document: object) -> None:

@@ -6,13 +6,17 @@ Owns no state but the threads that it could not wait for. May import jobs, the r
 from memwal_core.fleet.due import Due, cycle_due, cycle_request, is_idle, work_due
 from memwal_core.fleet.maintain import Fleet, FleetRequest
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
+from memwal_core.fleet.service import FleetService, KnownTable, ServiceState
 
 __all__ = [
     "Due",
     "Fleet",
     "FleetReport",
     "FleetRequest",
+    "FleetService",
+    "KnownTable",
     "RoundEnd",
+    "ServiceState",
     "TableRound",
     "cycle_due",
     "cycle_request",

@@ -62,6 +62,10 @@ class TableProcesses:
         asked = {"name": name, "left_s": left_s, "deadline_s": deadline.seconds}
         return TableRound.from_dict(_ask(self._cycles, uri, options, request, asked))
 
+    def stop(self) -> None:
+        """Let cycles end before their next write; they answer, and the processes end."""
+        self._cycles.terminate()
+
     def work_due(self, name: str, uri: str, options: Mapping[str, str], request: MaintainRequest) -> Due | TableRound:
         """Tell whether a cycle would have anything to do; the round of a table that cannot tell. Errors as above."""
         answer = _ask(self._plans, uri, options, request, {"name": name})

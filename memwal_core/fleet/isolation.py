@@ -27,6 +27,7 @@ class Deadline:
     clock: Clock
     at: float
     seconds: float
+    stopped: Callable[[], bool] = lambda: False
 
     @property
     def has_passed(self) -> bool:
@@ -37,8 +38,12 @@ class Deadline:
         """Refuse to begin anything more.
 
         Raises:
-            UnavailableError: It has passed.
+            UnavailableError: It has passed, or the process is asked to end.
         """
+        if self.stopped():
+            raise UnavailableError(
+                "the process is asked to end", remedy="start it again; the next run of the job goes on where it was"
+            )
         if self.has_passed:
             raise UnavailableError(
                 "the time for this table is over",
@@ -72,24 +77,28 @@ class EndedWork(Generic[ResultT]):
 
 
 class Isolation:
-    """Runs work in threads of its own, and does not wait for one that hangs.
+    """Runs work in threads of its own, and does not wait for one that hangs. Thread-safe.
 
     A thread cannot be ended from outside. One that is given up goes on, ``Deadline`` keeps it from beginning anything
     more, and work of the same name does not begin before it has ended.
 
     Args:
         clock: Time.
+        stopped: Whether work that has begun must end before its next write.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, stopped: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
+        self._stopped = stopped
         self._given_up: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
 
     @property
     def running(self) -> tuple[str, ...]:
         """Names whose work was given up and has not ended."""
-        self._given_up = {name: thread for name, thread in self._given_up.items() if thread.is_alive()}
-        return tuple(self._given_up)
+        with self._lock:
+            self._given_up = {name: thread for name, thread in self._given_up.items() if thread.is_alive()}
+            return tuple(self._given_up)
 
     def run(
         self, work: Mapping[str, Work[ResultT]], *, parallel: int, deadline_s: float
@@ -109,7 +118,7 @@ class Isolation:
         while waiting or running:
             while waiting and len(running) < parallel:
                 name = waiting.popleft()
-                deadline = Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s)
+                deadline = Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s, self._stopped)
                 running[name] = _begun(name, work[name], deadline, ended), deadline
             for finished in self._next(ended, running):
                 running.pop(finished.name)
@@ -128,7 +137,8 @@ class Isolation:
         overdue = {
             name: thread for name, (thread, deadline) in running.items() if name not in known and deadline.has_passed
         }
-        self._given_up |= overdue
+        with self._lock:
+            self._given_up |= overdue
         return [*found, *(EndedWork(name, running[name][1].seconds, is_overdue=True) for name in overdue)]
 
 

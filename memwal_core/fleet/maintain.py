@@ -47,7 +47,7 @@ class FleetRequest:
 
 
 class Fleet:
-    """Maintains many tables, round by round. Two at once, here or elsewhere, do no harm.
+    """Maintains many tables. Thread-safe; two at once, here or elsewhere, do no harm.
 
     Each table is worked on in a process of its own, because its files may end that; with ``open_table`` or
     ``executors``, which belong to this process, in a thread of this one.
@@ -58,6 +58,7 @@ class Fleet:
         executors: Returns what does heavy work of a table outside of this process; nothing does if None.
         settings: How many tables at once, and for how long.
         clock: The system's if None.
+        stopped: Whether work that has begun must end before its next write.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Fleet:
         executors: Callable[[Table], object] | None = None,
         settings: FleetSettings | None = None,
         clock: Clock | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._open: OpenRegistered = open_table or (lambda table: open_here(table.uri, options(table)))
         self._options = options
@@ -77,7 +79,7 @@ class Fleet:
         known = self._settings
         is_apart = open_table is None and executors is None
         self._apart = TableProcesses(known.parallel, known.survey_deadline_s) if is_apart else None
-        self._threads = Isolation(self._clock)
+        self._threads = Isolation(self._clock, stopped)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -118,7 +120,7 @@ class Fleet:
             _log.info("%s: %s: %s", found.table, found.end.value, found.why)
             told(found)
 
-        for found in map(_broken, registry.broken if not asked.names else ()):
+        for found in map(broken_round, registry.broken if not asked.names else ()):
             end(found)
         if asked.due_only:
             for found in self._not_due(tables):
@@ -128,6 +130,18 @@ class Fleet:
             end(found)
         broken = [found for name, found in rounds.items() if name not in tables]
         return FleetReport((*(rounds[name] for name in tables), *broken), self._clock.monotonic() - began)
+
+    def maintain_table(self, table: RegisteredTable, request: FleetRequest | None = None) -> TableRound:
+        """Go through the cycle of one table, due or not; whatever it does wrong is in what is returned."""
+        asked = request if request is not None else FleetRequest()
+        (found,) = self._maintained({table.name: table}, asked)
+        _log.info("%s: %s: %s", found.table, found.end.value, found.why)
+        return found
+
+    def stop(self) -> None:
+        """Let processes that work on tables end before their next write; ``stopped`` says it to this one's threads."""
+        if self._apart is not None:
+            self._apart.stop()
 
     def survey(
         self, tables: Sequence[RegisteredTable], *, patience_s: float = 0.0, plan: bool = False
@@ -187,7 +201,8 @@ class Fleet:
         return run_cycle(table.name, table.uri, opened, request, deadline, executors)
 
 
-def _broken(entry: BrokenEntry) -> TableRound:
+def broken_round(entry: BrokenEntry) -> TableRound:
+    """Return what becomes of a table whose entry is not understood."""
     why = f"its entry in the registry is not understood: {entry.problem}"
     return TableRound(entry.name, "", RoundEnd.FAILED, why, exit_code=InvalidRequestError.exit_code)
 

@@ -1,7 +1,7 @@
 """``python -m``: works on the table that standard input names, a JSON document a line, and answers with its round.
 
 Lance may end this process; whoever started it then knows the table. It ends with its input, also in the middle of work:
-whatever a job does may be broken off.
+whatever a job does may be broken off. SIGTERM ends it before the next write, with an answer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import resource
+import signal
 import sys
 import threading
 from typing import IO, Any
@@ -36,9 +37,16 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     log_redacted(logging.INFO)
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    ending = threading.Event()
+
+    def end(*_: object) -> None:
+        ending.set()
+        asked.put("")
+
+    signal.signal(signal.SIGTERM, end)
     threading.Thread(target=_read, args=(sys.stdin, asked), name="memwal-questions", daemon=True).start()
     with telemetry():
-        _serve(asked, answers)
+        _serve(asked, answers, ending)
 
 
 def _read(questions: IO[str], asked: queue.SimpleQueue[str]) -> None:
@@ -47,17 +55,19 @@ def _read(questions: IO[str], asked: queue.SimpleQueue[str]) -> None:
     os._exit(1)
 
 
-def _serve(asked: queue.SimpleQueue[str], answers: IO[str]) -> None:
-    while True:
+def _serve(asked: queue.SimpleQueue[str], answers: IO[str], ending: threading.Event) -> None:
+    while not ending.is_set():
         try:
             question = asked.get(timeout=_IDLE_S)
         except queue.Empty:
             return
-        answers.write(json.dumps(_answer(json.loads(question))) + "\n")
+        if not question:
+            return
+        answers.write(json.dumps(_answer(json.loads(question), ending)) + "\n")
         answers.flush()
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, object]:
+def _answer(asked: dict[str, Any], ending: threading.Event) -> dict[str, object]:
     name, uri, began = asked["name"], asked["uri"], _CLOCK.monotonic()
     try:
         request = MaintainRequest(**asked["request"])
@@ -65,7 +75,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, object]:
         if "left_s" not in asked:
             due = work_due(opened.opened, request)
             return {"is_due": due.is_due, "why": due.why}
-        deadline = Deadline(_CLOCK, began + asked["left_s"], asked["deadline_s"])
+        deadline = Deadline(_CLOCK, began + asked["left_s"], asked["deadline_s"], ending.is_set)
         return run_cycle(name, uri, opened, request, deadline).to_dict()
     except BaseException as error:  # noqa: BLE001 - a panic is no Exception; whatever it is, it is told
         return failed(name, uri, error, _CLOCK.monotonic() - began).to_dict()

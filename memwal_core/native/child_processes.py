@@ -68,6 +68,7 @@ class ChildProcesses:
         self._hears = hears
         self._environment = environment
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        self._children: list[_Child] = []
         for _ in range(most or 0):
             self._idle.put(self._new())
 
@@ -84,6 +85,11 @@ class ChildProcesses:
         finally:
             self._idle.put(child)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to every process that runs; the module says what it does then."""
+        for child in list(self._children):
+            child.terminate()
+
     def _taken(self) -> _Child:
         try:
             return self._idle.get(block=self._most is not None)
@@ -92,6 +98,7 @@ class ChildProcesses:
 
     def _new(self) -> _Child:
         child = _Child(self._module, hears=self._hears, environment=self._environment)
+        self._children.append(child)
         atexit.register(child.stop)
         return child
 
@@ -123,6 +130,12 @@ class _Child:
         if self._process is not None:
             self._process.kill()
             self._wait()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process, if there is one."""
+        process = self._process
+        if process is not None:
+            process.terminate()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is not None:

@@ -10,15 +10,20 @@ from typing import Annotated
 
 import typer
 
+from memwal_core.cli.options import parse_seconds
 from memwal_core.clock import SystemClock
-from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.health import Health
 
 
 def watch(  # noqa: PLR0913 - one parameter for each option of the command
     registry: Annotated[str, typer.Option("--registry", help="The registry file of the tables.", metavar="FILE")],
-    every: Annotated[float, typer.Option("--every", min=1, help="Seconds between the beginnings of two rounds.")] = 60,
+    every: Annotated[
+        float,
+        typer.Option(
+            "--every", help="Time between the beginnings of two rounds: 60s, 5m.", parser=parse_seconds, metavar="TIME"
+        ),
+    ] = 60,
     deadline: Annotated[
         float, typer.Option("--deadline", min=0.1, help="Seconds after which a table counts as not examined.")
     ] = 45,
@@ -37,10 +42,10 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     examined, 7 an operator must act now.
     """
     # Other commands do not wait for what only this one imports.
+    from memwal_core.cli.serving import serve  # noqa: PLC0415
     from memwal_core.cli.watch.deep import DeepLooks  # noqa: PLC0415
-    from memwal_core.cli.watch.exposition import exposition  # noqa: PLC0415
+    from memwal_core.cli.watch.exposition import exposition, watch_health  # noqa: PLC0415
     from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
-    from memwal_core.cli.watch.serving import serve  # noqa: PLC0415
     from memwal_core.opening import open_here  # noqa: PLC0415
     from memwal_core.registry import RegisteredTable, Registry, load_registry  # noqa: PLC0415
     from memwal_core.registry.load import REGISTRY_VARIABLE  # noqa: PLC0415
@@ -66,17 +71,15 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         # Threads that wait for a silent store must not keep the process.
         sys.stdout.flush()
         sys.exit(max([0, *codes, *(6 for table in fleet.tables if table.problem)]))
-    try:
-        server = serve(host, port, lambda: watcher.fleet, clock=clock, every_s=max(every, deadline))
-    except OSError as error:
-        raise InvalidRequestError(
-            "the address cannot be listened at", remedy="choose another --host or --port", host=host, port=port,
-            problem=str(error),
-        ) from error  # fmt: skip
+    server = serve(
+        host,
+        port,
+        metrics=lambda: exposition(watcher.fleet),
+        health=lambda: watch_health(watcher.fleet, clock.now(), max(every, deadline)),
+    )
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    threading.Thread(target=server.serve_forever, name="memwal-watch-http", daemon=True).start()
     typer.echo(f"watching {registry} at http://{host}:{server.server_port}/metrics, every {every:g} s")
     sys.stdout.flush()
     while not ending.is_set():

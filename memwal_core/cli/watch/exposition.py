@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
@@ -26,6 +26,9 @@ METRICS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Name -> meaning. All are gauges. Renaming one breaks the files in ``deploy`` and those of users."""
+
+LATE_ROUNDS = 3
+"""Intervals without a round after which a process counts as unhealthy."""
 
 TABLE = "memwal_table"
 SIGNAL = "memwal_signal"
@@ -63,37 +66,58 @@ class WatchedFleet:
     registry_problem: str = ""
 
 
-@dataclass(slots=True)
-class _Samples:
-    """Samples by metric: the format wants those of one metric together."""
+class Samples:
+    """Samples by metric: the format wants those of one metric together.
 
-    lines: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in METRICS})
+    Args:
+        metrics: Name -> type and meaning, in the order in which they are told.
+    """
+
+    def __init__(self, metrics: Mapping[str, tuple[str, str]]) -> None:
+        self._metrics = metrics
+        self._lines: dict[str, list[str]] = {name: [] for name in metrics}
 
     def add(self, name: str, value: float, **labels: str) -> None:
+        """Add one sample of a metric."""
         shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        self.lines[name].append(f"{name}{{{shown}}} {value:.17g}" if shown else f"{name} {value:.17g}")
+        self._lines[name].append(f"{name}{{{shown}}} {value:.17g}" if shown else f"{name} {value:.17g}")
+
+    def text(self) -> str:
+        """Return everything in Prometheus' text format."""
+        return "".join(f"{line}\n" for line in self._text())
+
+    def _text(self) -> Iterator[str]:
+        for name, samples in self._lines.items():
+            kind, meaning = self._metrics[name]
+            yield f"# HELP {name} {meaning}"
+            yield f"# TYPE {name} {kind}"
+            yield from samples
 
 
 def exposition(fleet: WatchedFleet) -> str:
     """Return the state of all tables in Prometheus' text format, version 0.0.4."""
-    samples = _Samples()
+    samples = Samples({name: ("gauge", meaning) for name, meaning in METRICS.items()})
     samples.add("memwal_watch_tables", len(fleet.tables))
     samples.add("memwal_watch_registry_readable", not fleet.registry_problem)
     if fleet.round_ended is not None:
         samples.add("memwal_watch_round_timestamp_seconds", fleet.round_ended.timestamp())
     for table in fleet.tables:
         _add_table(samples, table)
-    return "".join(f"{line}\n" for line in _text(samples.lines))
+    return samples.text()
 
 
-def _text(lines: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    for name, samples in lines.items():
-        yield f"# HELP {name} {METRICS[name]}"
-        yield f"# TYPE {name} gauge"
-        yield from samples
+def watch_health(fleet: WatchedFleet, now: datetime, every_s: float) -> dict[str, object]:
+    """Return what ``/healthz`` says: healthy from the first round on, unless none has ended for three intervals."""
+    age_s = (now - fleet.round_ended).total_seconds() if fleet.round_ended is not None else None
+    return {
+        "healthy": age_s is not None and age_s <= LATE_ROUNDS * every_s,
+        "seconds_since_the_last_round": age_s,
+        "registry": fleet.registry_problem or "readable",
+        "not_examined": {table.name: table.problem for table in fleet.tables if table.problem},
+    }
 
 
-def _add_table(samples: _Samples, table: Watched) -> None:
+def _add_table(samples: Samples, table: Watched) -> None:
     labels = {TABLE: table.name}
     samples.add("memwal_table_examined", not table.problem and table.health is not None, **labels)
     if table.examined is not None:

@@ -56,7 +56,7 @@ class GcRequest(JobRequest):
         may_need_approval=True,
     )
 
-    dry_run: Annotated[bool, Flag("--dry-run/--delete")] = Field(
+    dry_run: Annotated[bool, Flag("--dry-run/--yes")] = Field(
         default=True, title="Dry run", description="Only list what would be deleted, and change nothing."
     )
     regions: Regions = ()

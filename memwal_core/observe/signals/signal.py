@@ -141,7 +141,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             "share",
             "bytes that nothing needs over the bytes of the table",
             "no rows are at risk; the space costs money",
-            "run `memwal gc --delete`",
+            "run `memwal gc --yes`",
         ),
         Signal.KEPT: SignalFacts(
             _page("kept"),

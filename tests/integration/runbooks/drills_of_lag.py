@@ -26,9 +26,9 @@ def _ran(scene: Scene, job: str, *, hours: float = 0.0, **end: object) -> None:
 
 
 def _collect(scene: Scene) -> None:
-    scene.follow("memwal gc $TABLE --delete")
+    scene.follow("memwal gc $TABLE --yes")
     scene.age(scene.path, hours=2)
-    scene.follow("memwal gc $TABLE --delete")
+    scene.follow("memwal gc $TABLE --yes")
 
 
 @drill("pending-generations", slow=False)
@@ -114,7 +114,7 @@ def tag_needs_what_was_merged(scene: Scene) -> Iterator[None]:
     yield
     lance.dataset(scene.uri).tags.delete("before")
     scene.follow("memwal compact $TABLE --remove-versions")
-    scene.follow("memwal gc $TABLE --delete")
+    scene.follow("memwal gc $TABLE --yes")
 
 
 @drill("kept")

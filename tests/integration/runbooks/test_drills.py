@@ -42,7 +42,7 @@ def test_proof_refuses_a_table_that_is_not_well_or_has_other_rows(place: str) ->
 def test_command_that_the_page_does_not_have_is_not_followed(place: str) -> None:
     scene = Scene(place, Book("pending-generations"), {})
     with pytest.raises(AssertionError, match="does not have"):
-        scene.follow("memwal gc $TABLE --delete")
+        scene.follow("memwal gc $TABLE --yes")
 
 
 def _source(play: Play) -> str:

@@ -102,7 +102,7 @@ def test_every_job_does_its_work_and_then_has_nothing_to_do(commands: Commands) 
     # Old versions keep every generation that they have not merged.
     drop_old_versions(commands.uri, commands.server.storage_options)
     assert commands.run("gc", **UNSAFE_GC)["outcome"] == "planned"
-    collected = commands.run("gc", "--delete", **UNSAFE_GC)
+    collected = commands.run("gc", "--yes", **UNSAFE_GC)
     assert (collected["outcome"], collected["failures"]) == ("done", [])
     commands.require_rows()
     commands.run("doctor")

@@ -72,7 +72,7 @@ def help_of(command: str) -> str:
         ),
         (["gc", "t"], GcRequest()),
         (["gc", "t", "--dry-run"], GcRequest(dry_run=True)),
-        (["gc", "t", "--delete", "--wait"], GcRequest(dry_run=False, wait=True)),
+        (["gc", "t", "--yes", "--wait"], GcRequest(dry_run=False, wait=True)),
         (["quality", "t"], QualityRequest()),
         (
             ["quality", "t", "--stage", "both", "--suite", "a.py", "--suite", "b.json", "--since", "3"],

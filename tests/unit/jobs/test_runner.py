@@ -378,7 +378,7 @@ def by_library(uri: str) -> None:
 
 
 def by_command(uri: str) -> None:
-    flags = {"flush": ["--due-only"], "compact": ["--remove-versions"], "gc": ["--delete"]}
+    flags = {"flush": ["--due-only"], "compact": ["--remove-versions"], "gc": ["--yes"]}
     for request in SAME_EVERYWHERE:
         ended = CliRunner().invoke(app, [request.info.name, uri, *flags.get(request.info.name, [])])
         assert ended.exit_code in (0, 3), ended.output

@@ -46,8 +46,8 @@ def test_command_only_shows_the_plan(uri):
 
 @pytest.mark.req("GC-28")
 def test_command_deletes_when_asked_and_then_finds_nothing(uri):
-    done = run("gc", uri, "--delete")
-    again = run("gc", uri, "--delete")
+    done = run("gc", uri, "--yes")
+    again = run("gc", uri, "--yes")
 
     assert (done.exit_code, again.exit_code) == (0, 3)
     assert recorded(uri) == 0
@@ -63,7 +63,7 @@ def test_command_prints_one_json_document(uri):
 def test_command_on_a_frozen_table_ends_with_8_and_the_reason(uri):
     lance.write_dataset(people(1), uri, mode="overwrite")
 
-    result = run("gc", uri, "--delete")
+    result = run("gc", uri, "--yes")
 
     assert isinstance(result.exception, FrozenError)
     assert result.exception.exit_code == 8

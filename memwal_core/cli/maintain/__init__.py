@@ -1,0 +1,1 @@
+"""`memwal maintain`: the cycle of one table, one round over many, or a service."""

@@ -1,0 +1,214 @@
+"""A service that maintains the tables of a registry for as long as it runs: look who is due, again and again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from memwal_core.clock import Clock, SystemClock
+from memwal_core.errors import MemwalError
+from memwal_core.fleet.due import Due
+from memwal_core.fleet.maintain import Fleet, FleetRequest, OpenRegistered, broken_round
+from memwal_core.fleet.report import RoundEnd, TableRound
+from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.settings import FleetSettings
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTable:
+    """What the service knows of a table.
+
+    Attributes:
+        last: How its last cycle ended, or why none could begin; None before the first.
+        ended: When that was.
+        cycles: How many cycles ended how, since the service began.
+    """
+
+    last: TableRound | None = None
+    ended: datetime | None = None
+    cycles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """All tables at one moment.
+
+    Attributes:
+        tables: By name; those that are registered.
+        working: Tables whose cycles run or wait for their turn.
+        looked: When all tables had last been asked whether they are due; None before the first time.
+        registry_problem: Why the registry cannot be read; empty if it can. The tables before are maintained meanwhile.
+    """
+
+    tables: Mapping[str, KnownTable] = field(default_factory=lambda: MappingProxyType({}))
+    working: tuple[str, ...] = ()
+    looked: datetime | None = None
+    registry_problem: str = ""
+
+
+class FleetService:
+    """Maintains tables until it is stopped. A table that fails, hangs or is slow keeps no other waiting but for places.
+
+    Args:
+        load: Reads the registry; called at each look, so that changes of the file are followed.
+        request: Which tables, and how; with ``due_only`` off, each look begins a cycle of every table.
+        settings: How many tables at once, and for how long.
+        told: Called from many threads for each cycle that ended, and once for each new problem.
+        open_table: As for ``Fleet``: tables are worked on in processes of their own if None.
+        clock: The system's if None.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Registry],
+        request: FleetRequest,
+        *,
+        settings: FleetSettings,
+        told: Callable[[TableRound], None],
+        open_table: OpenRegistered | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._load = load
+        self._request = request
+        self._told = told
+        self._clock = clock if clock is not None else SystemClock()
+        self._stopped = threading.Event()
+        self._fleet = Fleet(open_table, settings=settings, clock=self._clock, stopped=self._stopped.is_set)
+        self._places = threading.Semaphore(settings.parallel)
+        self._registry = Registry()
+        self._entries: list[RegisteredTable] = []
+        self._problem = ""
+        self._looked: datetime | None = None
+        self._tables: dict[str, KnownTable] = {}
+        self._working: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+
+    @property
+    def state(self) -> ServiceState:
+        """What is known now."""
+        with self._lock:
+            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._problem)
+
+    def start(self, every_s: float) -> None:
+        """Look at once, and then every so many seconds, in a thread of its own."""
+
+        def looks() -> None:
+            while not self._ending.is_set():
+                began = self._clock.monotonic()
+                try:
+                    self.look()
+                except Exception:  # noqa: BLE001 - whatever it is, it must not end the service
+                    _log.exception("a look at the tables failed; the next one comes in its time")
+                self._ending.wait(max(0.0, every_s - (self._clock.monotonic() - began)))
+
+        threading.Thread(target=looks, name="memwal-service", daemon=True).start()
+
+    def look(self) -> None:
+        """Ask every idle table whether it is due, and begin the cycles of those that are; waits for no cycle."""
+        chosen = self._chosen()
+        with self._lock:
+            broken = [] if self._request.names else [broken_round(each) for each in self._registry.broken]
+            names = {*(table.name for table in chosen), *(each.table for each in broken)}
+            self._tables = {name: self._tables.get(name, KnownTable()) for name in sorted(names)}
+            idle = [table for table in chosen if table.name not in self._working]
+        for found in broken:
+            self._note(found)
+        for table in self._due(idle):
+            self._begin(table)
+        with self._lock:
+            self._looked = self._clock.now()
+
+    def stop(self, grace_s: float, *, last_s: float = 10.0) -> bool:
+        """Begin no cycle any more, and wait for those that run; after the grace, they end before their next write.
+
+        What they did stands, and the next run of a job goes on from there.
+
+        Args:
+            grace_s: Seconds in which running cycles may end by themselves.
+            last_s: Seconds after that in which they have to come to their next write.
+
+        Returns:
+            Whether all have ended. If not, the process must end by ``os._exit``.
+        """
+        self._ending.set()
+        ended = self._wait(grace_s, cut_short=self._stopped.is_set)
+        self._stopped.set()
+        self._fleet.stop()
+        return ended or self._wait(last_s)
+
+    def stop_now(self) -> None:
+        """Cut the grace of ``stop`` short; safe in a signal handler."""
+        self._stopped.set()
+
+    def _chosen(self) -> list[RegisteredTable]:
+        """Read the registry; where it cannot be read, or lacks a table that was asked for, the one before goes on."""
+        problem, chosen = "", self._entries
+        try:
+            registry = self._load()
+            chosen = [registry.find(name) for name in self._request.names] or list(registry.maintained)
+            self._registry, self._entries = registry, chosen
+        except MemwalError as error:
+            problem = error.what
+            if problem != self._problem:
+                _log.warning("the tables before are maintained: %s", error)
+        with self._lock:
+            self._problem = problem
+        return chosen
+
+    def _due(self, idle: list[RegisteredTable]) -> list[RegisteredTable]:
+        if not self._request.due_only:
+            return idle
+        known = {table.name: table for table in idle}
+        due = []
+        for name, found in self._fleet.survey(idle).items():
+            if isinstance(found, TableRound):
+                self._note(found)
+            elif isinstance(found, Due) and found.is_due:
+                due.append(known[name])
+        return due
+
+    def _begin(self, table: RegisteredTable) -> None:
+        thread = threading.Thread(target=self._cycle, args=(table,), name=f"memwal-{table.name}", daemon=True)
+        with self._lock:
+            self._working[table.name] = thread
+        thread.start()
+
+    def _cycle(self, table: RegisteredTable) -> None:
+        try:
+            with self._places:
+                if not self._ending.is_set():
+                    self._note(self._fleet.maintain_table(table, self._request))
+        finally:
+            with self._lock:
+                self._working.pop(table.name, None)
+
+    def _note(self, found: TableRound) -> None:
+        with self._lock:
+            before = self._tables.get(found.table, KnownTable())
+            cycles = Counter(before.cycles)
+            cycles[found.outcome.value if found.outcome is not None else found.end.value] += 1
+            self._tables[found.table] = KnownTable(found, self._clock.now(), dict(cycles))
+        is_new = before.last is None or (before.last.end, before.last.why) != (found.end, found.why)
+        if is_new or found.end is RoundEnd.MAINTAINED:
+            self._told(found)
+
+    def _wait(self, seconds: float, *, cut_short: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until no cycle runs; return whether that came in time."""
+        until = self._clock.monotonic() + seconds
+        while (threads := self._threads()) and self._clock.monotonic() < until and not cut_short():
+            threads[0].join(_LOOK_S)
+        return not threads
+
+    def _threads(self) -> list[threading.Thread]:
+        with self._lock:
+            return [thread for thread in self._working.values() if thread.is_alive()]

@@ -1,0 +1,176 @@
+"""The service maintains what is due until it is stopped, whatever single tables do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from memwal_core.cli.maintain.exposition import exposition, service_health
+from memwal_core.clock import SystemClock
+from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.fleet import FleetRequest, FleetService, RoundEnd, TableRound
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
+from memwal_core.settings import FleetSettings
+from memwal_core.table import Table
+from testkit.tables.garbage import write_generations
+from testkit.tables.people import make_people_table, people
+
+PATIENCE_S = 60.0
+
+
+@dataclass(slots=True)
+class Said:
+    """What the service told, and a way to wait for it."""
+
+    rounds: list[TableRound] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def __call__(self, found: TableRound) -> None:
+        with self.news:
+            self.rounds.append(found)
+            self.news.notify_all()
+
+    def wait_for(self, *names: str) -> dict[str, TableRound]:
+        with self.news:
+            assert self.news.wait_for(lambda: {*names} <= {each.table for each in self.rounds}, PATIENCE_S)
+            return {each.table: each for each in self.rounds}
+
+
+class Service:
+    """A service over tables of which some misbehave when they are opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said = Said()
+        self.wrong: dict[str, Callable[[], None]] = {}
+        self.registry: Callable[[], Registry] = self.of("good", "bad")
+
+    def of(self, *names: str) -> Callable[[], Registry]:
+        entries = tuple(RegisteredTable(name=name, uri=str(self.folder / name)) for name in names)
+        return lambda: Registry(tables=entries)
+
+    def open(self, entry: RegisteredTable) -> Table:
+        self.wrong.get(entry.name, lambda: None)()
+        return Table.open(entry.uri)
+
+    def started(self, *, due_only: bool = True, every_s: float = 0.05, **settings: float) -> FleetService:
+        service = FleetService(
+            lambda: self.registry(),
+            FleetRequest(due_only=due_only),
+            settings=FleetSettings(**settings),
+            told=self.said,
+            open_table=self.open,
+        )
+        service.start(every_s)
+        return service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    write_generations(make_people_table(str(tmp_path / "good"), rows=people(1, 2), buckets=1), [3], name="a")
+    return Service(tmp_path)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+def failing() -> None:
+    raise UnavailableError("the store is on fire", remedy="call the fire brigade")
+
+
+def test_table_that_fails_is_told_once_and_asked_again_and_the_others_are_maintained(service: Service) -> None:
+    asked = threading.Semaphore(0)
+
+    def fail() -> None:
+        asked.release()
+        failing()
+
+    service.wrong["bad"] = fail
+    running = service.started()
+    ends = service.said.wait_for("good", "bad")
+    for _ in range(3):
+        assert asked.acquire(timeout=PATIENCE_S)
+
+    assert running.stop(PATIENCE_S)
+    assert (ends["good"].end, ends["bad"].end) == (RoundEnd.MAINTAINED, RoundEnd.FAILED)
+    assert [each.table for each in service.said.rounds] in (["good", "bad"], ["bad", "good"])
+    assert Table.open(str(service.folder / "good")).base.state().num_rows == 3
+    metrics = exposition(running.state)
+    assert 'memwal_maintain_table_problem{memwal_table="bad"} 1' in metrics
+    assert 'memwal_maintain_cycles_total{memwal_table="good",end="done"} 1' in metrics
+    health = service_health(running.state, SystemClock().now(), 60)
+    assert (health["healthy"], health["problems"]) == (True, {"bad": "the store is on fire"})
+
+
+def test_table_that_hangs_keeps_no_other_from_being_maintained_again(service: Service, gate: threading.Event) -> None:
+    """A round waits for its slowest table; the service must not."""
+    service.wrong["bad"] = lambda: assert_opens(gate)
+    running = service.started(due_only=False)
+
+    with service.said.news:
+        assert service.said.news.wait_for(
+            lambda: len([each for each in service.said.rounds if each.table == "good"]) >= 3, PATIENCE_S
+        )
+    assert "bad" in running.state.working
+    assert not running.stop(0.0, last_s=0.1)  # It cannot be ended from outside: the process has to.
+    gate.set()
+
+
+def assert_opens(gate: threading.Event) -> None:
+    gate.wait()
+
+
+def test_stop_lets_a_cycle_end_or_keeps_it_from_its_next_write(service: Service, gate: threading.Event) -> None:
+    begun = threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        gate.wait()
+
+    service.wrong["good"] = slow
+    service.registry = service.of("good")
+    running = service.started(due_only=False)
+    assert begun.wait(PATIENCE_S)
+    stopped: list[bool] = []
+    stop = threading.Thread(target=lambda: stopped.append(running.stop(PATIENCE_S)))
+    stop.start()
+    running.stop_now()
+    gate.set()
+    stop.join(PATIENCE_S)
+
+    assert stopped == [True]
+    (end,) = service.said.rounds
+    assert (end.end, end.why) == (RoundEnd.FAILED, "the process is asked to end")
+    table = Table.open(str(service.folder / "good"))
+    assert table.base.state().num_rows == 2  # Nothing was written any more, and no lease is left behind.
+    assert table.run(MergeRequest()).generations == 1
+
+
+def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves_the_tables(service: Service) -> None:
+    service.registry = service.of("good")
+    running = service.started()
+    service.said.wait_for("good")
+
+    def unreadable() -> Registry:
+        raise InvalidRequestError("the registry of tables cannot be read", remedy="correct it")
+
+    service.registry = unreadable
+    running.look()
+    assert (running.state.registry_problem, set(running.state.tables)) == (
+        "the registry of tables cannot be read",
+        {"good"},
+    )
+    service.registry = lambda: Registry(broken=(BrokenEntry(name="odd", problem="x"),))
+    assert service.said.wait_for("odd")["odd"].exit_code == 2
+    running.look()
+    assert (set(running.state.tables), running.state.registry_problem) == ({"odd"}, "")
+    assert running.stop(PATIENCE_S)

@@ -34,7 +34,7 @@ LOST_IN_A_HUNDRED = {
 }
 """Conditional writes that a hundred seeds lose to a rival at the least: about half of what they usually lose."""
 FRESH_SEEDS = 100
-MAX_SEEDS = 20
+MAX_SEEDS = 60
 
 
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "LEASE-13")
@@ -100,7 +100,7 @@ def test_with_a_register_that_overwrites_an_acknowledged_freeze_is_forgotten(
         self._write_hint(version)
 
     monkeypatch.setattr(VersionedRegister, "create", overwrite)
-    assert _symptom(tmp_path, 33) is Symptom.FORGOTTEN
+    assert _symptom(tmp_path, 43) is Symptom.FORGOTTEN
 
 
 @pytest.mark.req("IDX-28", "BLD-15")

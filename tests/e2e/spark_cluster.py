@@ -18,6 +18,12 @@ from memwal_core.clock import SystemClock
 
 CLOCK = SystemClock()
 
+Daemon = subprocess.Popen[bytes]
+"""A process of the cluster."""
+
+_HOME = Path(pyspark.__file__).parent
+_LAUNCH = str(_HOME / "bin" / "spark-class")
+
 
 def ask(address: str, body: Any = None, token: str = "") -> Any:
     """Return the JSON answer of a server."""
@@ -35,25 +41,27 @@ def until(question: Any, seconds: float = 600) -> None:
         CLOCK.sleep(0.2)
 
 
-def start_spark(
-    cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int, ui: int
-) -> list[subprocess.Popen[bytes]]:
+def start_spark(cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int, ui: int) -> list[Daemon]:
     """Start a master and two workers; return the workers."""
-    home = Path(pyspark.__file__).parent
-    spark = {**variables, "SPARK_HOME": str(home), "SPARK_PUBLIC_DNS": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    launch, deploy = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
-    here = ["--host", "127.0.0.1"]
-    boss = [f"{deploy}.master.Master", *here, "--port", str(master), "--webui-port", str(ui)]
-    _start(cleanup, root / "master.log", [launch, *boss], spark)
+    boss = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(master)]
+    _start(cleanup, root / "master.log", [_LAUNCH, *boss, "--webui-port", str(ui)], _variables(variables))
     until(lambda: _answers(f"http://127.0.0.1:{ui}/json/"))
-    workers = []
-    for number in (1, 2):
-        more = [*here, "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g"]
-        worker = [f"{deploy}.worker.Worker", *more, "--work-dir", str(root / f"work{number}")]
-        log = root / f"worker{number}.log"
-        workers.append(_start(cleanup, log, [launch, *worker, f"spark://127.0.0.1:{master}"], spark))
+    workers = [start_worker(cleanup, root, variables, master) for _ in range(2)]
     until(lambda: ask(f"http://127.0.0.1:{ui}/json/")["aliveworkers"] == 2)
     return workers
+
+
+def start_worker(cleanup: ExitStack, root: Path, variables: Mapping[str, str], master: int) -> Daemon:
+    """Start one more worker of a master."""
+    own = free_port()
+    here = ["--host", "127.0.0.1", "--webui-port", str(own), "--cores", "1", "--memory", "1g"]
+    worker = ["org.apache.spark.deploy.worker.Worker", *here, "--work-dir", str(root / f"work{own}")]
+    command = [_LAUNCH, *worker, f"spark://127.0.0.1:{master}"]
+    return _start(cleanup, root / f"worker{own}.log", command, _variables(variables))
+
+
+def _variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {**variables, "SPARK_HOME": str(_HOME), "SPARK_PUBLIC_DNS": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
 
 
 def _answers(address: str) -> bool:
@@ -64,16 +72,14 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _start(
-    cleanup: ExitStack, log: Path, arguments: list[str], variables: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def _start(cleanup: ExitStack, log: Path, arguments: list[str], variables: Mapping[str, str]) -> Daemon:
     sink = cleanup.enter_context(log.open("wb"))
     process = subprocess.Popen(arguments, env=dict(variables), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
     cleanup.callback(_end, process)
     return process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Daemon) -> None:
     process.terminate()
     try:
         process.wait(60)

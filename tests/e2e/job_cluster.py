@@ -1,0 +1,125 @@
+"""A standalone cluster for jobs, parts of which are killed while they work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from demo.stack.stack import free_port
+from memwal_core.jobs.request import JobRequest
+from tests.e2e.spark_cluster import Daemon, start_spark, start_worker
+from tests.integration.kills.spark_jobs import kill_whole, last_of, wait_for
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+SETTINGS = {
+    "MEMWAL_EXECUTORS__PART_BYTES": "16384",
+    "MEMWAL_GC__GRACE_S": "0",
+    "MEMWAL_GC__OPEN_WRITER_S": "0",
+    "MEMWAL_COMPACT__TARGET_ROWS": "5000",
+}
+
+
+class Victim(StrEnum):
+    """What is killed."""
+
+    EXECUTOR = "executor"
+    """One executor with its tasks; its worker starts another."""
+    WORKER = "worker"
+    """One worker with everything on it, as when its machine is lost; another one joins only later."""
+    DRIVER = "driver"
+    """The application itself."""
+
+
+@dataclass(frozen=True)
+class JobCluster:
+    """A cluster of two workers with one core each, and what its applications find in their environment."""
+
+    workers: list[Daemon]
+    variables: Mapping[str, str]
+    restart: Callable[[], Daemon]
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the executors of all applications."""
+        found = []
+        for child in [child for worker in self.workers for child in psutil.Process(worker.pid).children()]:
+            with suppress(psutil.NoSuchProcess):  # One that has just ended.
+                if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
+
+    def submit(
+        self, uri: str, request: JobRequest, log: Path, moment: str, victim: Victim = Victim.EXECUTOR
+    ) -> dict[str, Any]:
+        """Run a job, and kill something as soon as the job's log has a text and the job has executors.
+
+        Returns:
+            The report of the job; an empty one if it was killed itself.
+        """
+        report = log.with_suffix(".json")
+        document = {"uri": uri, "request": request.to_json(), "report": str(report)}
+        script = str(JOBS / f"{request.info.name}.py")
+        with log.open("wb") as sink:
+            job = subprocess.Popen(
+                [sys.executable, script, json.dumps(document)], env=dict(self.variables), stdout=sink, stderr=sink
+            )
+            try:
+                wait_for(lambda: moment in log.read_text(), job, log)
+                wait_for(lambda: bool(self.executors()), job, log)
+                if victim is Victim.DRIVER:
+                    kill_whole(job)
+                    assert job.returncode != 0, last_of(log)
+                    return {}
+                with self._without_one(victim):
+                    assert job.wait(600) == 0, last_of(log)
+            finally:
+                kill_whole(job)
+        found: dict[str, Any] = json.loads(report.read_text())
+        # A merge calls it its strategy.
+        place = {"engine": "spark", "reason": "it was asked for"}
+        assert found.get("where", place) == place
+        return found
+
+    @contextmanager
+    def _without_one(self, victim: Victim) -> Iterator[None]:
+        executor = self.executors()[0]
+        if victim is Victim.EXECUTOR:
+            _kill(executor)
+            yield
+            return
+        [worker] = [each for each in self.workers if each.pid == executor.ppid()]
+        _kill(psutil.Process(worker.pid))
+        worker.wait()
+        self.workers.remove(worker)
+        try:
+            yield
+        finally:
+            self.workers.append(self.restart())
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        for each in [process, *process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+@contextmanager
+def started_job_cluster(root: Path) -> Iterator[JobCluster]:
+    """Start a cluster, and end it."""
+    master = free_port()
+    submitted = f"--master spark://127.0.0.1:{master} --executor-memory 512m --driver-memory 512m"
+    hosts = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1"
+    variables = {**os.environ, **SETTINGS, "PYSPARK_SUBMIT_ARGS": f"{submitted} {hosts} pyspark-shell"}
+    with ExitStack() as cleanup:
+        workers = start_spark(cleanup, root, variables, master, free_port())
+        yield JobCluster(workers, variables, lambda: start_worker(cleanup, root, variables, master))

@@ -196,7 +196,7 @@ def directory() -> Iterator[Path]:
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=4,
+    max_examples=12,
     phases=[Phase.generate],  # A smaller case is not worth the minutes that finding it takes.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -93,7 +93,7 @@ def test_with_a_wal_that_overwrites_rows_are_lost(tmp_path: Path, monkeypatch: p
 
     put_parts = LocalStore.put_parts_if_absent
     monkeypatch.setattr(LocalStore, "put_parts_if_absent", overwrite)
-    assert _symptom(tmp_path, 29) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 17) is Symptom.WRONG_ROWS
 
 
 @pytest.mark.req("WRT-42")
@@ -102,7 +102,7 @@ def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkey
     monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
     # A MemTable refuses entries that do not follow each other.
     monkeypatch.setattr(MemTable, "_advance", _take_any_entry)
-    assert _symptom(tmp_path, 2, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 13, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
 
 
 def _take_any_entry(memtable: MemTable, entry: StoredEntry) -> None:
@@ -132,7 +132,7 @@ def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
             return [part._replace(value=((part.value[0] + 1) % 4,)) for part in super().route(rows)]
 
     monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
-    assert _symptom(tmp_path, 23) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 15) is Symptom.WRONG_ROWS
 
 
 class GapMerger(MergeActor):
@@ -158,7 +158,7 @@ def test_with_a_merger_that_leaves_gaps_rows_are_lost(tmp_path: Path) -> None:
     def actors(world: World) -> list:
         return [*everybody(world)[:3], GapMerger(world, "gap-merger")]
 
-    assert _symptom(tmp_path, 9, actors) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 28, actors) is Symptom.WRONG_ROWS
 
 
 def _patient(world: World) -> list:

@@ -137,14 +137,15 @@ def test_bad_input_is_refused(uri, arguments):
     assert isinstance(result.exception, InvalidRequestError)
 
 
-def test_process_ends_with_the_code_of_the_error_and_explains_it_on_stderr(tmp_path):
-    result = subprocess.run(
-        [*MEMWAL, "status", str(tmp_path / "nowhere"), "--json"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert "next:" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_process_ends_with_the_code_of_the_error_and_explains_it_to_people_or_to_programs(tmp_path):
+    command = [*MEMWAL, "status", str(tmp_path / "nowhere")]
+    people = subprocess.run(command, capture_output=True, text=True, check=False)
+    programs = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+
+    assert people.returncode == programs.returncode == json.loads(programs.stdout)["exit_code"] == 2
+    assert people.stdout == ""
+    assert "next:" in people.stderr
+    assert "Traceback" not in people.stderr + programs.stderr
 
 
 def test_dry_run_says_of_every_region_whether_and_why_it_is_due(uri, tmp_path):

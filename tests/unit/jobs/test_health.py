@@ -83,8 +83,12 @@ def test_region_is_judged_by_what_was_found_on_it() -> None:
     assert judged.of_region(calm).score > judged.of_region(late).score == judged.score == 0
 
 
-def test_signal_that_counts_findings_leaves_the_saying_to_them() -> None:
-    counted = {signal for signal, facts in SIGNALS.items() if facts.findings}
+def test_signal_that_counts_findings_leaves_the_saying_to_them_and_speaks_where_there_are_none() -> None:
+    counted = {signal: facts.findings for signal, facts in SIGNALS.items() if facts.findings}
 
-    assert counted == {Signal.GENERATION_HOLE, Signal.PROGRESS_LOST, Signal.CORRUPT_MANIFEST}
-    assert health(*(Reading(signal, 1) for signal in counted)).findings == ()
+    assert set(counted) == {Signal.GENERATION_HOLE, Signal.PROGRESS_LOST, Signal.CORRUPT_MANIFEST}
+    for signal, names in counted.items():
+        said = replace(finding(Severity.CRITICAL), finding_id=min(names))
+        assert health(Reading(signal, 1), damage=(said,)).findings == (said,)
+        [told] = health(Reading(signal, 1)).findings
+        assert told.severity is Severity.CRITICAL

@@ -441,7 +441,8 @@ def test_what_a_user_writes_between_two_tasks_is_not_believed(servers: Servers) 
     assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
     path = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/plan/xcomEntries/return_value"
     [item] = servers.ask("GET", f"{path}?deserialize=true")["value"]
-    assert set(item) == {"label", "table", "job", "request", "promise", "ticket", "to_spark", "where"}
+    names = {"label", "table", "job", "request", "promise", "ticket", "to_spark", "where", "planned"}
+    assert set(item) == names
 
     servers.ask("PATCH", path, {"value": [{**item, "table": outside.uri}], "map_index": -1}, "user")
     servers.clear("memwal_snapshot", run, "hold")

@@ -92,6 +92,7 @@ def test_the_same_batch_twice_at_once_leaves_the_rows_of_one(table: BaseTable, s
     assert run(frame, table, 0).reason.startswith("the batch was written before: 2000 rows in 4 regions")
 
 
+@pytest.mark.slow
 def test_a_half_done_batch_goes_on_with_the_regions_that_are_missing(table: BaseTable, spark: SparkSession) -> None:
     run(batch_of(spark, "first"), table, 0)
     taken = regions(table).region_ids()[0]
@@ -321,6 +322,7 @@ def test_what_is_no_row_of_the_table_is_never_repeated(
     assert regions(table).region_ids() == []
 
 
+@pytest.mark.slow
 @pytest.mark.req("WRT-88")
 def test_a_batch_that_fails_its_suite_is_refused_whole(table: BaseTable, spark: SparkSession, tmp_path: Path) -> None:
     suite = tmp_path / "suite.py"

@@ -219,6 +219,7 @@ def test_lost_generation_is_reported_and_not_held(tmp_path, run):
     assert report.quarantined == ()
 
 
+@pytest.mark.slow
 @damages(Stage.BEFORE, Check.USER_SUITE)
 def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
     admin = make_waiting_table(str(tmp_path / "t"))
@@ -237,6 +238,7 @@ def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
     assert all("user_suite 'small ids'" in reason for entry in report.quarantined for reason in entry.reasons)
 
 
+@pytest.mark.slow
 def test_released_generation_is_merged_and_not_held_again(tmp_path, run):
     admin = make_waiting_table(str(tmp_path / "t"))
     region, generation = forge(admin, people(2, name="stray").slice(0, 0))
@@ -280,6 +282,7 @@ def test_sound_merge_passes(tmp_path, run):
     assert quality_of(admin).newest(Stage.AFTER) == report.to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.req("MRG-30")
 @damages(Stage.AFTER, Check.KEY_UNIQUE)
 def test_key_that_occurs_twice_fails(tmp_path, run):
@@ -321,6 +324,7 @@ def test_base_row_without_a_key_fails(tmp_path, run, spark):
             Table.open(uri).run(VerifyRequest(engine=engine), executors=executors)
 
 
+@pytest.mark.slow
 @damages(Stage.AFTER, Check.ROWS_STABLE)
 def test_rows_that_vanish_after_the_merge_fail(tmp_path, run):
     uri = str(tmp_path / "t")
@@ -343,6 +347,7 @@ def test_merge_that_loses_rows_fails_the_arithmetic(tmp_path, run):
     assert failed(report) == {Check.ROW_ARITHMETIC, Check.MERGED_KEYS_PRESENT}
 
 
+@pytest.mark.slow
 @damages(Stage.AFTER, Check.DELETED_KEYS_ABSENT)
 def test_merge_that_forgets_a_delete_fails(tmp_path, run):
     uri = str(tmp_path / "t")
@@ -358,6 +363,7 @@ def test_merge_that_forgets_a_delete_fails(tmp_path, run):
     assert failed(report) == {Check.ROW_ARITHMETIC, Check.DELETED_KEYS_ABSENT}
 
 
+@pytest.mark.slow
 @damages(Stage.AFTER, Check.NO_TOMBSTONE_COLUMN)
 def test_tombstone_column_in_the_base_table_fails(tmp_path, run):
     uri = str(tmp_path / "t")
@@ -390,6 +396,7 @@ def test_every_check_is_made_to_fail_by_a_test_of_this_file():
     assert set().union(*CHECKS.values()) == set(Check)
 
 
+@pytest.mark.slow
 def test_indexes_that_answer_like_a_scan_pass(tmp_path, run):
     uri = str(tmp_path / "t")
     make_articles_table(uri, rows=600)

@@ -50,6 +50,7 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows).repartition(3)
 
 
+@pytest.mark.slow
 def test_frame_is_written_as_one_batch_and_a_named_batch_only_once(table: BaseTable, spark: SparkSession) -> None:
     writer(frame_of(spark, people(*range(5, 50), name="one")), table).save()
     assert model(table) == {key: f"p{key}" for key in range(5)} | dict.fromkeys(range(5, 50), "one")

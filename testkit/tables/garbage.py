@@ -208,6 +208,18 @@ MERGED_ROWS = {1: "a", 2: "p2", 5: "a", 6: "a", 7: "a"}
 """What a reader must see of ``make_merged_table``: id -> name."""
 
 
+def merged_table_of_garbage(uri: str) -> BaseTable:
+    """Make a table with two flushed MemTables that are merged and that nothing needs."""
+    made = make_people_table(uri, rows=people(1, 2), buckets=1)
+    with TableWriter.open(made) as writer:
+        for number in (3, 4):
+            writer.put(people(number))
+            writer.flush()
+    Table.open(made.uri).run(MergeRequest())
+    drop_old_versions(made.uri)
+    return made
+
+
 def drop_old_versions(uri: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Give up all versions of a base table but the newest and tagged ones."""
     dataset = lance.dataset(uri, storage_options=dict(storage_options or {}) or None)

@@ -24,13 +24,12 @@ from memwal_core.jobs.cycle.plan import LeftOut
 from memwal_core.jobs.document import JobDocument, parse_document
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge import verify as merge_proof
-from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.verify.facts import VERIFY
 from memwal_core.registry import REGISTRY_VARIABLE
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.tables.garbage import drop_old_versions
-from testkit.tables.people import make_people_table, people
+from testkit.tables.garbage import merged_table_of_garbage
+from testkit.tables.people import people
 
 pytestmark = [pytest.mark.airflow, pytest.mark.req("O10")]
 
@@ -78,16 +77,8 @@ class Applications:
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
-    """Two flushed MemTables that are merged and that nothing needs."""
     monkeypatch.setenv("MEMWAL_GC__GRACE_S", "0")
-    made = make_people_table(str(tmp_path / "people.lance"), rows=people(1, 2), buckets=1)
-    with TableWriter.open(made) as writer:
-        for number in (3, 4):
-            writer.put(people(number))
-            writer.flush()
-    Table.open(made.uri).run(MergeRequest())
-    drop_old_versions(made.uri)
-    return made
+    return merged_table_of_garbage(str(tmp_path / "people.lance"))
 
 
 @pytest.fixture

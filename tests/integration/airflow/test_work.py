@@ -20,11 +20,8 @@ from memwal_core.coordination.lease import parse_ticket
 from memwal_core.errors import FencedError, InvalidRequestError
 from memwal_core.jobs.document import JobDocument, parse_document
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
-from memwal_core.writer import TableWriter
-from testkit.tables.garbage import drop_old_versions
-from testkit.tables.people import make_people_table, people
+from testkit.tables.garbage import merged_table_of_garbage
 
 pytestmark = [pytest.mark.airflow]
 
@@ -33,16 +30,8 @@ RUN = "memwal_gc/manual__1"
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseTable:
-    """Two flushed MemTables that are merged and that nothing needs."""
     monkeypatch.setenv("MEMWAL_GC__GRACE_S", "1")
-    made = make_people_table(str(tmp_path / "people.lance"), rows=people(1, 2), buckets=1)
-    with TableWriter.open(made) as writer:
-        for number in (3, 4):
-            writer.put(people(number))
-            writer.flush()
-    Table.open(made.uri).run(MergeRequest())
-    drop_old_versions(made.uri)
-    return made
+    return merged_table_of_garbage(str(tmp_path / "people.lance"))
 
 
 def work(table: BaseTable, **params: object) -> LeasedWork:

@@ -33,7 +33,6 @@ class NewestRows:
     """The newest row of each key over several sources, whose rows are numbered one source after the other.
 
     Attributes:
-        keys: The keys of all rows.
         last: The newest row of each key, ascending.
         deleted: For each of ``last``, whether it deletes its key.
         starts: The first row of each source, and at last the number of all rows.

@@ -49,11 +49,7 @@ _known: set[str] = set()
 
 
 def remember_secrets(options: Mapping[str, str]) -> None:
-    """Have the secrets among storage options, and among the cloud's variables of this process, replaced from now on.
-
-    Args:
-        options: Under pylance's names.
-    """
+    """Have the secrets among storage options, and among the cloud's variables of this process, replaced from now on."""
     variables = {name: value for name, value in os.environ.items() if _CLOUD_VARIABLE.match(name)}
     for name, value in {**variables, **options}.items():
         if _SECRET_NAME.search(name) and not _NOT_SECRET.search(name):

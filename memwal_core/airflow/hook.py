@@ -16,9 +16,6 @@ class LanceHook(BaseHook):
     Host is the address that the test button looks at, login and password are the access key of S3
     and its secret, and the extra fields are options of the object store under pylance's names.
     Values of all of them that may be secret are masked in logs.
-
-    Args:
-        lance_conn_id: The connection.
     """
 
     conn_name_attr = "lance_conn_id"
@@ -40,11 +37,7 @@ class LanceHook(BaseHook):
         return read_connection(self.lance_conn_id)
 
     def storage_options(self) -> dict[str, str]:
-        """Return the options for pylance and for our stores.
-
-        Raises:
-            InvalidRequestError: As ``get_conn``.
-        """
+        """Return the options for pylance and for our stores."""
         return dict(self.get_conn().options)
 
     def test_connection(self) -> tuple[bool, str]:

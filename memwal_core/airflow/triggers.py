@@ -31,8 +31,6 @@ class LeaseFreeTrigger(BaseTrigger):
     Its event has ``free``, ``holder`` (who is in the way, or None) and ``until``.
 
     Args:
-        wanted: The leases.
-        holder: Who wants them.
         until: When waiting is over, ISO 8601 with timezone.
         poll_s: Seconds between looks.
     """
@@ -85,8 +83,6 @@ class GraceTrigger(BaseTrigger):
     Its event has ``fenced`` and ``begun``.
 
     Args:
-        table: Its name.
-        ticket: The lease.
         until: The moment, ISO 8601 with timezone.
         begun: What the task had done before it waited, for the event.
         poll_s: Seconds between looks at the lease; well below its time to live.

@@ -20,7 +20,6 @@ class StrictCommit:
         operation: A ``lance.LanceOperation``.
         change_entry: New MemWAL index entry for the present one.
         transaction_id: Makes this attempt's bytes unlike those of any other; never used twice.
-        message: Shown in the table's history.
     """
 
     read_version: int

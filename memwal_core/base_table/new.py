@@ -34,7 +34,6 @@ def write_empty_table(
     Raises:
         InvalidRequestError: Schema, key and buckets do not fit each other, or there is a table already;
             nothing was written.
-        UnavailableError: Storage failed.
     """
     _check_key(schema, key)
     keyed = pa.schema([_with_key(field, key) for field in schema], metadata=schema.metadata)

@@ -166,7 +166,6 @@ class BaseTable(TableReader):
 
         Raises:
             ObjectNotFoundError: There is no such version, not yet or not any longer.
-            UnavailableError: The store did not answer.
         """
         transaction = doubt.facts.get("transaction_id")
         return str(transaction).encode() in self.store.get(self.manifests.locate(version).path)

@@ -103,7 +103,6 @@ def decoding(uri: str) -> Iterator[None]:
 
     Raises:
         CorruptionError: The bytes cannot be decoded; ``facts["reason"]`` says why.
-        UnavailableError: The store did not answer.
     """
     try:
         yield

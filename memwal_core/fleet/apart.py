@@ -28,9 +28,6 @@ class TableProcesses:
     Args:
         planning: How many plan at once; others wait.
         planning_s: Seconds after which one that plans is ended.
-
-    Attributes:
-        environment: Of the processes.
     """
 
     def __init__(self, planning: int, planning_s: float) -> None:

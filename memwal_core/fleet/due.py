@@ -37,7 +37,6 @@ def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime, *, patie
         patience_s: Seconds for which a cycle that has not ended keeps the next one from beginning.
 
     Raises:
-        UnavailableError: Storage failed. Try again.
         CorruptionError: The history cannot be read.
     """
     runs = opened.ledger.history(MaintainRequest().key).runs

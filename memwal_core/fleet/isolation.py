@@ -60,11 +60,9 @@ class EndedWork(Generic[ResultT]):
     """What became of one piece of work.
 
     Attributes:
-        name: Whose.
         seconds: Until it ended, or until it was given up.
         result: What it returned; None if it returned nothing.
         error: What it raised, panics of native code among it; None if it raised nothing.
-        is_overdue: Whether it was given up.
         is_running: Whether it did not begin, because earlier work of that name has not ended.
     """
 
@@ -83,7 +81,6 @@ class Isolation:
     more, and work of the same name does not begin before it has ended.
 
     Args:
-        clock: Time.
         stopped: Whether work that has begun must end before its next write.
     """
 

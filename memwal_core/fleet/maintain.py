@@ -37,7 +37,6 @@ class FleetRequest:
         names: Only these tables; empty = all that are maintained.
         due_only: Leave out tables whose last cycle began less than ``every_minutes`` ago.
         dry_run: Only plan; changes nothing.
-        ignore_pauses: Run jobs that pause because they kept failing.
     """
 
     names: tuple[str, ...] = ()

@@ -40,13 +40,9 @@ class TableRound:
     """One table in one round.
 
     Attributes:
-        table: Its name.
         uri: Its address; empty if its entry is not understood.
         end: What became of it.
-        why: One sentence.
-        seconds: What it took.
         outcome: Of its cycle; None if it did not run to its end.
-        report: Of its cycle, as JSON.
         error: What kept it from its cycle: class, text, what to do next, facts.
         exit_code: As of a command that did the same for this table alone.
     """

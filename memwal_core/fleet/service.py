@@ -29,7 +29,6 @@ class KnownTable:
 
     Attributes:
         last: How its last cycle ended, or why none could begin; None before the first.
-        ended: When that was.
         cycles: How many cycles ended how, since the service began.
     """
 
@@ -43,7 +42,6 @@ class ServiceState:
     """All tables at one moment.
 
     Attributes:
-        tables: By name; those that are registered.
         working: Tables whose cycles run or wait for their turn.
         looked: When all tables had last been asked whether they are due; None before the first time.
         registry_problem: Why the registry cannot be read; empty if it can. The tables before are maintained meanwhile.

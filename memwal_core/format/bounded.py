@@ -11,13 +11,7 @@ ReadRange = Callable[[int, int], bytes]
 
 
 class BoundedFile:
-    """A file of known size. Its end is read at once and kept, because formats with a footer begin there.
-
-    Args:
-        size_bytes: What the store says of the file.
-        read: Reads a part of it.
-        tail_bytes: How much of the end to keep.
-    """
+    """A file of known size. Its end is read at once and kept, because formats with a footer begin there."""
 
     def __init__(self, size_bytes: int, read: ReadRange, tail_bytes: int) -> None:
         """Read the end."""

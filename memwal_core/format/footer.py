@@ -23,17 +23,7 @@ PLACE = struct.Struct("<QQ")
 
 
 class FileFooter(NamedTuple):
-    """The footer of a data file.
-
-    Attributes:
-        columns_start: Where the metadata of the columns begins.
-        column_places: Where their places begin.
-        buffer_places: Where the places of the global buffers begin.
-        buffers: How many global buffers there are.
-        columns: How many columns.
-        major: Version of the format.
-        minor: The rest of the version.
-    """
+    """The footer of a data file."""
 
     columns_start: int
     column_places: int
@@ -53,8 +43,6 @@ class ManifestFooter(NamedTuple):
 
     Attributes:
         manifest: Where the length of the ``Manifest`` message is, followed by the message.
-        major: Version of the format.
-        minor: The rest of the version.
     """
 
     manifest: int

@@ -38,7 +38,6 @@ class MemWalEntry:
     Attributes:
         index_id: Names the directory of the external snapshot. Lance gives the index a new id in
             each of its commits that touch merge progress or catch-up.
-        payload: The index details as stored.
     """
 
     index_id: uuid.UUID
@@ -50,7 +49,6 @@ class ManifestFacts:
     """What is read from one table manifest.
 
     Attributes:
-        version: Table version.
         timestamp: When the version was made, timezone UTC.
         mem_wal: The MemWAL index; None if the version has none.
         has_origin: Whether files of it may lie in another table, of which it is a shallow clone.

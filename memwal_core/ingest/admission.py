@@ -26,7 +26,6 @@ class RowProblem:
 
     Attributes:
         rows: Bad rows in the piece; counted up to 1,000.
-        samples: Some of them as short texts.
     """
 
     what: str

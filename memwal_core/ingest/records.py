@@ -36,9 +36,7 @@ class BatchDone:
 
     Attributes:
         rows: Rows written, deletes included; None if only the stream's floor remains.
-        regions: Number of regions that got some of them.
         finished_at: ISO 8601, UTC; empty if only the stream's floor remains.
-        source: Where the rows came from, for display.
     """
 
     batch: BatchId
@@ -53,10 +51,7 @@ class ShareDone:
     """A region's rows of a batch, all durable.
 
     Attributes:
-        value: Region value as text.
         rows: Rows written, deletes included.
-        epoch: Epoch of the writer that completed the share.
-        attempt: Name of the attempt, for display.
     """
 
     value: str

@@ -17,10 +17,7 @@ class ShareReport:
 
     Attributes:
         region_id: The region; empty in a dry run if it does not exist yet.
-        value: The region value, for display.
         rows: Rows of the batch for this region, deletes included.
-        deletes: Deletes among them.
-        written_before: Whether an earlier attempt had written them.
         attempt: The attempt that wrote them; empty in a dry run.
     """
 
@@ -37,14 +34,8 @@ class IngestReport:
     """The outcome of one ingestion.
 
     Attributes:
-        table_uri: The table.
-        batch: The batch.
         outcome: DONE, NOTHING_TO_DO if the batch was written before, or PLANNED.
-        reason: For display.
-        source: Where the rows came from, for display.
         rows_read: Rows of the batch; 0 if the batch was written before and nothing was read.
-        regions: One report per region.
-        seconds: Duration.
     """
 
     table_uri: str

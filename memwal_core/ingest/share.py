@@ -31,12 +31,9 @@ class RegionShare:
     """What one task writes.
 
     Attributes:
-        batch: The batch.
-        value: Region value as text.
         region_id: The region, which exists.
         takeover: Whether a foreign writer that seems alive is stopped or causes an error. Attempts of the same batch,
             and forgotten attempts of finished batches, are always stopped.
-        attempt: Name of this attempt in records and logs.
     """
 
     batch: BatchId
@@ -51,10 +48,7 @@ class ShareOutcome:
     """How a share ended.
 
     Attributes:
-        region_id: The region.
-        value: Region value as text.
         rows: Rows of the share, as far as records tell.
-        deletes: Deletes among them.
         written_before: Whether another attempt had written them.
         attempt: The attempt that wrote them.
     """

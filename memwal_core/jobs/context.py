@@ -33,13 +33,7 @@ class OpenTable:
     """One opened table with the registers beside it.
 
     Attributes:
-        base: The base table.
-        manifests: Its region manifests.
-        ledger: What jobs did.
-        leases: Who works.
         freezes: What was seen of the table, and what froze it.
-        settings: All settings.
-        clock: Time.
     """
 
     base: BaseTable
@@ -113,11 +107,8 @@ class JobContext:
     """What one run of a job works with.
 
     Attributes:
-        opened: The table.
         guard: Called before each write; raises ``FencedError`` when another run has the lease.
-        holder: Who runs it.
         executors: What does heavy work outside of this process, in the form that the job knows; None = nothing does.
-        progress: Is told how far the job is.
         ticket: The lease that the run holds; None if it holds none.
         watch: Compares what the run reads with what was seen before; None for a dry run.
     """

@@ -22,8 +22,6 @@ class JobDocument(BaseModel):
     """One job on one table, for one process.
 
     Attributes:
-        job: Its name.
-        uri: Path or address of the table.
         request: Values of the job's request that differ from their defaults.
         storage_options: Of the object store under pylance's names. No secrets: those come from the environment.
         holder: Who runs it; made up if empty.

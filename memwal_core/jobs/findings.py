@@ -50,11 +50,7 @@ class Finding:
 
     Attributes:
         finding_id: Stable name of the kind of finding, for example ``wal-hole``.
-        severity: How urgent it is.
-        summary: What is wrong, one sentence.
         evidence: The values that prove it. ``subject`` says where, if the region does not.
-        risk: What can happen, one sentence.
-        remedy: What to do, in the imperative.
         region_id: The region concerned; None for the whole table.
         runbook: The page that tells what to do, relative to the repository.
         command: The command that mends it, as it must be typed; empty if none does.

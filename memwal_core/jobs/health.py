@@ -40,11 +40,7 @@ class Health:
     """How a table, or one of its regions, is.
 
     Attributes:
-        table_uri: The table.
-        seen: What was looked at.
         damage: What the doctor found: broken invariants, and what people should know of.
-        readings: What was measured, per region.
-        settings: The thresholds.
         signals: Every signal with its worst reading, the worst first; ``unknown`` if it was not measured.
         findings: The damage, and the signals that warn or page; the most urgent first.
     """
@@ -178,7 +174,6 @@ def examine(
 
     Raises:
         InvalidRequestError: MemWAL was never enabled on the table, and the look is not deep.
-        UnavailableError: Storage failed. Try again.
     """
     seen, found = look_twice(Examiner(opened, deep=deep, contents=contents, progress=progress))
     if seen.is_plain and seen.state is not None and not deep:

@@ -63,8 +63,6 @@ class Piece:
     """Work for one task of an orchestrator.
 
     Attributes:
-        label: For people.
-        request: What the task runs.
         promise: What ``Job.verify`` finds true afterwards, JSON-able.
     """
 
@@ -78,7 +76,6 @@ class Division:
     """A planned job, divided.
 
     Attributes:
-        report: Of the dry run.
         pieces: One after another or side by side; empty if nothing is due.
         blocked: What only a person can resolve, although there may be pieces beside it.
     """
@@ -104,7 +101,6 @@ class Proof:
     """What was found right after a job.
 
     Attributes:
-        summary: One sentence.
         facts: For the event of the asset that the job changes, JSON-able.
     """
 
@@ -141,7 +137,6 @@ class Job(ABC, Generic[RequestT, ReportT]):
 
         Raises:
             InvalidRequestError: The request does not fit the table.
-            UnavailableError: Storage failed; try again.
         """
         report = self.run(context, request.planned_only())
         due = report.outcome is JobOutcome.PLANNED
@@ -152,11 +147,7 @@ class Job(ABC, Generic[RequestT, ReportT]):
         return Work()
 
     def planning(self, context: JobContext, request: RequestT) -> Work:  # noqa: ARG002 - for others
-        """Return how much a plan reads, where that may be too much for a scheduler's worker; found by listings alone.
-
-        Raises:
-            UnavailableError: Storage failed; try again.
-        """
+        """Return how much a plan reads, where a worker may not manage it; found by listings alone."""
         return Work()
 
     def proving(self, context: JobContext, pieces: Sequence[Piece]) -> Proving | None:  # noqa: ARG002 - for others
@@ -173,7 +164,6 @@ class Job(ABC, Generic[RequestT, ReportT]):
 
         Raises:
             CorruptionError: A promise does not hold, or something needs a person. Start no further job.
-            UnavailableError: Storage failed; try again.
         """
         newest = max((version for each in results if isinstance(version := each.get("version"), int)), default=0)
         due = 0

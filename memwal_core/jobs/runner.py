@@ -66,7 +66,6 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         CommitUnknownError: A commit may or may not have landed. Run again.
         UnavailableError: Storage failed. Run again; what was done stands.
         CorruptionError: Stored state contradicts itself. Follow the runbook.
-        FencedError: The lease is lost. What was done stands.
         FrozenError: The table is frozen, or was found to need it. A person decides with ``memwal thaw``.
     """
     job = load_job(request)

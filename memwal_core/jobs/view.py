@@ -19,8 +19,6 @@ class ReportView:
     """One report.
 
     Attributes:
-        headline: What happened, one line.
-        grids: Details.
         notes: Lines below them.
     """
 

@@ -40,7 +40,6 @@ class KeyFilter:
     Attributes:
         bounds: Two rows, the smallest and largest value of each key column; no rows if there are no keys.
         keys: Number of keys it was built from, duplicates included.
-        blocks: The bits.
     """
 
     bounds: pa.Table

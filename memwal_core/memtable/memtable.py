@@ -33,7 +33,6 @@ class StoredEntry:
     """A WAL entry with rows of a MemTable.
 
     Attributes:
-        size_bytes: Length of its file.
         file_version: Version of its Lance file if it was replayed; None if this MemTable's writer wrote it.
         attempt: The mark that no other entry has; empty on foreign entries.
     """

@@ -18,7 +18,6 @@ class Waiting:
     """A full MemTable that waits for its flush.
 
     Attributes:
-        memtable: Frozen.
         since: When it was frozen, timezone UTC.
         record: The flushed MemTable once the manifest records it.
     """

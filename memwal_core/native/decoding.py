@@ -31,7 +31,6 @@ def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int) 
 
     Raises:
         CorruptionError: It cannot be decoded, or ends the process that does; ``facts["reason"]`` says which.
-        UnavailableError: The store did not answer.
     """
     try:
         answer = _processes(os.getpid()).ask({"uri": uri, "storage_options": dict(storage_options), **more})

@@ -27,7 +27,6 @@ class GenerationSpan:
     """Consecutive generations in one state.
 
     Attributes:
-        first: Lowest generation.
         last: Highest generation, at least ``first``.
         state: Their state; None if they should be flushed but are not recorded, which is an error.
     """

@@ -45,22 +45,16 @@ class RegionStanding:
     """One region.
 
     Attributes:
-        region_id: The region.
         region_spec_id: Spec that created it; 0 if it was made by hand.
         value: Region value by the columns it is made of, for example ``bucket(id, 4)``: as text where it could be
             decoded, ``?`` where the region does not say it, else hex bytes by field id. Empty for an unsharded one.
-        manifest_version: Version of the manifest that was read.
-        writer_epoch: Fencing token.
         codec: ``lance`` or ``arrow``; None if nothing was ever written.
         sealed_for_lance: Whether pylance's own writers are refused.
         replay_after_wal_id: Last WAL entry that is flushed.
         wal_tail: Last WAL entry found.
         wal_tail_is_lower_bound: Whether the WAL may go on.
         current_generation: Oldest generation that is not flushed.
-        merged_generation: Merge progress.
-        generations: All generations by state.
         merge_lag_generations: Flushed generations that wait for their merge.
-        merge_lag_bytes: Their size, as far as it is recorded.
         quarantined_generations: Those among them that are in quarantine because they failed their audit, so that no
         merge
             takes them on.
@@ -121,12 +115,7 @@ class TableStatus:
     """A table with all its regions.
 
     Attributes:
-        table_uri: The base table.
-        version: Its version.
         num_rows: Live rows of the base table.
-        primary_key: Key columns.
-        region_specs: Spec ids.
-        maintained_indexes: Indexes that MemTables maintain.
         regions: Those that can be read, ordered by region id.
         frozen: Why no job works on the table; none if it is not frozen.
         damaged: The others -> which file is missing or damaged, and how.

@@ -35,7 +35,6 @@ class ExpectationFinding:
 
     Attributes:
         rows: Failing rows: values of the identifying columns, if any were named.
-        evidence: For display.
         count: Failing rows or values, where Great Expectations counts them.
     """
 

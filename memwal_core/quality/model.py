@@ -49,11 +49,8 @@ class CheckResult:
     """One check on one subject.
 
     Attributes:
-        check: What was checked.
-        result: Passed, failed or skipped.
         subject: What it was checked on, for example ``version 12`` or a region and generation.
         evidence: The facts behind the result; the reason, if it was skipped.
-        count: Failing rows or values, where they were counted.
     """
 
     check: Check
@@ -78,15 +75,10 @@ class QualityReport:
     """One stage of the checks on one table.
 
     Attributes:
-        table_uri: The base table.
-        stage: Which checks.
         outcome: ``done`` if all passed, ``blocked`` if one failed, ``nothing_to_do`` if there was nothing to check,
             ``planned`` on a dry run.
-        version: Base version that was checked.
         results: In the order of the checks.
-        quarantined: Flushed MemTables that this run quarantined.
         ended_at: End of the run, as ISO 8601 text.
-        seconds: Duration of the whole run.
         docs: Where the Data Docs site is; empty if none was asked for.
         plan: Of a dry run: what would be checked, JSON-able.
     """

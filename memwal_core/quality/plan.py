@@ -75,13 +75,9 @@ class QualityPlan:
     """What one stage checks.
 
     Attributes:
-        table_uri: The base table.
-        stage: Which checks.
-        version: Base version to check.
         audits: Flushed MemTables to audit, before a merge.
         passed_by_people: Flushed MemTables that a person released, so that they are not audited.
         window: The last merge, to recount; None if no two retained versions show it.
-        indexes: Indexes to query.
         unquestioned: Index -> why it is not queried.
     """
 

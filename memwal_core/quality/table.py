@@ -42,7 +42,6 @@ class QualityTable:
 
         Raises:
             InvalidRequestError: The table cannot be merged into, or ``since`` is not retained. Correct the request.
-            UnavailableError: Storage failed. Try again.
             CorruptionError: A manifest contradicts itself. Run ``memwal doctor``.
         """
         if stage is Stage.BEFORE:
@@ -107,20 +106,12 @@ class QualityTable:
         return look_at_view(self.table, self._manifests, self.settings.sample_keys)
 
     def record(self, report: QualityReport) -> None:
-        """Store the report as the newest of its stage.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
-        """
+        """Store the report as the newest of its stage."""
         document = json.dumps(report.to_dict(), indent=2).encode()
         self.table.store.put(quality_result_path(report.stage.value), document)
 
     def newest(self, stage: Stage) -> dict[str, Any] | None:
-        """Return the newest report of a stage as JSON values; None if there is none, or if it is unreadable.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
-        """
+        """Return the newest report of a stage as JSON values; None if there is none, or if it is unreadable."""
         try:
             data = self.table.store.get(quality_result_path(stage.value), MAX_NOTE_BYTES)
         except ObjectNotFoundError:
@@ -136,7 +127,6 @@ class QualityTable:
 
         Raises:
             InvalidRequestError: It is not in quarantine.
-            UnavailableError: Storage failed. Try again.
         """
         return self.quarantine.release(region_id, generation, self.table.clock.now())
 

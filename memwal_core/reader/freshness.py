@@ -53,15 +53,11 @@ class Freshness:
     """What a result contains.
 
     Attributes:
-        asked: The consistency that was asked for.
         achieved: The consistency reached for all regions; weaker than ``asked`` if MemTables of other processes are out
             of reach.
         base_version: Table version from which rows and merge progress were taken.
         taken: Time, in UTC, up to which every write is contained, as far as ``achieved`` reaches; for ``snapshot`` the
             time of the region snapshot.
-        regions: Regions that were read.
-        regions_in_memory: Those of them whose MemTables were read.
-        is_time_travel: Whether an old version was asked for.
         frozen: Causes for which the table was frozen half a minute ago or since, and those that this read found itself,
             for which the next job will freeze it: nothing is merged until a person decides, and the rows may be wrong
             in the way that the causes say.

@@ -33,13 +33,10 @@ class MergedReader:
     """Reads a table through base table, flushed MemTables and unflushed rows, newest version of each row.
 
     Args:
-        table: The base table.
         writers: Gives the region writers of this process whose MemTables are read, each time anew.
         consistency: What to read where a call does not say; if None, ``in_process`` where this process has writers,
             so that it reads its own writes, else ``latest``.
         guard: Filters of flushed MemTables, for lookups; those that are stored beside them if None.
-        history: What is remembered of the table.
-        trace: Collects what reads do.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class MergedReader:
             InvalidRequestError: The table cannot be read so.
             ObjectNotFoundError: The version does not exist.
             CorruptionError: Stored state is damaged; run `memwal doctor`.
-            UnavailableError: Storage failed. Try again.
         """
         return self._view(consistency, version)
 

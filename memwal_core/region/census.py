@@ -37,7 +37,6 @@ class DamagedRegion:
     """A region that must exist and cannot be read.
 
     Attributes:
-        error: What is wrong, with the file's name.
         identity: An older version of its manifest, or its row of a region snapshot: spec, region value and status hold
             for ever, the rest is out of date. None if there is neither.
         reservation: The path at which its region value is reserved; None if it is unknown.
@@ -148,9 +147,6 @@ class CensusTaker:
         Args:
             remembered: Regions that the maintenance record names, beside those that the manifests remember.
             known: Manifests that need not be read, see ``unchanged_since``.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
         """
         births = self._births()  # Before the listing: a region is created before its mark.
         remembered = (*remembered, *self._manifests.remembered())

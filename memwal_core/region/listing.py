@@ -35,7 +35,6 @@ class ListedRegion:
         version: The newest version of its manifest; 0 if there is none.
         touched: When that version, or the hint that names the newest one, was last written.
         wal_id: Its last WAL entry; 0 if there is none.
-        wal_suffixes: Of its WAL entries.
     """
 
     version: int = 0

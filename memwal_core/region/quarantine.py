@@ -32,9 +32,7 @@ class Quarantined:
     """One flushed MemTable that must not be merged.
 
     Attributes:
-        region_id: Its region.
         generation: Its number. Later generations of the region wait behind it.
-        reasons: The checks that it failed, with their evidence.
         quarantined_at: When, as ISO 8601 text; empty if the record cannot be read.
     """
 
@@ -54,11 +52,7 @@ class Quarantined:
 
 
 class QuarantineStore:
-    """The quarantine of one table. A change takes effect with the next plan of a merge.
-
-    Args:
-        store: Objects below the table's root.
-    """
+    """The quarantine of one table. A change takes effect with the next plan of a merge."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -67,9 +61,6 @@ class QuarantineStore:
         """Return the quarantined generations, ordered by region and generation.
 
         An unreadable record still counts: in doubt nothing is merged.
-
-        Raises:
-            UnavailableError: Storage failed. Try again.
         """
         names = _numbered(self._store, _QUARANTINED)
         found = map_concurrently(lambda name: self._read(*name), names, _CONCURRENCY)
@@ -109,7 +100,6 @@ class QuarantineStore:
 
         Raises:
             InvalidRequestError: It is not in quarantine.
-            UnavailableError: Storage failed. Try again.
         """
         entry = self._read(region_id, generation)
         if entry is None:

@@ -23,7 +23,6 @@ class Bounds:
 
     Attributes:
         depth: Levels of directories below the root.
-        directories: Directories that are listed.
     """
 
     depth: int = 6
@@ -35,12 +34,8 @@ class DiscoveredTable:
     """A table with MemWAL.
 
     Attributes:
-        uri: Its path or address.
         version: The newest.
-        rows: Of the base table.
-        key: Columns of the primary key.
         sharding: How rows map to regions, in words.
-        regions: How many there are.
     """
 
     uri: str
@@ -79,11 +74,9 @@ class Discovery:
     """What a search found.
 
     Attributes:
-        root: Where it began.
         tables: Tables with MemWAL, by address.
         plain: Addresses of Lance tables without MemWAL.
         problems: What could not be looked at.
-        directories: How many directories were listed.
     """
 
     root: str
@@ -123,7 +116,6 @@ def discover(
     Raises:
         ObjectNotFoundError: There is no such directory.
         InvalidRequestError: The address or the options cannot be used.
-        UnavailableError: The store does not answer.
     """
     settings = settings if settings is not None else Settings()
     store = open_store(uri, storage_options=storage_options, settings=settings.storage)

@@ -45,8 +45,6 @@ class Registration:
     """What is added to a registry, and what is not.
 
     Attributes:
-        added: New entries.
-        known: Addresses that have an entry already.
         excluded: Addresses that the registry excludes from maintenance.
     """
 

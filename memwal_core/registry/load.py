@@ -26,9 +26,6 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
 
     The entry of a table that is not understood is left out, and keeps no other table from its maintenance.
 
-    Args:
-        environment: Variables; those of the process by default.
-
     Raises:
         InvalidRequestError: The file cannot be read, or says something that is not understood.
     """

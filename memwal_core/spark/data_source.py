@@ -70,7 +70,6 @@ class MemWalDataSource(DataSource):
             InvalidRequestError: An option is wrong, or the table cannot be read this way.
             ObjectNotFoundError: There is no table at the address, or the version does not exist.
             CorruptionError: Stored state is damaged; run `memwal doctor`.
-            UnavailableError: Storage failed. Try again.
         """
         options = ReadOptions.parse(self.options)
         if options.view not in {View.LSM, View.BASE}:

@@ -20,7 +20,6 @@ class SparkExecutors(MergeExecutors, Executors):
 
     Attributes:
         session: The session; also of jobs that use Spark in ways of their own.
-        table_uri: Names the work.
     """
 
     session: LateSession = field(kw_only=True)

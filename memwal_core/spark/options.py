@@ -47,7 +47,6 @@ class ReadOptions:
     Attributes:
         uri: Path or address of the table; executors must reach it by the same.
         storage: Options of the object store under pylance's names; prefer the executors' environment for secrets.
-        view: What to return.
         consistency: Where to look for rows that are not merged yet.
         version: An old version of the base table; None for the newest.
         columns: Columns of the result, ``_gen`` among them if wanted; all if None.
@@ -116,7 +115,6 @@ class WriteOptions:
 
     Attributes:
         uri: Path or address of the table; executors must reach it by the same.
-        storage: Options of the object store under pylance's names.
         stream: Name within which batches are named or numbered; None for an unnamed batch.
         batch: Name of the batch within the stream; None for an unnamed one, which cannot be repeated.
         spec_id: Region spec to follow; None if the table has exactly one.

@@ -35,8 +35,6 @@ class SparkTasks(Executors):
     ends the call with that error; whatever else ends a task (a lost executor, a killed process) makes Spark repeat it.
 
     Args:
-        spark: The session.
-        table_uri: Names the group.
         tell_every_s: Seconds from one look at the progress, which the log tells, to the next.
     """
 

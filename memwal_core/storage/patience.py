@@ -35,7 +35,6 @@ class Patience:
 
     Args:
         limit_s: Seconds in which a read ends, all attempts together.
-        clock: Time.
     """
 
     def __init__(self, limit_s: float, clock: Clock) -> None:
@@ -100,11 +99,7 @@ def waited_for(what: str) -> Iterator[None]:
 
 
 class Watch:
-    """One thread for all that waits, which ends when nothing has for a while.
-
-    Args:
-        clock: Time.
-    """
+    """One thread for all that waits, which ends when nothing has for a while."""
 
     def __init__(self, clock: Clock) -> None:
         """Start nothing yet."""

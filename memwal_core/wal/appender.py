@@ -39,7 +39,6 @@ class Appended:
 
     Attributes:
         wal_id: Where the rows are.
-        size_bytes: Length of the stored entry.
         attempt: The mark in the entry.
         late: Entries found at the positions before ``wal_id``; their rows are older than the appended ones.
     """

@@ -86,7 +86,6 @@ class WalEntry:
     Attributes:
         attempt: The attempt's mark; empty on foreign entries.
         rows: In write order; without columns if the entry is a fence.
-        size_bytes: Length of the stored object.
         is_fence: Whether it only marks a claim and has no rows.
         file_version: Major and minor version of its Lance file; None if it is not a Lance file.
     """

@@ -29,7 +29,6 @@ class NextStep:
     """What a button does.
 
     Attributes:
-        label: What it says.
         dag: The DAG whose form it opens; empty if no DAG does it.
         filled: What the form is filled in with, beside the table.
         regions: The region that the form is filled in with, if any.
@@ -50,9 +49,7 @@ class Advice:
     """What is told of a table first.
 
     Attributes:
-        state: How it stands in the fleet.
         colour: ``good``, ``fair``, ``bad``, or ``unknown``: that of its worst signal.
-        sentence: What, since when, and why it matters.
         action: What to do; None if nothing is to be done.
         remedy: The same in the words of the finding.
         runbook: Name of the page that tells more; empty if there is none.

@@ -34,7 +34,6 @@ class LastLook(Generic[ViewT]):
     """One table as it was last seen.
 
     Attributes:
-        table: Its entry.
         view: What was read; None if it never could be.
         seen_at: When that was, in UTC.
         age_s: How long ago, in seconds.
@@ -69,7 +68,6 @@ class Board(Generic[ViewT]):
     Args:
         read: Reads one table; may raise any error, and may take for ever.
         settings: How much is read, and how long is waited.
-        clock: Time.
         remembered: How many tables are known at most, those that were read last.
     """
 

@@ -20,10 +20,7 @@ class ShownCheck:
     """One check.
 
     Attributes:
-        name: Its name, for people.
         result: ``passed``, ``failed`` or ``skipped``.
-        subject: What it was checked on.
-        evidence: The facts behind the result.
     """
 
     name: str
@@ -37,11 +34,6 @@ class StageResults:
     """The newest run of one stage.
 
     Attributes:
-        stage: Which.
-        title: For people.
-        ran: Whether it ever ran.
-        readable: Whether its report is understood.
-        version: Base version that was looked at.
         age_s: Seconds since it ended; None if the report does not say.
         docs: Where its Data Docs are; empty if none were written.
         checks: What failed first.
@@ -79,8 +71,6 @@ class QualityView:
     """Data quality of one table.
 
     Attributes:
-        before: The audit of flushed MemTables.
-        after: The checks of the base table.
         quarantine: Flushed MemTables that no merge takes on, with the reasons.
     """
 

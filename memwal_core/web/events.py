@@ -25,10 +25,7 @@ class Event:
 
     Attributes:
         at: When it began, in UTC.
-        title: What, in a few words.
         tone: ``bad``, ``good``, ``quiet``, ``frozen`` or ``thawed``.
-        outcome: How it ended.
-        text: Why, or what it did.
         took: How long; empty if that means nothing.
         holder: Who did it, as the ledger or the record has it.
     """

@@ -19,7 +19,6 @@ class TableSummary:
     """What the overview reads of a table.
 
     Attributes:
-        health: What was found and measured.
         runs: The remembered runs that can be read, the newest last.
     """
 
@@ -32,8 +31,6 @@ class FleetRow:
     """One table of the overview.
 
     Attributes:
-        name: What people call it.
-        uri: Where it is.
         advice: What to tell of it, and what to do.
         health: What was found and measured last; None if nothing ever was.
         age_s: Seconds since then.

@@ -35,8 +35,6 @@ class RegionPage:
     Attributes:
         standing: What its manifest and the base table say.
         index_lag: Index -> generations behind the merge.
-        health: What was found and measured on it.
-        timeline: Its generations.
     """
 
     standing: RegionStanding
@@ -55,7 +53,6 @@ class TablePage:
     """One table, as far as it can be read.
 
     Attributes:
-        health: What was found and measured.
         error: Why the rest cannot be read; None if it can.
         regions: Worst first.
         catchup: Where the indexes stand; None if the rest cannot be read.

@@ -25,8 +25,6 @@ class Told:
     """What a sentence is made of: a finding, and what is known beside it.
 
     Args:
-        finding: What is wrong.
-        health: The table's.
         runs: Its remembered runs, the newest last.
     """
 

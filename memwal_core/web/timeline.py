@@ -17,10 +17,8 @@ class Stretch:
     """Consecutive generations in one state.
 
     Attributes:
-        x: Left end.
         width: At least a few pixels.
         state: Lower-case state, ``quarantined`` (flushed, and no merge takes it on), or ``missing``.
-        label: For the tooltip and for screen readers.
         numbers: Which generations, for the line below the picture.
     """
 

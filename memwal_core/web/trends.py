@@ -24,8 +24,6 @@ class Point:
 
     Attributes:
         at: When, in UTC.
-        value: How much.
-        is_bad: Whether it belongs to a run that failed.
     """
 
     at: datetime
@@ -35,12 +33,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle of a chart.
-
-    Attributes:
-        label: What it says when it is pointed at.
-        is_bad: Whether it belongs to a run that failed.
-    """
+    """A rectangle of a chart."""
 
     x: float
     y: float
@@ -55,11 +48,8 @@ class Chart:
     """One small chart.
 
     Attributes:
-        title: What it shows.
         newest: The last value, for people.
-        highest: The highest one.
         begins: How long ago it begins, for people.
-        bars: Drawn as rectangles.
         line: Corners of a line, as SVG takes them; empty if there are bars.
         summary: All of it as one sentence, for who does not see it.
     """
@@ -79,10 +69,7 @@ class Now:
 
     Attributes:
         at: When, in UTC.
-        waiting_bytes: Size of what waits for a merge.
-        waiting_generations: How many flushed MemTables do.
         unindexed_rows: Rows that no index covers, of the index that has most of them; None if there is no index.
-        version: Of the base table.
     """
 
     at: datetime

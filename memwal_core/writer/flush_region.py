@@ -22,7 +22,6 @@ class RegionFlush:
 
     Attributes:
         epoch: The newest one that was claimed; it is released again.
-        replayed_entries: WAL entries that were read.
         generations: What was flushed, oldest first; empty if no row waited.
     """
 

@@ -19,9 +19,6 @@ class TableLayout:
     """The shape of the rows that a writer takes, stores and flushes.
 
     Attributes:
-        version: Base table version it was derived from.
-        schema: The base table's schema.
-        fields: Field ids of flushed MemTables.
         storage_version: Version of the Lance format for entries and flushed MemTables.
     """
 

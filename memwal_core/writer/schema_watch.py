@@ -25,9 +25,7 @@ class SchemaWatch:
     for it; after a rest, the first one does.
 
     Args:
-        look: Reads the table.
         interval_s: The longest time between a look and its use.
-        clock: Measures it.
         in_background: Whether there may be a thread.
     """
 

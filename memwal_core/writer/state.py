@@ -23,7 +23,6 @@ class RegionState:
     Attributes:
         ownership: The claim; has a lock of its own.
         manifest: The newest manifest version that this writer wrote or adopted.
-        shape: Columns of new MemTables and WAL entries.
         pending_since: Monotonic time of the oldest put that is in no WAL entry; None if there is none.
         changed: Notified when the queue gets room or the writer stops.
     """

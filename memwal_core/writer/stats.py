@@ -75,25 +75,19 @@ class WriterStats:
 
     Attributes:
         store_kind: Where the WAL is stored, which decides how durable it is.
-        writer_epoch: The claimed epoch.
         counts: Counter name -> count since the writer was opened; names are constants of this module.
         rotations: Why MemTables were frozen -> how often.
-        active_generation: Number of the active MemTable.
-        active_rows: Its rows.
         active_bytes: Its Arrow bytes.
         pending_puts: Puts of all MemTables that are in no WAL entry yet.
         pending_bytes: Their Arrow bytes.
         wal_bytes: Bytes of the WAL entries of the active MemTable.
         last_wal_id: Last WAL entry known.
         wal_entries_since_flush: Entries that a recovery would replay.
-        queued: MemTables that wait for their flush.
         queued_bytes: Their Arrow bytes.
-        flushing: Whether a flush is running.
         oldest_queued_s: Seconds for which the oldest has waited; 0 if none waits.
         is_stalled: Whether that is longer than ``stalled_queue_s``.
         last_flush_s: Seconds that the last flush took; None before the first.
         last_flush_error: Error of the last failed flush since the last success; None if there is none.
-        replayed_entries: WAL entries replayed when the writer was opened.
         recovery_s: Seconds from the claim to the end of the replay.
         discarded: Rows left out by the last flushes, by WAL range, oldest first.
     """

@@ -25,9 +25,7 @@ class TableShape:
     """What decides how rows of a table are written; rows that fit one shape fit an equal one as they are.
 
     Attributes:
-        schema: Columns, with their metadata.
         field_ids: Top-level column -> field id.
-        spec: The region spec that is followed.
     """
 
     schema: pa.Schema
@@ -46,13 +44,7 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteTarget:
-    """Where rows go.
-
-    Attributes:
-        shape: What they look like.
-        router: Splits batches by the spec.
-        directory: The regions of the spec.
-    """
+    """Where rows go."""
 
     shape: TableShape
     router: RegionRouter
@@ -64,10 +56,6 @@ class TableContext:
     """The components of a table writer.
 
     Attributes:
-        table: The base table.
-        settings: Values.
-        clock: Time.
-        ids: Source of identifiers.
         spec_id: The region spec to follow; None for the only one.
         failpoints: As for ``RegionWriter.open``.
     """

@@ -25,7 +25,6 @@ class PlanWork(SparkWork):
     a person has to agree to, is an application of its own, whose log is part of this task's.
 
     Args:
-        starts: Assets whose changes start the run.
         shows: Whether a person agrees to the plan before anything is changed.
         **arguments: Of ``SparkWork``.
     """
@@ -63,8 +62,6 @@ class VerifyWork(SparkWork):
     What of that grows with a table is an application of its own where the table is large.
 
     Args:
-        items: The work, as the plan returned it.
-        done: Results of the work.
         **arguments: Of ``SparkWork``.
     """
 

@@ -18,7 +18,6 @@ class CycleStepWork(SparkWork):
     """Plans one step of a table's cycle, and does it under a lease of its own: in this worker, or as an application.
 
     Args:
-        step: Its name in the plan of the cycle.
         table: The table, as the task that chose it returned it; ``{{ task.label }}`` names the mapped task.
         followed: The result of the step that this one follows; None if it follows none.
         **arguments: Of ``SparkWork``.

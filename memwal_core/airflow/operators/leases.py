@@ -28,7 +28,6 @@ class HoldLeases(Untemplated):
 
     Args:
         job: Of which job; other work is refused.
-        items: The work, as the plan returned it.
         wait_s: Seconds to wait at most.
         **arguments: Of every operator.
     """

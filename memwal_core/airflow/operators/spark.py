@@ -46,7 +46,6 @@ class SparkWork(Untemplated, SparkSubmitOperator):
     Args:
         job: Of which job; other work is refused.
         item: The work; ``{{ task.label }}`` names the mapped task.
-        jobs_folder: Where the Spark applications are.
         **arguments: Of the Spark operator.
     """
 

@@ -30,7 +30,6 @@ class CycleTable(TypedDict):
     """One table of a run.
 
     Attributes:
-        label: For people.
         table: Its name; the registry says what its cycle may do.
         ignore_pauses: Whether jobs run that pause because they kept failing.
     """
@@ -41,13 +40,7 @@ class CycleTable(TypedDict):
 
 
 class CycleResult(TypedDict):
-    """What became of a step that ran.
-
-    Attributes:
-        step: Which.
-        outcome: How its job ended.
-        result: The job's own result.
-    """
+    """What became of a step that ran."""
 
     step: str
     outcome: str
@@ -105,9 +98,6 @@ def end_cycle(table: CycleTable, holder: str) -> str:
 
     Returns:
         Its outcome.
-
-    Raises:
-        UnavailableError: Storage failed. Try again.
     """
     opened = open_table(find_table(table["table"])).opened
     run = _run(opened, holder)
@@ -133,7 +123,6 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
 
     Raises:
         InvalidRequestError: The plan has no such step, or the job does not fit the table.
-        UnavailableError: Storage failed. Try again.
     """
     opened = open_table(find_table(table["table"])).opened
     plan = _plan(table, opened)

@@ -30,7 +30,6 @@ def take(table: RegisteredTable, key: JobKey, holder: str) -> str:
 
     Raises:
         ConflictError: Another run has it. Try again later.
-        UnavailableError: Storage failed. Try again.
     """
     ticket = open_table(table).opened.leases.acquire(key, holder).ticket
     _log.info("lease taken [ticket=%s]", ticket)

@@ -28,7 +28,6 @@ def result_of(item: WorkItem, holder: str) -> WorkResult:
     """Return what an application did that ended well, as the table's ledger tells: its driver may run anywhere.
 
     Raises:
-        UnavailableError: Storage failed. Try again.
         CorruptionError: The history cannot be read.
     """
     table = find_table(item["table"])

@@ -33,14 +33,11 @@ class WorkItem(TypedDict):
     """One piece of work, as tasks hand it to each other. Holds names only; each task asks the registry for the rest.
 
     Attributes:
-        label: For people.
         table: Name of the table; the address of one without an entry.
-        job: Which job.
         request: Values of its request, as the run asked for them.
         promise: What the verification finds true afterwards.
         ticket: The lease it works under; empty until it is taken, or if the job takes none.
         to_spark: Whether it becomes a Spark application; else a worker does it.
-        where: Why there, for people.
         planned: Whether a worker has planned it; else the application does, as it begins.
     """
 
@@ -59,10 +56,6 @@ class WorkResult(TypedDict):
     """What a piece of work did.
 
     Attributes:
-        table: Name of the table.
-        uri: Its address.
-        job: Which job.
-        outcome: How it ended.
         facts: What is remembered of it.
         due_at: When the rest may be done, ISO 8601 with timezone; empty if nothing waits. Only garbage collection
             waits, for the grace period of what it drained.
@@ -77,14 +70,7 @@ class WorkResult(TypedDict):
 
 
 class TableChange(TypedDict):
-    """What the event of an asset says about one table that changed.
-
-    Attributes:
-        table: Its name.
-        uri: Its address.
-        summary: For people.
-        facts: What was found.
-    """
+    """What the event of an asset says about one table that changed."""
 
     table: str
     uri: str
@@ -118,7 +104,6 @@ def plan_work(
     Raises:
         InvalidRequestError: Parameters do not fit, or a table is not registered.
         CorruptionError: A person must act before anything can be done.
-        UnavailableError: Storage failed; try again.
     """
     items: list[WorkItem] = []
     kind = request_type(job)
@@ -260,7 +245,6 @@ def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
 
     Raises:
         LeaseHeldError: Another run has one of the leases. None is kept; try again later.
-        UnavailableError: Storage failed. Try again.
     """
     tickets: dict[tuple[str, JobKey], tuple[RegisteredTable, str]] = {}
     with ExitStack() as undo:
@@ -300,7 +284,6 @@ def do_work(item: WorkItem, holder: str) -> WorkResult:
         ConflictError: The table was changed by others, or storage did not answer. Try again.
         CorruptionError: It needs a person.
         InvalidRequestError: The request does not fit the table.
-        UnavailableError: Storage failed. Try again.
     """
     request = unwaiting(request_of(item))
     ticket = parse_ticket(item["ticket"]) if item["ticket"] else None
@@ -338,15 +321,7 @@ def both_halves(begun: WorkResult, rest: WorkResult) -> WorkResult:
 
 
 def proofs_elsewhere(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
-    """Return what applications have to prove before ``verify_work``, which finds in the ledger what they found.
-
-    Args:
-        items: The work of a run.
-        holder: The run's id.
-
-    Raises:
-        UnavailableError: Storage failed; try again.
-    """
+    """Return what applications have to prove before ``verify_work``, which finds in the ledger what they found."""
     found = []
     for table, pieces in _by_table(items):
         context = JobContext(open_table(table).opened, holder=holder)
@@ -384,7 +359,6 @@ def verify_work(items: Sequence[WorkItem], results: Iterable[WorkResult | None],
     Raises:
         CorruptionError: A promise does not hold, or something needs a person. Start no further job of this table.
         InternalError: The job did not do what it reported.
-        UnavailableError: Storage failed; try again.
     """
     facts = [each for each in results if each is not None]
     changes = []

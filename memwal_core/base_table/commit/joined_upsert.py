@@ -26,7 +26,6 @@ class JoinedUpsert:
 
     Attributes:
         operation: What makes them part of the version after the one that was read.
-        inserted: Rows whose key that version lacks.
         updated: Its rows that are replaced.
         paths: The files written, relative to the table.
     """

@@ -21,7 +21,6 @@ def define_key(table: BaseTable, columns: Sequence[str]) -> None:
         InvalidRequestError: A column cannot be part of a key, or rows contradict the key, or the table has another
             key, which cannot be changed. Nothing was written.
         ConflictError: Others changed the table meanwhile. Try again.
-        UnavailableError: Storage failed. Try again.
     """
     state = table.state()
     if state.primary_key.columns:

@@ -31,11 +31,6 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
     Files of the attempt (staged manifest, transaction) are removed only when it is certain that
     they are not needed. Data files that the operation names are the caller's to clean up.
 
-    Args:
-        store: Rooted at the table.
-        durable: Makes the files of the new version durable.
-        attempt: What to commit.
-
     Returns:
         The new version, ``read_version + 1``.
 

@@ -41,9 +41,6 @@ class VersionCatalog:
     """The versions of one table, and making the next one. pylance calls it from its own threads.
 
     Args:
-        store: Rooted at the table.
-        durable: Makes files durable.
-        rule: Decides what is published.
         identity: Unlike that of any other catalog: equal ones share caches inside pylance.
         only: Show this version as if there were no other.
 

@@ -26,7 +26,6 @@ class TornManifest:
 
     Attributes:
         path: Relative to the table.
-        problem: What is wrong with its bytes.
     """
 
     path: str

@@ -27,7 +27,6 @@ class CleanupResult:
     """What removing versions freed, or would free.
 
     Attributes:
-        versions: Versions removed.
         size_bytes: Bytes of the files that only they needed.
         index_files: External region snapshots included.
     """

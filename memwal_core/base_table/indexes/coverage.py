@@ -29,7 +29,6 @@ class IndexCoverage:
         kind: What Lance calls its type, for example ``BTree`` or ``IVF_PQ``.
         segments: Parts that queries search one after another.
         unindexed_rows: Live rows of the fragments that no segment covers.
-        is_trained: Whether queries can use it.
         vectors_missing: Vectors that the table lacks before Lance can train it.
     """
 

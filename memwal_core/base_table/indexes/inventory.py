@@ -21,7 +21,6 @@ class IndexFacts:
     """One index of the base table.
 
     Attributes:
-        name: Lance's own begin with two underscores.
         kind: What Lance calls its type, for example ``BTree`` or ``IVF_PQ``.
         is_trained: Whether queries can use it; on a table with too few vectors, a vector index is only
             defined.

@@ -49,7 +49,6 @@ class IndexRecipe:
     """How to build one index over other rows, under the base index's name.
 
     Attributes:
-        kind: What to build, as pylance calls it.
         is_vector: Whether distances come from it.
         parameters: Tokenizer, or metric, partitions, centroids and codebook.
     """

@@ -26,7 +26,6 @@ class SegmentBuild:
 
     Attributes:
         version: The table version whose fragments are indexed.
-        column: The indexed column.
     """
 
     version: int

@@ -49,8 +49,6 @@ class TextIndex:
     Attributes:
         tokenizer: Options under the names that ``lance.tokenize`` and index creation take.
         documents: Documents indexed, deleted ones included until the index is rebuilt.
-        tokens: Tokens of all of them.
-        files: Addresses of its lists of documents.
     """
 
     name: str

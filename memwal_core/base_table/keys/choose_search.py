@@ -29,7 +29,6 @@ def forecast_scan(table: TableReader, dataset: lance.LanceDataset) -> Way | None
 
     Raises:
         CorruptionError: A data file is not what the table says.
-        UnavailableError: The store did not answer.
     """
     key = primary_key_of(dataset.lance_schema.fields()).columns
     if not key or key_indexes(dataset, key):
@@ -59,9 +58,6 @@ def choose_search(
         key: Primary key columns.
         spans_of: What is wanted.
         settings: Whether indexes may be used, and what a request costs.
-
-    Raises:
-        UnavailableError: The store did not answer.
     """
     if settings.search == "scan":
         return only_scan("the setting merge.search is scan")

@@ -36,13 +36,10 @@ class KeyBounds:
     """An index on one column: its zones or pages, and what reading them costs.
 
     Attributes:
-        column: The column.
         fragments: Fragments that it covers, of those that the version has.
         lows: Lowest value of each zone or page, see ``Spans``.
-        highs: Highest value of each.
         rows: Rows of each, deleted ones included.
         owners: Fragment of each zone; empty for pages, whose rows lie anywhere.
-        fixed_bytes: Bytes that each use reads.
         page_bytes: Bytes of one page; 0 for zones.
         sample: Addresses of the rows of one page.
     """
@@ -66,7 +63,6 @@ class ColumnSizes:
 
     Attributes:
         row_bytes: Bytes of one row's key columns, on disk.
-        fragment_bytes: Bytes that opening a fragment's file reads.
     """
 
     row_bytes: float
@@ -85,7 +81,6 @@ def column_sizes(
 
     Raises:
         CorruptionError: A data file is not what the table says.
-        UnavailableError: The store did not answer.
     """
     fields = {field.name(): field.id() for field in dataset.lance_schema.fields()}
     wanted = {fields[column] for column in columns}
@@ -139,7 +134,6 @@ def read_key_index(
 
     Raises:
         CorruptionError: Its files are not as Lance writes them.
-        UnavailableError: The store did not answer.
     """
     kind = str(index.index_type)
     data_type = dataset.schema.field(column).type

@@ -39,8 +39,6 @@ class Way:
     Attributes:
         name: ``scan``, or the kind and name of the index.
         condition: What Lance is asked, see ``KeyScan``; empty for all rows.
-        read_bytes: Forecast of the bytes read.
-        requests: Forecast of the requests.
         detail: The facts behind the forecast.
     """
 
@@ -83,8 +81,6 @@ class SearchFacts:
 
     Attributes:
         rows: Fragment -> physical rows, of the fragments to search.
-        sizes: What reading the key columns costs.
-        key_columns: Number of key columns.
     """
 
     rows: Mapping[int, int]

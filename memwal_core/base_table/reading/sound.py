@@ -31,7 +31,6 @@ def open_file(uri: str, storage_options: Mapping[str, str]) -> LanceFileReader:
 
     Raises:
         CorruptionError: It is not a Lance file, or they cannot.
-        UnavailableError: The store did not answer.
     """
     with decoding(uri):
         reader = LanceFileReader(uri, storage_options=dict(storage_options) or None)

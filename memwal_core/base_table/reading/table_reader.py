@@ -82,7 +82,6 @@ class TableReader:
         Raises:
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used.
-            UnavailableError: The store does not answer.
         """
         settings = settings if settings is not None else Settings()
         if store is None:

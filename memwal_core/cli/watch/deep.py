@@ -27,7 +27,6 @@ class DeepLooks:
 
     Attributes:
         look: Returns what the doctor finds; may raise any error, and may take for ever.
-        clock: Time.
         every_s: Seconds between two looks at a table; after one that found something critical the next begins at once,
             so that what is mended is not told for longer than it must.
     """

@@ -39,9 +39,7 @@ class Watched:
     """What is known of one table.
 
     Attributes:
-        name: As in the registry.
         health: The last one that is known; None if there never was one.
-        examined: When that was.
         problem: Why the last examination did not end; empty if it did.
     """
 

@@ -27,7 +27,6 @@ class Watcher:
     Args:
         load: Reads the registry; called in every round, so that changes of the file are followed.
         examine: Examines one table; may raise any error, and may take for ever.
-        clock: Time.
         deadline_s: Seconds that a round waits. A table that takes longer counts as not examined, keeps no other
             waiting, and is not asked again before it has answered.
         concurrency: Tables that are examined at once.

@@ -66,11 +66,8 @@ class CauseFacts:
     """What there is to know of a cause.
 
     Attributes:
-        summary: What is wrong, one sentence.
         risk: What a job could do to the table, one sentence.
         choices: Choice -> what it does here, one sentence; the first is the usual one.
-        runbook: The page that tells what to do.
-        scope: What stops.
     """
 
     summary: str

@@ -19,14 +19,12 @@ class Sighting:
     """What was just read of a table; None where nothing was.
 
     Attributes:
-        address: Where it was read.
         table: The newest version.
         progress: Region -> merge progress of that version.
         interrupted_at: A version without the MemWAL index, made since the one that is remembered.
         unproven: Whether versions in between are gone, so that an interruption cannot be ruled out.
         published: Whether the MemWAL index holds a region snapshot, which only a job publishes, after it compared.
         rewritten: Whether the version that is remembered was replaced by another one.
-        listed: Regions that have a directory.
         regions: Region -> its newest manifest.
         replaced: Regions whose remembered manifest was replaced, or is missing among older ones.
     """
@@ -48,8 +46,6 @@ class Contradiction:
     """What cannot be true of one table at once.
 
     Attributes:
-        cause: What it means.
-        evidence: The values that prove it, JSON-able.
         region_id: The region concerned; None for the whole table.
     """
 

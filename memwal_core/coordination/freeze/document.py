@@ -24,8 +24,6 @@ class FreezeEnd:
     """How a person ended a freeze.
 
     Attributes:
-        choice: What was chosen.
-        by: Who.
         at: When, in UTC.
         reason: In their words; may be empty.
     """
@@ -45,9 +43,6 @@ class Freeze:
     """One freeze of a table.
 
     Attributes:
-        cause: What froze it.
-        evidence: The values that prove it, JSON-able.
-        by: Who found it: a job, or a person.
         at: When, in UTC.
         region_id: The region concerned; None for the whole table.
         ended: How it ended; None while the table is frozen by it.

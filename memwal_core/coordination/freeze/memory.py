@@ -19,7 +19,6 @@ class SeenTable:
     """The newest version of the base table that was seen.
 
     Attributes:
-        version: Its number.
         timestamp: When it was made, in UTC.
         index_id: Of its MemWAL index; None if it has none. Commits of Lance give the index a new one.
     """
@@ -34,7 +33,6 @@ class SeenRegion:
     """The newest manifest of a region that was seen.
 
     Attributes:
-        version: Of the manifest.
         digest: Of the manifest's bytes: tells the region from another one of the same id. Empty if unknown.
         current_generation: As it says.
         generations: Recorded generation -> name of its directory, which no other flush has.

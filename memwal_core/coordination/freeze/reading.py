@@ -27,12 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class RememberedHistory:
-    """What reads of one table are compared with: its maintenance record. Safe to share between threads.
-
-    Args:
-        base: The base table.
-        freezes: Its maintenance record.
-    """
+    """What reads of one table are compared with: its maintenance record. Safe to share between threads."""
 
     def __init__(self, base: TableReader, freezes: FreezeStore) -> None:
         self._base = base

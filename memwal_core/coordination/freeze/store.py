@@ -47,7 +47,6 @@ class FreezeStore:
         """Return the record; None if the table was never maintained.
 
         Raises:
-            UnavailableError: Storage failed. Try again.
             CorruptionError: It cannot be read. Do not act on the table.
         """
         found = self._load()
@@ -69,9 +68,6 @@ class FreezeStore:
         """Return the record for readers, as it was at most half a minute ago; None if the table was never maintained.
 
         Never raises: a read does not depend on the record. One that cannot be read is what it was before, or empty.
-
-        Args:
-            again: Read it now.
         """
         with self._lock:
             if again or self._shown_at is None or self._clock.monotonic() - self._shown_at >= _SHOWN_FOR_S:
@@ -127,7 +123,6 @@ class FreezeStore:
 
         Raises:
             ConflictError: Others changed the record each time. Try again.
-            UnavailableError: Storage failed. Try again.
             CorruptionError: The stored record cannot be read.
         """
         for _ in range(_ATTEMPTS):

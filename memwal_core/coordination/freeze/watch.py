@@ -45,12 +45,6 @@ class HistoryWatch:
 
     What looks wrong is read again before it counts, because a run may catch two halves of one change. A region that
     vanished is recorded, too, and the run goes on without it. Safe to share between threads.
-
-    Args:
-        base: The base table.
-        manifests: Its region manifests.
-        freezes: Its maintenance record.
-        by: The job, for the freezes that it finds.
     """
 
     def __init__(self, base: BaseTable, manifests: ManifestStore, freezes: FreezeStore, by: str) -> None:
@@ -74,7 +68,6 @@ class HistoryWatch:
         Raises:
             FrozenError: The table is frozen, or was found to be another one than before.
             CorruptionError: The record cannot be read.
-            UnavailableError: Storage failed. Try again.
         """
         record = self._freezes.load()
         refuse_frozen(self._base.uri, record.active if record is not None else ())
@@ -99,7 +92,6 @@ class HistoryWatch:
         Raises:
             FrozenError: The table is frozen.
             CorruptionError: The record cannot be read.
-            UnavailableError: Storage failed. Try again.
         """
         active = self._freezes.active()
         refuse_frozen(self._base.uri, active)

@@ -14,7 +14,6 @@ class RunVerdict:
     """The answer to "may this job run now?".
 
     Attributes:
-        failures: Failures in a row.
         retry_at: End of the pause; None if there is none.
         since_success_s: Seconds since the last run that succeeded began; None if none is remembered.
     """

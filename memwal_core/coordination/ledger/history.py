@@ -53,12 +53,9 @@ class RunRecord:
     Attributes:
         key: The job and what it worked on.
         run_id: Unique among the runs of a key.
-        holder: Who ran it, for example an Airflow run.
         started: When it began, in UTC.
         fencing_token: Token of its lease; 0 if it ran without one.
         ended: When it ended; None while it runs, or if it died without a report.
-        outcome: How it stands.
-        facts: JSON-able values of its report.
         error: Class of the error that ended it; empty if none did.
         verdict: One sentence: why it did or did not act.
     """

@@ -90,7 +90,6 @@ class Ledger:
         """Return the remembered runs of a key.
 
         Raises:
-            UnavailableError: The store does not answer.
             CorruptionError: The stored history cannot be read.
         """
         return self._load(key)[0]
@@ -101,11 +100,7 @@ class Ledger:
         return written[0] if written is not None else None
 
     def known_keys(self) -> list[JobKey]:
-        """Return every key that has a history, sorted.
-
-        Raises:
-            UnavailableError: The store does not answer.
-        """
+        """Return every key that has a history, sorted."""
         return [
             JobKey(job, scope)
             for job in self._store.list_directories(LEDGER_DIRECTORY)

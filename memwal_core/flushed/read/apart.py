@@ -9,10 +9,6 @@ from memwal_core.storage.protocol import ObjectStore
 def decode_apart(store: ObjectStore, path: str) -> int:
     """Decode every page of a data file elsewhere; costs and errors as for ``decode_elsewhere``.
 
-    Args:
-        store: Has the file.
-        path: Of the file.
-
     Returns:
         How many rows it has.
     """

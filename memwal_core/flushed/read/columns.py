@@ -41,7 +41,6 @@ class ColumnMapping:
             generation has.
         missing: Base columns that were added after the flush and that the generation therefore lacks.
         renamed: Field id -> name in the generation, where it differs from the base table's.
-        has_tombstones: Whether the generation has the tombstone column.
     """
 
     sources: Mapping[str, str]

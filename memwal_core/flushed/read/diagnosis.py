@@ -56,9 +56,7 @@ class Damage:
     """One file that cannot be trusted.
 
     Attributes:
-        kind: What it is.
         path: Where, relative to the table's root; the whole address if it lies elsewhere.
-        cause: What is wrong with it, for people.
     """
 
     kind: FileKind
@@ -85,9 +83,6 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
     Returns:
         The damage of its manifest, data files and deletion files; empty if all of them can be read. Sidecars do not
         count: readers do without them.
-
-    Raises:
-        UnavailableError: The store does not answer, so that nothing can be said.
     """
     root = generation_path(region_id, directory)
     try:
@@ -120,11 +115,7 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
 
 
 def diagnose_wal_entry(store: ObjectStore, region_id: RegionId, wal_id: int, suffix: str) -> Damage | None:
-    """Say what is wrong with the bytes of a WAL entry; None if size, footer and checksum are right.
-
-    Raises:
-        UnavailableError: The store does not answer, so that nothing can be said.
-    """
+    """Say what is wrong with the bytes of a WAL entry; None if size, footer and checksum are right."""
     path = wal_entry_path(region_id, wal_id, suffix)
     info = store.head(path)
     cause = "it is missing" if info is None else _cause_of_entry(store.get(path), suffix)

@@ -37,7 +37,6 @@ class KeyedGeneration:
 
     Attributes:
         keys: The key columns, oldest row first; see ``numbered`` for tables without a primary key.
-        deleted: For each key, whether the row deletes it.
         offsets: Row number in write order -> row number in scan order; None if they are equal.
         addresses: Row address of each row in write order; None unless asked for.
     """

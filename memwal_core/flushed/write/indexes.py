@@ -23,11 +23,6 @@ def build_maintained_indexes(
     Columns are found by field id, since the base table may have renamed them. A column without any
     value, as in a MemTable of tombstones, needs no index: it can add nothing to an answer.
 
-    Args:
-        table: The flushed MemTable; changed in place.
-        recipes: What to build.
-        failpoints: Hit around each call of Lance.
-
     Returns:
         Names of the indexes built.
     """

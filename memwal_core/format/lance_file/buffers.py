@@ -28,9 +28,6 @@ class _Page:
     """What the metadata of a column says of one page.
 
     Attributes:
-        places: Start and length of its buffers.
-        rows: Its number of rows.
-        encoding: Of its values.
         is_text: Whether that is the encoding of text or binary with as many bytes as there are.
     """
 

@@ -32,13 +32,7 @@ _ZEROS = bytes(ALIGNMENT)
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """What all files of one schema have in common; made by ``file_shape``.
-
-    Attributes:
-        schema: Their schema.
-        message: Lance's own description of it.
-        columns: How each column is laid out.
-    """
+    """What all files of one schema have in common; made by ``file_shape``."""
 
     schema: pa.Schema
     message: bytes

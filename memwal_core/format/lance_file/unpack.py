@@ -39,9 +39,6 @@ class KnownSchema:
 
     Attributes:
         schema: The schema, without metadata of its own.
-        types: Of its columns.
-        metadata: That metadata.
-        columns: How each column is laid out.
     """
 
     schema: pa.Schema

@@ -24,9 +24,6 @@ class Copier:
     """Copies files of one table to another store.
 
     Args:
-        source: The original.
-        target: The copy.
-        ids: Names temporary files.
         concurrency: Files at once; of large ones, two.
         before: Called before each group of files; may raise to stop.
     """

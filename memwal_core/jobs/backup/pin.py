@@ -55,8 +55,6 @@ class FoundRegion:
 
     Attributes:
         manifest: Its newest manifest.
-        content: The bytes of it.
-        files: Files of its flushed MemTables and its WAL.
         wal_entries: How many WAL entries are not flushed.
     """
 
@@ -72,12 +70,7 @@ class FoundTable:
 
     Attributes:
         record: The maintenance record, as it was before everything else was read.
-        state: The version of the base table.
-        manifest: Path and content of its manifest.
-        files: What the version consists of, and batch records.
         documents: Reservations, birth marks and decisions about quality, by path.
-        releases: Which writers gave their region back, by path.
-        regions: All regions.
     """
 
     record: MaintenanceRecord

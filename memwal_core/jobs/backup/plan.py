@@ -20,9 +20,7 @@ class CopiedFile:
     """A file that never changes.
 
     Attributes:
-        source: Its path below the original.
         target: Its path below the copy.
-        size_bytes: Its length.
     """
 
     source: str
@@ -35,12 +33,7 @@ class CopyMoment:
     """One moment of a table.
 
     Attributes:
-        version: Of the base table.
-        rows: Of that version.
-        regions: How many there are.
-        generations: Recorded flushed MemTables.
         wal_entries: WAL entries that are not flushed.
-        files: What is copied as it is.
         documents: Path below the copy -> content, small.
         manifest: Path and content of the version's manifest, which makes the copy a table and is written last.
     """
@@ -70,10 +63,7 @@ class Journal:
     """What a copy keeps about itself, so that the next run goes on where this one stopped.
 
     Attributes:
-        source: Address of the original.
         kind: ``backup`` or ``clone``.
-        moment: What is copied.
-        is_complete: Whether the copy was finished and verified.
         superseded: Paths of earlier moments that this one does not need.
     """
 

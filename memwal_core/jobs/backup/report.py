@@ -15,13 +15,7 @@ class CopyReport:
     """One backup or clone.
 
     Attributes:
-        job: Which of them.
-        table_uri: The original.
-        target: The copy.
-        outcome: How it ended.
-        moment: What was copied, or would be.
         proof: What was verified, and how many of it; nothing if nothing was copied.
-        seconds: The whole run.
     """
 
     job: str

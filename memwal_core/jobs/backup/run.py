@@ -53,7 +53,6 @@ class CopyContext:
         opened: The original.
         guard: Called before each group of writes.
         holder: Who runs it, unique per run.
-        progress: Is told how far it is.
         failpoints: Hit when the moment is written down, before each group of files, before documents, after the
             copy became a table, and after the proof.
     """

@@ -34,10 +34,6 @@ class CatchupContext:
     """What a catch-up works with.
 
     Attributes:
-        table: The base table.
-        settings: Segments and attempts.
-        clock: Measures and waits.
-        rng: Spreads the waits of rivals.
         check_lease: Called before each write.
         failpoints: Hit at the places of a catch-up, and of a compaction around it.
         sharing: Divides the building of segments between executors; None: this process extends.

@@ -43,8 +43,6 @@ class CatchupSurvey:
     Attributes:
         merged: Region -> merged generation.
         recorded: Index -> region -> generation that is recorded as covered.
-        fragments: Number of fragments of the version.
-        indexes: All indexes but Lance's own.
     """
 
     table_uri: str

@@ -26,16 +26,10 @@ class IndexReport:
     """One index.
 
     Attributes:
-        name: The index.
         kind: What Lance calls its type; empty if it does not exist.
-        verdict: Where it stood when the run began.
-        result: What was done.
         rows_indexed: Rows that were unindexed when the extension began.
         caught_up_through: Region (as text) -> generation recorded now.
         regions_behind: Regions whose catch-up is below merge progress now.
-        segments: Its segments now.
-        attempts: Extensions tried.
-        seconds: Time spent on it.
         reason: Why it failed; empty otherwise.
     """
 
@@ -73,13 +67,10 @@ class CatchupReport:
     """The whole run.
 
     Attributes:
-        table_uri: The base table.
-        outcome: How it ended.
         version_before: Table version of the first plan.
         version_after: Newest table version seen.
         indexes: One per index, ordered by name.
         plan: The first plan; of a dry run, the one that a run would execute.
-        seconds: The whole run.
         reason: Why a conflict ended it; empty otherwise.
         place: Where segments were built, and why there; None if nothing was to choose.
     """

@@ -51,10 +51,8 @@ class CheckpointReport:
     """All rounds.
 
     Attributes:
-        table_uri: The base table.
         rounds: In order; at least one.
         dry_run: Whether the only round was planned.
-        seconds: All of them.
     """
 
     table_uri: str

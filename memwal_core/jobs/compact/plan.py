@@ -32,7 +32,6 @@ class CompactPlan:
     """What one pass rewrites.
 
     Attributes:
-        fragments: Number of fragments of the version.
         candidates: Number of fragments worth rewriting; ``take`` has the first of them.
         take: Ids of the fragments to rewrite in this pass, in the table's order; empty if none.
         rows: Their live rows.

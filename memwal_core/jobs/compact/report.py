@@ -18,12 +18,9 @@ class RewriteReport:
     """One commit of this run.
 
     Attributes:
-        version: Table version it made.
         fragments_removed: Fragments that were rewritten.
-        fragments_added: Fragments that hold their rows now.
         rows: Live rows of the table, the same before and after.
         attempts: Tries, the successful one included.
-        seconds: Time to rewrite, commit and check.
     """
 
     version: int
@@ -50,8 +47,6 @@ class CompactReport:
     """The whole run.
 
     Attributes:
-        table_uri: The base table.
-        outcome: How it ended.
         version_before: Table version of the first plan.
         version_after: Newest table version seen.
         fragments_before: Fragments of the first version.
@@ -62,7 +57,6 @@ class CompactReport:
             nothing was rewritten.
         cleanup: Removal of old versions; None if it was not asked for.
         plan: The first plan; of a dry run, the one that a run would execute first.
-        seconds: The whole run.
         reason: Why it ended early; empty otherwise.
         place: Where fragments were rewritten, and why there; None if nothing was to choose.
     """

@@ -29,12 +29,9 @@ class ConfigureReport:
     """One change.
 
     Attributes:
-        table_uri: The base table.
         outcome: ``done``; ``nothing_to_do`` if the table was already so; ``planned`` if a dry run found no obstacle;
             ``blocked`` if something still needs what would go.
-        change: What changes, one sentence.
         version: The version that has the change, or that was examined.
-        obstacles: What prevents the change.
     """
 
     table_uri: str
@@ -59,8 +56,6 @@ class TableConfiguration:
     """Changes to one table's configuration. Each keeps merge progress, catch-up and snapshots.
 
     Args:
-        table: The base table.
-        manifests: Its region manifests.
         concurrency: Requests under way at once.
         check: Called before each change; raises if the table must not be changed, for example because it is frozen.
     """
@@ -146,7 +141,6 @@ class TableConfiguration:
 
         Raises:
             ConflictError: The table changed meanwhile. Try again.
-            UnavailableError: Storage failed. Try again.
         """
         state = self._table.state()
         details = self._table.require_mem_wal(state)

@@ -58,8 +58,6 @@ class CycleStep:
     """One step.
 
     Attributes:
-        name: Which.
-        request: What its job is asked for.
         follows: A step without whose work this one has nothing to do; None = it stands alone.
         every_s: Seconds between two runs, whatever the time between two cycles.
     """

@@ -15,15 +15,11 @@ class StepReport:
     """One step.
 
     Attributes:
-        step: Which.
-        job: What it runs.
         end: Whether it ran.
         outcome: How the job ended; ``nothing_to_do`` if it was skipped or not reached, ``conflict``
             if it pauses.
-        why: One sentence.
         report: The job's own report; None if there is none.
         error: What ended the job early: class, text and facts; None if nothing did.
-        seconds: The step.
     """
 
     step: StepName
@@ -54,13 +50,11 @@ class MaintainReport:
     """The whole cycle.
 
     Attributes:
-        table_uri: The base table.
         outcome: The worst of the steps: ``frozen``, ``blocked``, then ``conflict``, then ``done``, ``planned``
             and ``nothing_to_do``.
         dry_run: Whether nothing was changed. Each plan is then made on the present state, not on
             the state that the steps before it would leave.
         steps: In their order; the cycle ends at the first one that needs a human.
-        seconds: The whole cycle.
     """
 
     table_uri: str

@@ -28,7 +28,6 @@ def retold_cycle(opened: OpenTable, plan: CyclePlan, holder: str, began: datetim
     """Return the report of a cycle that is over.
 
     Raises:
-        UnavailableError: Storage failed. Try again.
         CorruptionError: A history cannot be read.
     """
     own = {

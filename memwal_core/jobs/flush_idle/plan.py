@@ -60,7 +60,6 @@ class IdleVerdict:
 
     Attributes:
         waiting_s: How long its oldest unflushed row has waited; None if every row is flushed.
-        evidence: The facts behind the reason.
     """
 
     region_id: RegionId

@@ -18,14 +18,9 @@ class FlushReport:
     """One run.
 
     Attributes:
-        table_uri: The base table.
-        outcome: How it ended.
-        plan: What was decided about each region.
-        flushed: What became of the regions that were claimed.
         left: Region -> why it was left after all: its writer came back, or another process was first.
         failures: Region -> the error that kept it from being flushed; its rows are still in the WAL.
         damaged: Region -> why its WAL cannot be replayed.
-        seconds: The whole run.
     """
 
     table_uri: str

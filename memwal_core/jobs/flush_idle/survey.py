@@ -26,7 +26,6 @@ class SignReader:
     their writer looked for.
 
     Attributes:
-        bounds: Decide how far to look.
         now: Wall time in UTC.
     """
 

@@ -30,7 +30,6 @@ class RegionContents:
 
     Attributes:
         directories: Name -> directory of a flushed MemTable, by its form or because it is recorded.
-        temporaries: Temporary files beside manifest versions and WAL entries.
         unknown: Everything else, except version hints.
     """
 

@@ -94,10 +94,8 @@ class Item:
         path: Relative to the table's root.
         number: Generation, WAL id or version; 0 if it has none.
         region_id: None for what belongs to the table.
-        objects: Number of objects that it consists of.
         action: What a run does; None if a gate holds the item.
         reason: The rule that frees it, or the gate that keeps it.
-        evidence: The facts behind the reason.
         age_s: Seconds since it was written; 0 where nobody asks.
         is_pinned: Whether a tag or a branch keeps it, which no retention ends.
     """

@@ -23,13 +23,10 @@ class GcReport:
     """The whole run.
 
     Attributes:
-        table_uri: The base table.
         outcome: How it ended. ``conflict`` means that something could not be collected and a later
             run will try again; ``blocked`` that something is frozen, whatever else was collected.
-        done: What was drained or deleted, by kind.
         failures: What could not be collected.
         plan: The last plan; of a dry run, the one that a run would begin with.
-        notes: What a reader should know about the run.
         due_at: When a run may delete all directories that are in their grace period now; None if none is.
         seconds: The whole run, waits included.
         place: Where regions were read and collected, and why there; None if nothing was to choose.

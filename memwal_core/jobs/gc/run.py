@@ -61,7 +61,6 @@ def collect_garbage(
 
     Raises:
         InvalidRequestError: The settings are unsafe, or a region does not exist. Nothing was touched.
-        FencedError: The lease is lost. What was done so far stands.
         UnavailableError: Storage failed before anything could be planned. Run again.
     """
     run = _Run(context, regions)

@@ -47,7 +47,6 @@ class DirectoryState:
 
     Attributes:
         generation: The generation in its name; 0 if a manifest records it under a name of another form.
-        objects: Number of objects in it.
         modified: When the newest of them was written.
         wal_ids: WAL entries that the table in it consists of; None if they could not be read, for the reason in
             ``problem``.
@@ -123,10 +122,7 @@ class GcState:
 
     Attributes:
         base: The base table's state, read after the region manifests.
-        regions: The regions surveyed, by id.
         staged: Staged manifests of the base table, numbered by the version they were meant for.
-        merge_staging: Everything in the staging directory of merges.
-        row_staging: Everything in the staging directory of Spark batches.
         unnamed_batches: All records of Spark batch writes without a name.
     """
 

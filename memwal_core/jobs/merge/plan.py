@@ -68,7 +68,6 @@ class SurveyedGeneration:
         rows: Physical rows, older duplicates of a key included.
         defect: What is wrong with it; None if it can be merged.
         evidence: The facts behind ``defect``.
-        tombstones: Number of rows that delete their key.
         missing: Base columns that it lacks because they were added after the flush.
     """
 
@@ -124,10 +123,6 @@ class RegionPlan:
     Attributes:
         merged: Progress before the commit; the commit is valid only from there.
         take: Generations to merge, ascending from ``merged + 1`` without holes; may be empty.
-        waiting: Number of mergeable generations left for later passes.
-        waiting_bytes: Their size.
-        verdict: Why the share ends where it ends.
-        evidence: The facts behind the verdict.
     """
 
     region_id: RegionId

@@ -27,15 +27,12 @@ class CommitReport:
     """One commit of this run.
 
     Attributes:
-        version: Table version it made.
-        strategy: How it was made.
         marks: Region -> progress it recorded.
         rows_read: Rows of the generations, older duplicates included.
         upserts: Rows written.
         tombstones: Keys deleted, whether or not the base table had them.
         attempts: Tries, the successful one included.
         settled: The reply was lost and the commit was found by reading back.
-        seconds: Time to read and commit.
         search: How the base rows that it replaces were found, and what other ways would have read; None if nothing
             was to be found.
     """
@@ -72,13 +69,8 @@ class RegionReport:
     """What became of one region.
 
     Attributes:
-        region_id: The region.
         merged_before: Progress when the run began.
-        merged_after: Progress when it ended, whoever moved it.
         merged_here: Generations that this run merged.
-        waiting: Mergeable generations left.
-        verdict: Why the run stopped there.
-        evidence: The facts behind the verdict.
     """
 
     region_id: RegionId
@@ -107,19 +99,14 @@ class MergeReport:
     """The whole run.
 
     Attributes:
-        table_uri: The base table.
-        outcome: How it ended.
         strategy: Commit strategy of the last pass that was carried out, else of the plan.
-        strategy_reason: Why this one.
         version_before: Base version of the first plan.
         version_after: Newest base version seen.
-        passes: Plans that were carried out.
         bytes_planned: Arrow bytes of the generations read, over all passes.
         overtaken: Commits given up because another merger was first.
         commits: In order.
         regions: One per region, ordered by id.
         plan: The last plan; of a dry run, the one that a run would execute first.
-        seconds: The whole run.
         reason: Why a conflict ended the run; empty otherwise.
         leftovers: Files, relative to the table, that this run wrote and could not remove. No version
             needs them, unless ``reason`` says that it is not known whether a commit landed.

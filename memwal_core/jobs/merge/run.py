@@ -80,7 +80,6 @@ class MergeContext:
     """What a merge works with.
 
     Attributes:
-        in_process: Carries out passes in this process.
         on_executors: Carries out passes that the plan gives to executors; None if there are none.
     """
 

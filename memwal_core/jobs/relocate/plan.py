@@ -15,10 +15,8 @@ class ExaminedGeneration:
     """A flushed MemTable, as it was found at the present address.
 
     Attributes:
-        region_id: Its region.
         recorded: As the region manifest has it.
         addresses: Where it says that its WAL entries are; none if it owns its files.
-        entries: WAL entries that were read.
         is_proven: Whether they are those that were flushed; False if only their sizes and checksums could tell.
         is_due: Whether an address is not the present one.
         problem: Why it cannot be relocated; empty if it can.
@@ -51,12 +49,7 @@ class RelocationPlan:
     """What a relocation does.
 
     Attributes:
-        address: Where the table is.
         known: Where it was before, as recorded.
-        examined: Every recorded flushed MemTable.
-        ends: The freezes that end.
-        records_address: Whether the maintenance record gets the address.
-        obstacles: Why nothing is done.
     """
 
     address: str

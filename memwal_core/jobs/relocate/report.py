@@ -14,10 +14,7 @@ class RelocateReport:
     """One relocation.
 
     Attributes:
-        table_uri: The table, at its present address.
-        outcome: How it ended.
         plan: What was found and, unless the outcome says otherwise, done.
-        seconds: The whole run.
     """
 
     table_uri: str

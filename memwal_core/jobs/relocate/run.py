@@ -39,8 +39,6 @@ class RelocateContext:
     Attributes:
         opened: The table, at its present address.
         guard: Called before each change.
-        by: Who runs it.
-        progress: Is told how far it is.
         failpoints: Hit after the proof, after each rewritten address, and after the record.
     """
 

@@ -18,7 +18,6 @@ class Backup:
     """The directory of one run, ``_mem_wal_repair/<time>-<id>/``. Nothing is written before it is needed.
 
     Args:
-        store: The table's store.
         now: When the run began, UTC.
         unique: Tells this run from any other; hexadecimal digits.
         concurrency: Objects copied at once.

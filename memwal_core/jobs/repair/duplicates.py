@@ -32,9 +32,6 @@ class Duplicates:
     """All rows of the keys that have several, and what is proven of them.
 
     Attributes:
-        version: Table version that was looked at.
-        key: The key columns.
-        rows: The rows, with all columns.
         older: For each row, whether another row of its key is provably newer than all the others.
         undecided: For each row, whether nothing is proven of its key.
         evidence: What the order rests on.

@@ -36,12 +36,7 @@ class DamagedGeneration:
     """A flushed generation, not merged yet, that cannot be read in full.
 
     Attributes:
-        region_id: Its region.
-        generation: Its number.
         path: Its directory as recorded; None if the manifest does not record it.
-        damage: What is wrong, file by file.
-        is_complete: Whether all of its rows are left somewhere.
-        evidence: Where they are, or what is missing.
         rows_left: Rows that are left somewhere, older duplicates of a key included.
         rows: Rows that it had; None if unknown.
     """
@@ -66,11 +61,9 @@ class DuplicateKeys:
     """Keys that have several rows in the base table.
 
     Attributes:
-        keys: How many keys.
         removable: Surplus rows that are provably older than the one that stays.
         undecided: Keys of which no copy is provably the newest.
         evidence: What proves the order.
-        version: Table version that was looked at.
         sample: A few of the undecided keys, else of all.
     """
 
@@ -87,7 +80,6 @@ class RepairState:
     """What was found.
 
     Attributes:
-        table_uri: The table.
         torn: None if the newest version of the base table is whole. Nothing else can be found while it is not.
         generations: Ordered by region and generation.
         duplicates: None if keys were not counted, or each has one row.
@@ -106,9 +98,6 @@ class RepairStep:
     """One thing to do.
 
     Attributes:
-        kind: What.
-        subject: On what.
-        evidence: Why it is right.
         generation: The generation concerned; None for the base table.
     """
 
@@ -127,8 +116,6 @@ class Unresolved:
     """Damage that this run does not mend.
 
     Attributes:
-        subject: What is damaged.
-        problem: What is wrong, and why it is left.
         remedy: What to do, with the command if there is one.
     """
 
@@ -143,13 +130,7 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a run does, in order, and what it leaves.
-
-    Attributes:
-        table_uri: The table.
-        steps: To do.
-        unresolved: Left to a person.
-    """
+    """What a run does, in order, and what it leaves."""
 
     table_uri: str
     steps: tuple[RepairStep, ...]

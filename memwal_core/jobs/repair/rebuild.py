@@ -28,12 +28,7 @@ from memwal_core.writer.layout import TableLayout
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Writes directories of flushed MemTables that no manifest records yet.
-
-    Attributes:
-        table: The base table.
-        failpoints: Hit around each call of Lance.
-    """
+    """Writes directories of flushed MemTables that no manifest records yet."""
 
     table: BaseTable
     failpoints: Failpoints = NO_FAILPOINTS

@@ -15,8 +15,6 @@ class DoneStep:
     """A step that was taken.
 
     Attributes:
-        step: As planned.
-        result: What came of it, for people.
         facts: The same for machines, JSON-able.
     """
 
@@ -34,12 +32,9 @@ class RepairReport:
     """One repair.
 
     Attributes:
-        table_uri: The table.
-        outcome: How it ended.
         plan: Of a dry run, what a run would do; else what was left after the run.
         done: What was done, in order.
         backup: Directory below the table with copies of what was touched; None if nothing was.
-        seconds: The whole run.
     """
 
     table_uri: str

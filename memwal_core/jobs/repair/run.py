@@ -40,9 +40,7 @@ class RepairContext:
     """What a repair works with.
 
     Attributes:
-        opened: The table.
         guard: Called before each change.
-        progress: Is told how far it is.
         failpoints: Hit after copying, after writing, and after each change.
     """
 

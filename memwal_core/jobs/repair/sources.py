@@ -32,7 +32,6 @@ class WalRange:
     Attributes:
         first: The first entry.
         last: The last one.
-        evidence: What says so.
     """
 
     first: int
@@ -55,7 +54,6 @@ class RowSources:
         rows: All rows that can be read, in write order, tombstones included.
         layout: Their columns; None if there are no rows.
         is_complete: Whether these are all rows that the generation had.
-        evidence: What says so, or what is missing.
     """
 
     wal: WalRange | None
@@ -86,11 +84,7 @@ class SourceFinder:
         self._concurrency = concurrency
 
     def find(self, manifest: RegionManifest, generation: int) -> RowSources:
-        """Read everything that is left of a flushed generation; as much memory as its rows take.
-
-        Raises:
-            UnavailableError: Storage failed.
-        """
+        """Read everything that is left of a flushed generation; as much memory as its rows take."""
         recorded = next((each for each in manifest.flushed_generations if each.generation == generation), None)
         wal = self._range_of(manifest, generation)
         from_wal = self._from_wal(manifest, wal, recorded) if wal is not None else None

@@ -29,9 +29,7 @@ class RepairSurveyor:
     """Looks at one table. Reads only.
 
     Args:
-        opened: The table.
         regions: Only these; all if empty.
-        progress: Is told how many generations were read.
     """
 
     def __init__(self, opened: OpenTable, regions: Collection[RegionId] = (), progress: Progress = unwatched) -> None:
@@ -51,7 +49,6 @@ class RepairSurveyor:
             duplicates: Also count the keys of the base table.
 
         Raises:
-            UnavailableError: Storage failed.
             InvalidRequestError: The table has no MemWAL index, or its key cannot be used.
         """
         uri = self._opened.uri

@@ -16,7 +16,6 @@ class Dispatch:
 
     Attributes:
         to_spark: Whether it becomes a Spark application; else the worker that planned it does it.
-        reason: Why, for people.
     """
 
     to_spark: bool

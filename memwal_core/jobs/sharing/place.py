@@ -37,13 +37,7 @@ def engine_field() -> Any:  # noqa: ANN401 - what pydantic's Field returns
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job has to do, as far as it is known before it begins.
-
-    Attributes:
-        regions: Regions to read.
-        size_bytes: Bytes of rows or files to read.
-        objects: Objects to list, judge or delete.
-    """
+    """What a job has to do, as far as it is known before it begins."""
 
     regions: int = 0
     size_bytes: int = 0
@@ -56,8 +50,6 @@ class Workplace:
 
     Attributes:
         on_executors: Whether executors do it; else the process that planned it does.
-        reason: Why, for people.
-        work: How much there is to do.
     """
 
     on_executors: bool

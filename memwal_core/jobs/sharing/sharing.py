@@ -39,13 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Sharing:
-    """Divides the work of one run, and has it done where it is done best.
-
-    Args:
-        context: Of the run.
-        engine: Where the work was asked to be done.
-        request: Of the run.
-    """
+    """Divides the work of one run, and has it done where it is done best."""
 
     def __init__(self, context: JobContext, engine: Engine, request: JobRequest) -> None:
         self._context = context

@@ -51,10 +51,8 @@ class SnapshotSurvey:
     """All regions of a table, and the snapshot that readers use now.
 
     Attributes:
-        version: The version that holds the present snapshot.
         taken: Before the first region was read, in UTC.
         regions: Ordered by region id.
-        specs: The version's region specs.
         stored: Its snapshot; None if there is none that can be reached.
         stored_inline: Whether that is inside the table manifest.
         stored_ts_millis: When it was taken, Unix milliseconds; 0 if never.
@@ -86,7 +84,6 @@ class SnapshotPlan:
     """What a build does.
 
     Attributes:
-        regions: Number of regions found.
         changed: Regions whose row differs from the present snapshot, new ones included.
         hints: Region -> WAL entry to which its hint is raised.
         is_inline: Whether the new snapshot goes into the table manifest.

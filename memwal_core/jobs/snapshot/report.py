@@ -16,15 +16,12 @@ class SnapshotReport:
     """One build.
 
     Attributes:
-        table_uri: The base table.
-        outcome: How it ended.
         version_before: Table version of the first plan.
         version_after: Version that has the snapshot, or the newest one seen.
         hints_raised: Region -> WAL entry that its manifest now names.
         hints_failed: Regions whose hint could not be raised, which does no harm.
         overtaken: Times another builder published first.
         plan: The last plan; of a dry run, the one that a run would execute.
-        seconds: The whole build.
         reason: Why a conflict ended it; empty otherwise.
         place: Where regions were surveyed, and why there; None if nothing was to choose.
     """

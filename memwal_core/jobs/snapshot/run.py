@@ -43,7 +43,6 @@ class SnapshotContext:
     Attributes:
         clock: Dates the snapshot, and measures.
         check_lease: Called before each write.
-        failpoints: Hit at the places of a build.
         sharing: Divides the survey between executors; None: this process does it.
     """
 

@@ -30,9 +30,6 @@ def survey_regions(
     damaged one keeps its row of the stored snapshot, and then the new snapshot claims the age of the stored one, for
     which that row is right. Regions that have not changed since the stored snapshot keep their rows, too, unread: it
     costs one request for each thousand objects below ``_mem_wal/``, and a handful for each region that has changed.
-
-    Raises:
-        UnavailableError: Storage failed. Try again.
     """
     taken = clock.now()
     shared = _SharedSurvey(sharing)

@@ -27,7 +27,6 @@ class RegionThaw:
     """What a choice does to the flushed MemTables of one region.
 
     Attributes:
-        merged: Its merge progress now.
         target: Its merge progress from then on.
         merges: Recorded generations that the next merges take on.
         skips: Recorded generation -> its rows (None if unknown), of those that are not merged although progress does
@@ -57,9 +56,6 @@ class ThawPlan:
     """What ending some freezes takes.
 
     Attributes:
-        choice: What was chosen.
-        ends: The freezes that end.
-        stays: Those that remain.
         regions: What changes for regions; none if no flushed MemTable is concerned.
         given_up: Regions that vanished, and are forgotten with their progress.
         obstacles: Why it cannot be done; nothing is done then.

@@ -17,16 +17,10 @@ class ThawReport:
     """What a thaw did, would do, or asks a person to decide.
 
     Attributes:
-        table_uri: The table.
         outcome: ``done``, ``planned``, ``nothing_to_do`` if it is not frozen, ``blocked`` if the choice cannot be
             carried out, ``frozen`` if none was made.
-        active: The freezes that remain.
-        ended: Those that ended, or would.
         choice: What was chosen; None if nothing was.
-        regions: What happens to flushed MemTables.
-        obstacles: Why the choice cannot be carried out.
         version: The version that records the new progress; 0 if none was needed.
-        seconds: The whole run.
     """
 
     table_uri: str

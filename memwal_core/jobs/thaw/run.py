@@ -37,10 +37,7 @@ class Decision:
     """What a person decides about a frozen table.
 
     Attributes:
-        choice: How the freeze ends.
-        by: Who decides.
         cause: Which cause it is about; None if there is only one.
-        reason: Why, in their words.
     """
 
     choice: Choice

@@ -31,11 +31,7 @@ class KeyShare:
     """Some fragments whose keys are read.
 
     Attributes:
-        version: Of the table.
-        fragments: Their ids.
-        schema: The key columns, as they are compared.
         origin: Whose keys they are.
-        parts: Into how many parts keys are split.
     """
 
     version: int

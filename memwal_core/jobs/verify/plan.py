@@ -16,8 +16,6 @@ class VerifyPlan:
     """The keys of one version.
 
     Attributes:
-        table_uri: The base table.
-        version: Which version.
         rows: Its live rows.
         schema: The key columns; none if the table has no key.
     """

@@ -20,7 +20,6 @@ class VerifyReport:
         outcome: ``done`` if every key occurs once, ``nothing_to_do`` if the table has no key.
         plan: What was to be read.
         keys: Distinct keys that were found, as many as rows.
-        seconds: The whole run.
         place: Where keys were counted, and why there; None if there was nothing to count.
     """
 

@@ -24,8 +24,6 @@ class ObservedGeneration:
     """A recorded flushed MemTable.
 
     Attributes:
-        path: Its directory as recorded.
-        exists: Whether the directory holds anything.
         problem: Why its dataset cannot be opened; None if it can.
         damage: Files that are missing or cannot be read, with what is wrong with them.
         unmergeable: Why a merge cannot take its columns; empty if it can, or if it is merged.
@@ -103,7 +101,6 @@ class Examination:
     """Everything that checks read; collecting it changed nothing.
 
     Attributes:
-        table_uri: The table.
         now: When it was looked at, timezone UTC.
         state: Its newest version; None if that cannot be read.
         state_problem: Why not.
@@ -113,7 +110,6 @@ class Examination:
         legacy: The early MemWAL index, one entry per version that has one, ascending.
         record: What earlier runs saw, and what froze the table; None if no job ever ran, or if it cannot be read.
         record_problem: Why the record cannot be read; empty if it can.
-        partitions: Partition sizes of the vector indexes.
         orphan_age_s: See ``GcSettings``.
         orphan_share: See ``DoctorSettings``.
         retrain_imbalance: See ``DoctorSettings``.

@@ -53,11 +53,9 @@ class Examiner:
     """Examines one table. Reads only, and goes on where something cannot be read.
 
     Args:
-        opened: The table.
         deep: Whether to list every object, open every flushed MemTable, compare keys and read every retained version;
             otherwise a few requests per region do.
         contents: With ``deep``, also read every row of the base table and of flushed MemTables.
-        progress: Is told how many files were looked at.
     """
 
     def __init__(

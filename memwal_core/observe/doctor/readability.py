@@ -34,7 +34,6 @@ class FileProblem:
 
     Attributes:
         path: Relative to the table; the whole address if it lies elsewhere.
-        cause: What is wrong with it.
     """
 
     path: str
@@ -46,9 +45,7 @@ class BaseFiles:
     """The files of the base table's newest version.
 
     Attributes:
-        files: Files that were looked at.
         rows_read: Rows that were read; 0 unless contents were asked for.
-        problems: Those that cannot be read.
     """
 
     files: int = 0
@@ -76,9 +73,7 @@ class GenerationProof:
     """Proves that flushed MemTables of one table can be read and merged.
 
     Attributes:
-        store: The table's store.
         target: What merged rows must look like; None if the base table says nothing of that.
-        contents: Whether to read every row.
     """
 
     store: ObjectStore
@@ -86,11 +81,7 @@ class GenerationProof:
     contents: bool
 
     def examine(self, region_id: RegionId, recorded: FlushedGeneration) -> Readability:
-        """Look at one flushed MemTable.
-
-        Raises:
-            UnavailableError: Storage failed.
-        """
+        """Look at one flushed MemTable."""
         uri = self.store.uri_of(generation_path(region_id, recorded.path))
         try:
             dataset = open_generation(uri, self.store.storage_options)
@@ -133,9 +124,6 @@ def examine_base_files(
         concurrency: Requests under way at once.
         progress: Is told how many files were looked at.
         contents: Also read every row, fragment by fragment.
-
-    Raises:
-        UnavailableError: Storage failed.
     """
     dataset = table.dataset(state.version)
     files = _data_files(dataset, "")

@@ -62,9 +62,6 @@ class RegionExaminer:
     """Examines regions of one table. Reads only.
 
     Args:
-        store: The table's store.
-        manifests: Its region manifests.
-        history: Number of manifest versions to compare.
         deep: Whether to list every object and open every flushed MemTable; otherwise a few requests per region do.
     """
 

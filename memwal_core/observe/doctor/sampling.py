@@ -26,7 +26,6 @@ class SampledKeys:
     """A region's sample.
 
     Attributes:
-        keys: The key columns, one row per key.
         region_values: Region values that a spec computes for the sampled rows, as text; None without a spec, or if the
             rows cannot be routed.
     """
@@ -48,10 +47,7 @@ class KeySampler:
 
     Args:
         schema: Of the base table; columns of other types are cast to its types.
-        key: The key columns.
         field_ids: Top-level column of the base table -> field id.
-        storage_options: For pylance.
-        bounds: The size of a sample.
     """
 
     def __init__(

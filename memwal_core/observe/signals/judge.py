@@ -17,11 +17,9 @@ class Reading:
     """One measured value.
 
     Attributes:
-        signal: What was measured.
         value: In the signal's unit; None if it could not be measured, and the evidence says why.
         subject: On what, for example a region or an index; empty for the whole table.
         region_id: The region, if it was measured on one.
-        evidence: Further facts.
     """
 
     signal: Signal
@@ -36,10 +34,7 @@ class JudgedSignal:
     """A signal with its worst value.
 
     Attributes:
-        signal: Which.
         reading: The highest value, or what could not be measured; None if there was nothing to measure.
-        warn: Value from which it warns.
-        page: Value from which it pages.
     """
 
     signal: Signal

@@ -40,10 +40,6 @@ class SignalFacts:
 
     Attributes:
         page: Its runbook, relative to the repository.
-        unit: Of its value.
-        meaning: What the value counts.
-        risk: What can happen when it is high.
-        remedy: What to do, in the imperative.
         findings: The findings of ``doctor`` that it counts; none if it is measured.
     """
 

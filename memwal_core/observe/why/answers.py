@@ -59,7 +59,6 @@ class RegionCase:
     Attributes:
         state: The base version that was read after ``standing``.
         plan: The region's share of a merge planned now.
-        waiting: What waits for the merge.
         pauses: Job -> whether its past allows it to run.
         garbage: What a collection of the region's garbage would do, or why it refuses to plan.
         freezes: What froze the table, or what the next run will freeze it for.

@@ -27,7 +27,6 @@ class Routing:
 
     Attributes:
         router: Of the region's spec; None if the region was created by hand or its value cannot be decoded.
-        sources: Base columns that the spec reads.
         spec: Of the region, if its value is not known and its id tells which rows belong to it.
         of_key: Whether all of them belong to the primary key, so that deletes can be routed, too.
         problem: Why the region's value is unusable; empty if it is usable.

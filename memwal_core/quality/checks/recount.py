@@ -54,7 +54,6 @@ class Recount:
 
     Attributes:
         expected_rows: Rows that the version after the merge must have.
-        rows: Rows that it has.
         written_keys: Keys whose newest row is not a delete.
         present_keys: Rows of the version after the merge with one of these keys.
         undead_keys: Rows of that version whose key the merge deleted.

@@ -46,8 +46,6 @@ class ViewSights:
     """A table as its readers see it.
 
     Attributes:
-        version: Base version of the view.
-        generations: Unmerged flushed MemTables of the view.
         sights: The number of rows, and samples of rows that are written, deleted and untouched.
     """
 

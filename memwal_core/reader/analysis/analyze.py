@@ -30,10 +30,7 @@ class Requests:
     """What a read asked of the store.
 
     Attributes:
-        calls: Requests of this library, by operation.
-        read_bytes: What they returned.
         lance_reads: Requests of Lance while it read data and indexes.
-        lance_read_bytes: What they returned.
     """
 
     calls: dict[str, int]
@@ -47,11 +44,8 @@ class Analysis:
     """What a query did when it ran, with nothing cached before.
 
     Attributes:
-        rows: Rows of the result.
         seconds: From the look at the table to the last row.
         nodes: What ran, by source, in the order in which it first ended.
-        requests: What was asked of the store.
-        freshness: How new the rows were.
     """
 
     rows: int
@@ -124,14 +118,6 @@ def analyze(
     history: ReadHistory | None = None,
 ) -> Analysis:
     """Run a query on a present view, and tell what it did; nothing is cached from earlier reads.
-
-    Args:
-        table: The base table.
-        query: Reads from the view it is given.
-        consistency: Where to look.
-        version: An old version.
-        writers: The region writers of this process.
-        history: What is remembered of the table.
 
     Raises:
         MemwalError: As for ``MergedReader.read``.

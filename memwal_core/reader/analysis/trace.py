@@ -22,7 +22,6 @@ class ReadNode:
     """What ran on one source.
 
     Attributes:
-        name: What ran, in the terms of plans.
         source: What it ran on; empty for all sources together.
         counts: What it met: rows, keys, what was ruled out.
         seconds: Time in it, what it caused included; of several threads together.

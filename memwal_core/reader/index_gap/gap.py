@@ -22,7 +22,6 @@ class IndexGap:
     """How far one index of the base table lags behind.
 
     Attributes:
-        index: Its name.
         standing_in: Region -> flushed MemTables from its catch-up to its merge progress, newest first.
         uncovered: Regions that lag and have an unusable flushed MemTable: the unindexed part of the base table is
             scanned.

@@ -27,7 +27,6 @@ class RegionRead:
     """What to read of one region.
 
     Attributes:
-        manifest: Its manifest.
         merged: Highest generation that the base version contains.
         generations: Everything newer, newest first.
         merged_generations: Flushed MemTables that are merged but still recorded, newest first. Scans skip them;
@@ -52,8 +51,6 @@ class ReadPlan:
     Attributes:
         state: The base version, which counts as generation -1.
         regions: What to read of each region that may hold matching rows.
-        pruned: Regions that cannot hold matching rows.
-        freshness: What the result will state.
         damaged: Regions that cannot be read and may hold matching rows.
     """
 

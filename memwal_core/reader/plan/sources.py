@@ -46,9 +46,7 @@ class GenerationSource:
     """One generation of one region.
 
     Attributes:
-        region_id: Its region.
         generation: Its number, from 1; higher is newer within the region.
-        kind: What holds its rows.
         path: Address of the flushed MemTable; empty for unflushed rows.
         directory: The same relative to the table's root.
         rows: The rows in write order, MemTable schema; None for a flushed MemTable and for WAL entries that are not

@@ -46,11 +46,7 @@ class Survey:
 
     Attributes:
         state: One version of the base table; its merge progress belongs to exactly these rows.
-        regions: All regions found.
-        asked: The consistency asked for.
-        achieved: The consistency reached.
         taken: Rows written before this time are contained, as far as ``achieved`` reaches; timezone UTC.
-        is_time_travel: Whether an old version was asked for.
         frozen: Causes for which the table is frozen, so that no job works on it, or will be once one looks at it.
         damaged: Regions that exist and cannot be read; a read must prove that it needs none of them.
     """
@@ -82,10 +78,7 @@ class Surveyor:
     """Surveys one table.
 
     Args:
-        table: The base table.
-        manifests: Its region manifests.
         holders: Gives the region writers of this process, at each survey anew.
-        history: What is remembered of the table.
         reads_wal: Whether unflushed rows are read; if not, only where they are is found out.
     """
 

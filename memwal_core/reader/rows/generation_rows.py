@@ -64,12 +64,7 @@ class PrereadRows:
 
 @dataclass(frozen=True, slots=True)
 class FlushedRows:
-    """A flushed MemTable, keys first. Row numbers count in write order, and ascend where rows are asked for.
-
-    Attributes:
-        backfill: Backfills columns that it lacks.
-        preread: Prefetched rows.
-    """
+    """A flushed MemTable, keys first. Row numbers count in write order, and ascend where rows are asked for."""
 
     source: GenerationSource
     keyed: KeyedGeneration
@@ -171,8 +166,6 @@ class MemoryRows:
 
     Attributes:
         table: The columns that it has, under the base table's names.
-        missing: Columns of the base table that it lacks.
-        backfill: Backfills them.
     """
 
     source: GenerationSource

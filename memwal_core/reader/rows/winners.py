@@ -24,9 +24,7 @@ class WinningRows:
     """What one generation contributes.
 
     Attributes:
-        rows: The generation.
         live: Row numbers of its rows that no newer row replaces or deletes, ascending.
-        trace: Collects what is read.
     """
 
     rows: FlushedRows | MemoryRows
@@ -43,7 +41,6 @@ class RegionWinners:
     """What the generations of one region contribute.
 
     Attributes:
-        region_id: The region.
         keys: Every key that they write or delete, once. Older rows of these keys are superseded.
         generations: Newest first.
     """

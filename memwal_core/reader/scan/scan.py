@@ -117,7 +117,6 @@ class Scan:
 
         Raises:
             GenerationGoneError: A flushed MemTable was collected; take a new view.
-            UnavailableError: Storage failed; try again.
             InvalidRequestError: Lance does not accept the filter.
         """
         # A limit may end the scan before newer rows are read.

@@ -21,8 +21,6 @@ class SegmentStatistics:
     """What BM25 needs to know of a segment.
 
     Attributes:
-        documents: Rows with a text.
-        tokens: Tokens in all of them.
         frequencies: Token of the query -> documents that contain it.
     """
 

@@ -34,7 +34,6 @@ class Matches:
 
     Attributes:
         ids: Their row ids, in any order.
-        scores: Lance's score of each for the word alone.
         indexed: Rows of the index with the word; more than ``ids`` if some were filtered out.
     """
 
@@ -61,7 +60,6 @@ class _Part:
     """What one token adds to the scores of rows, as if documents had the mean length of their segment.
 
     Attributes:
-        ids: The rows.
         adds: The part of each row's score.
         highest: Upper limit of ``adds`` at any mean length.
     """

@@ -44,7 +44,6 @@ class TextQuery:
 
     Attributes:
         column: A text column with a full-text index on the base table.
-        query: The words.
         k: Maximum number of rows.
         columns: Columns of the result besides ``_score``; all if None.
         filter_sql: Condition on the rows returned; scores still count all rows. None for all.

@@ -85,7 +85,6 @@ class IndexedSegment:
 
     Attributes:
         documents: Documents of the index that are among the rows.
-        tokens: Their tokens.
         is_whole: Whether the dataset still has every document of the index.
         belongs: Which rows of the dataset are meant.
         known_lengths: Tokens per row; 0 if unknown, then the text is tokenized.

@@ -28,7 +28,6 @@ class SpecWarning:
 
     Attributes:
         code: ``not_key_function``, ``unknown_source`` or ``lance_hash``.
-        field_id: The region field.
         message: What may happen, one sentence.
     """
 

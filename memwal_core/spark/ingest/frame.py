@@ -50,13 +50,11 @@ class FrameBatch:
 
     Attributes:
         batch: What it is called. The same id must mean the same rows.
-        source: Where the rows come from, for people.
         spec_id: The region spec to follow; None if the table has exactly one.
         takeover: Whether writers that seem alive are left alone with an error, or fenced.
         order_by: Column that tells which row of a key is the newest; without it, the last row in the order of the
             DataFrame wins. The table need not have the column.
         delete_column: Boolean column that is true on rows to delete; not a column of the table.
-        check: Refuses batches, for example by an expectation suite.
         storage_options: For executors; they go into the task closure, so prefer the executors' environment for
             secrets. Those of the table if None.
         dry_run: Only check and count.

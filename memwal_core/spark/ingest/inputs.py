@@ -42,7 +42,6 @@ class Source:
             unless the options say otherwise.
         format: Their format; if None, it is derived from the suffix of the first.
         options: Of Spark's reader, for example ``sep``.
-        storage_options: For Lance tables.
     """
 
     places: Sequence[str]

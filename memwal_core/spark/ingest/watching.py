@@ -30,8 +30,6 @@ class Expected:
     """What tasks are going to do.
 
     Attributes:
-        done: Regions that have their rows already.
-        total: All regions of the batch.
         progress: Called after each change.
     """
 

@@ -105,7 +105,6 @@ class PartReader:
         Raises:
             GenerationGoneError: A flushed MemTable was collected since the read was planned. Load the DataFrame again.
             CorruptionError: Stored state is damaged, or WAL entries were collected since.
-            UnavailableError: Storage failed. Try again.
             InvalidRequestError: Lance does not accept the filter.
         """
         if part.fragments:

@@ -43,7 +43,6 @@ class PinnedRegion:
     """What one region adds to the base version, as bytes and numbers that can be pickled.
 
     Attributes:
-        manifest: Its manifest's bytes.
         wal: Where its unflushed rows are; None if there are none or the read does not ask for them.
         physical_rows: Rows of its unmerged generations as far as the manifest says, older duplicates included.
     """

@@ -34,10 +34,8 @@ class StagedRows:
     """Rows of one region in one file.
 
     Attributes:
-        value: Text form of the region value.
         path: The file, relative to the table.
         start: First row.
-        rows: How many.
         keys: Exclusive or of the hashes of their keys, to recognise the same rows again.
     """
 

@@ -35,9 +35,7 @@ class WriterContext:
     """The components of a region writer after claim and replay.
 
     Attributes:
-        layout: Shape of the rows.
         layout_is_current: Whether it is that of the table's newest version, and all unflushed rows have it.
-        recipes: Reads how maintained indexes are built.
     """
 
     layout: TableLayout

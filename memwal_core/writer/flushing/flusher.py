@@ -32,12 +32,7 @@ class RegionFlusher:
     """Plans and writes flushes of one region.
 
     Attributes:
-        store: The table's store.
-        region_id: The region.
-        codec: The codec of its WAL.
-        layout: Shape of the rows.
         recipes: Reads how the maintained indexes are built; called at each flush.
-        false_positive_rate: Of the key filter.
         pack_below_bytes: Neighbouring WAL entries smaller than this become one file.
         failpoints: Hit before and after each call of Lance.
     """

@@ -37,8 +37,6 @@ class PutReceipt:
     """The result of one put.
 
     Attributes:
-        rows: Rows taken.
-        generation: MemTable that took them.
         wal_id: WAL entry that has them; None while they are only in memory.
     """
 

@@ -53,7 +53,6 @@ class MemTableSearch:
 
     Args:
         memtables: Returns the MemTables, oldest generation first.
-        layout: Shape of the rows.
         recipes: Reads how maintained indexes are built; called once per MemTable.
         is_indexed: Whether conditions and vectors are answered by indexes; otherwise by scans.
     """
@@ -82,9 +81,6 @@ class MemTableSearch:
 
     def matching(self, filter_sql: str) -> pa.Table:
         """Return the rows that fulfil a condition, in write order.
-
-        Args:
-            filter_sql: A Lance filter over the base table's columns.
 
         Returns:
             Rows in the base table's schema.

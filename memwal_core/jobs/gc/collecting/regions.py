@@ -20,7 +20,6 @@ class RegionGarbage:
     """What a run acts on in some regions.
 
     Attributes:
-        items: Planned items, all of regions.
         policy: Of the plan; its time stays fixed.
         base: The base table as planned on, with what its retained versions say of these regions.
     """
@@ -58,7 +57,6 @@ def collect_regions(context: JobContext, garbage: RegionGarbage) -> Collected:
     """Drain and delete what is still free; doing it again finds it gone, and counts it as deleted.
 
     Raises:
-        FencedError: The lease is lost. What was done so far stands.
         FrozenError: What was read again contradicts what was seen before.
     """
     deleter = Deleter(GcSurveyor.of(context), garbage.policy, garbage.base, context.guard)

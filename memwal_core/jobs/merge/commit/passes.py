@@ -82,7 +82,6 @@ class PreparedChange:
     """What makes the rows of a pass part of the version after the one it was prepared on.
 
     Attributes:
-        superseded: Rows of that version that go.
         upserts: Rows that come.
         search: How the rows that go were found; None if there was nothing to find.
     """
@@ -99,7 +98,6 @@ class CommitContext:
 
     Attributes:
         guard: Called before each attempt to commit; raises if this merge must not act any more.
-        failpoints: Hit at the places of a merge.
     """
 
     table: BaseTable

@@ -59,7 +59,6 @@ class SingleCommit:
     """Carries out a plan in one commit.
 
     Args:
-        context: What it works with.
         workers: Prepare what is not joined, in this process or elsewhere.
         read: Reads the winners of plans that Lance joins; None if this process joins none.
     """

@@ -18,7 +18,6 @@ class MergeBatch:
 
     Attributes:
         through: Region -> progress once everything that could be merged at planning time is merged.
-        generations: Number of generations up to there.
         size_bytes: Their Arrow size.
     """
 

@@ -17,7 +17,6 @@ class PassSize:
 
     Attributes:
         size_bytes: Arrow bytes of its generations.
-        tombstones: How many of their rows delete their key.
         lacks_columns: Whether generations lack columns, which the base table supplies.
         has_key: Whether rows have a primary key; without one they are appended.
     """
@@ -34,7 +33,6 @@ class StrategyChoice:
 
     Attributes:
         name: ``in_process`` or ``executors``.
-        reason: Why, for people.
         joined: Whether Lance's merge-insert joins the rows with the base table, all in memory; else they are
             written and looked up in units of bounded size.
     """

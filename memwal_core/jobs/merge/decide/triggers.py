@@ -29,7 +29,6 @@ class SearchWork:
     """What finding the base rows that a merge replaces would read.
 
     Attributes:
-        read_bytes: Bytes of the base table's keys.
         regions: Regions in which something waits, which share one search.
     """
 
@@ -46,7 +45,6 @@ class WaitingGenerations:
     """What waits for its merge in one region.
 
     Attributes:
-        generations: Number of flushed MemTables above the merge progress.
         oldest_age_s: Age of the oldest in seconds; None if nothing waits or its age is unknown.
         search: What the search costs; None if it is not known, or follows the keys.
     """

@@ -19,7 +19,6 @@ class OpenedGenerations:
     are read.
 
     Args:
-        storage_options: For pylance.
         most: How many are cached; 0 caches none. Each keeps its metadata in memory.
     """
 

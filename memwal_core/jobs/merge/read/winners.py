@@ -29,10 +29,8 @@ class RegionTask:
     """What to read of one region.
 
     Attributes:
-        region_id: The region.
         merged: Progress from which the result is valid.
         generations: (generation, address), ascending from ``merged + 1`` without holes.
-        target: The base table's side.
         missing: Base columns that the generations lack; if there are any, there is one generation.
         row_bytes: About the Arrow size of a row, to bound batches by.
     """
@@ -55,9 +53,7 @@ class MergeWinners:
     """The outcome of consecutive generations of one region, newest row of each key.
 
     Attributes:
-        region_id: The region.
         merged: Progress from which these rows may be applied.
-        through: Highest generation contained.
         upserts: Rows in the base schema, keys unique; without the columns that the generations lack.
         tombstones: Keys to delete, unique, none of them in ``upserts``.
         rows_read: Rows of the generations, older duplicates included.
@@ -103,7 +99,6 @@ class InProcessReader:
     """Reads several regions at once in this process, since most of the time is spent waiting for requests.
 
     Args:
-        storage_options: For pylance.
         concurrency: Generations read at once.
         opened: Has what a survey opened; nothing if None.
     """
@@ -119,7 +114,6 @@ class InProcessReader:
         """Yield the winners of all tasks.
 
         Raises:
-            UnavailableError: Storage failed. Try again.
             ObjectNotFoundError: A generation vanished. Plan anew.
             CorruptionError: A generation contradicts its table.
         """
@@ -131,7 +125,6 @@ def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinn
     """Read a region's generations, newest row of each key.
 
     Raises:
-        UnavailableError: Storage failed. Try again.
         ObjectNotFoundError: A generation vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
     """
@@ -155,7 +148,6 @@ def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[Ke
     """Read the keys of a region's generations.
 
     Raises:
-        UnavailableError: Storage failed. Try again.
         ObjectNotFoundError: A generation vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
     """

@@ -26,7 +26,6 @@ class WriteUnit:
     """Regions whose winners are written together.
 
     Attributes:
-        number: Number of the unit in the pass.
         version: Base version that gives the schema and, for columns that the generations lack, the values.
         tasks: The regions; either all or none of them lack columns.
         batch_bytes: Arrow bytes of rows held at once.
@@ -62,13 +61,7 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class WrittenUnit:
-    """A write unit that was carried out; none of it is visible yet.
-
-    Attributes:
-        shares: Its regions.
-        documents: Descriptions of the fragments that hold the winners.
-        keys: All keys that the regions' generations touched.
-    """
+    """A write unit that was carried out; none of it is visible yet."""
 
     number: int
     version: int
@@ -97,10 +90,7 @@ class SearchUnit:
     """Base fragments to look keys up in.
 
     Attributes:
-        version: A base version that lists the fragments.
         fragments: The fragments; may be empty.
-        keys: All keys of the commit.
-        key: Primary key columns.
         key_bytes: Arrow bytes of keys held at once.
         attempt: Names this attempt; the same when the platform repeats it.
         checks_keys: Whether this unit also makes sure that no key occurs in two parts.

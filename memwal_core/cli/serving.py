@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from memwal_core.errors import InvalidRequestError
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+_LATE_ROUNDS = 3
+"""Intervals without a round after which a process counts as unhealthy."""
+
+
+class Samples:
+    """Samples by metric: the format wants those of one metric together.
+
+    Args:
+        metrics: Name -> type and meaning, in the order in which they are told.
+    """
+
+    def __init__(self, metrics: Mapping[str, tuple[str, str]]) -> None:
+        self._metrics = metrics
+        self._lines: dict[str, list[str]] = {name: [] for name in metrics}
+
+    def add(self, name: str, value: float, **labels: str) -> None:
+        """Add one sample of a metric."""
+        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        self._lines[name].append(f"{name}{{{shown}}} {value:.17g}" if shown else f"{name} {value:.17g}")
+
+    def text(self) -> str:
+        """Return everything in Prometheus' text format."""
+        return "".join(f"{line}\n" for line in self._text())
+
+    def _text(self) -> Iterator[str]:
+        for name, samples in self._lines.items():
+            kind, meaning = self._metrics[name]
+            yield f"# HELP {name} {meaning}"
+            yield f"# TYPE {name} {kind}"
+            yield from samples
+
+
+def liveness(round_name: str, ended: datetime | None, now: datetime, every_s: float) -> dict[str, object]:
+    """Return ``healthy`` and the seconds since the last round ended, None before the first."""
+    age_s = (now - ended).total_seconds() if ended is not None else None
+    healthy = age_s is not None and age_s <= _LATE_ROUNDS * every_s
+    return {"healthy": healthy, f"seconds_since_the_last_{round_name}": age_s}
 
 
 def serve(
@@ -59,3 +98,7 @@ def serve(
         ) from error  # fmt: skip
     threading.Thread(target=server.serve_forever, name="memwal-http", daemon=True).start()
     return server
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

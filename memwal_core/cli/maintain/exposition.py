@@ -7,7 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from memwal_core.cli.watch.exposition import LATE_ROUNDS, TABLE, Samples
+from memwal_core.cli.serving import Samples, liveness
+from memwal_core.cli.watch.exposition import TABLE
 
 if TYPE_CHECKING:
     from memwal_core.fleet import ServiceState
@@ -47,10 +48,8 @@ def exposition(state: ServiceState) -> str:
 
 def service_health(state: ServiceState, now: datetime, every_s: float) -> dict[str, object]:
     """Return what ``/healthz`` says: healthy while looks end, whatever is wrong with tables."""
-    age_s = (now - state.looked).total_seconds() if state.looked is not None else None
     return {
-        "healthy": age_s is not None and age_s <= LATE_ROUNDS * every_s,
-        "seconds_since_the_last_look": age_s,
+        **liveness("look", state.looked, now, every_s),
         "registry": state.registry_problem or "readable",
         "working": list(state.working),
         "problems": {

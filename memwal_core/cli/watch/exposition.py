@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
+from memwal_core.cli.serving import Samples, liveness
 from memwal_core.jobs.health import Health
 
 METRICS: Mapping[str, str] = MappingProxyType(
@@ -26,9 +27,6 @@ METRICS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Name -> meaning. All are gauges. Renaming one breaks the files in ``deploy`` and those of users."""
-
-LATE_ROUNDS = 3
-"""Intervals without a round after which a process counts as unhealthy."""
 
 TABLE = "memwal_table"
 SIGNAL = "memwal_signal"
@@ -64,34 +62,6 @@ class WatchedFleet:
     registry_problem: str = ""
 
 
-class Samples:
-    """Samples by metric: the format wants those of one metric together.
-
-    Args:
-        metrics: Name -> type and meaning, in the order in which they are told.
-    """
-
-    def __init__(self, metrics: Mapping[str, tuple[str, str]]) -> None:
-        self._metrics = metrics
-        self._lines: dict[str, list[str]] = {name: [] for name in metrics}
-
-    def add(self, name: str, value: float, **labels: str) -> None:
-        """Add one sample of a metric."""
-        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        self._lines[name].append(f"{name}{{{shown}}} {value:.17g}" if shown else f"{name} {value:.17g}")
-
-    def text(self) -> str:
-        """Return everything in Prometheus' text format."""
-        return "".join(f"{line}\n" for line in self._text())
-
-    def _text(self) -> Iterator[str]:
-        for name, samples in self._lines.items():
-            kind, meaning = self._metrics[name]
-            yield f"# HELP {name} {meaning}"
-            yield f"# TYPE {name} {kind}"
-            yield from samples
-
-
 def exposition(fleet: WatchedFleet) -> str:
     """Return the state of all tables in Prometheus' text format, version 0.0.4."""
     samples = Samples({name: ("gauge", meaning) for name, meaning in METRICS.items()})
@@ -106,10 +76,8 @@ def exposition(fleet: WatchedFleet) -> str:
 
 def watch_health(fleet: WatchedFleet, now: datetime, every_s: float) -> dict[str, object]:
     """Return what ``/healthz`` says: healthy from the first round on, unless none has ended for three intervals."""
-    age_s = (now - fleet.round_ended).total_seconds() if fleet.round_ended is not None else None
     return {
-        "healthy": age_s is not None and age_s <= LATE_ROUNDS * every_s,
-        "seconds_since_the_last_round": age_s,
+        **liveness("round", fleet.round_ended, now, every_s),
         "registry": fleet.registry_problem or "readable",
         "not_examined": {table.name: table.problem for table in fleet.tables if table.problem},
     }
@@ -138,7 +106,3 @@ def _add_table(samples: Samples, table: Watched) -> None:
         samples.add("memwal_signal_level", each.level.severity, **named)
         if each.value is not None:
             samples.add("memwal_signal_value", each.value, **named)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -24,7 +24,7 @@ from memwal_core.format.paths import (
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
 from memwal_core.region.store import ManifestStore
-from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.concurrent import both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
 _OLDER_VERSIONS = 5
@@ -148,9 +148,11 @@ class CensusTaker:
             remembered: Regions that the maintenance record names, beside those that the manifests remember.
             known: Manifests that need not be read, see ``unchanged_since``.
         """
-        births = self._births()  # Before the listing: a region is created before its mark.
+        births, listed = both(self._store.kind, self._births, self._manifests.region_ids)
+        if not births.keys() <= set(listed):
+            listed = self._manifests.region_ids()  # Created meanwhile, before its mark; or gone.
         remembered = (*remembered, *self._manifests.remembered())
-        return self._taken(births, self._manifests.region_ids(), remembered, known=known)
+        return self._taken(births, listed, remembered, known=known)
 
     def take_needed(self, needs: NeededRegions, remembered: Collection[RegionId] = ()) -> Census:
         """Take the census of the regions that a read may need, and leave the others out.

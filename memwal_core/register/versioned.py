@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from memwal_core.errors import (
@@ -24,8 +23,9 @@ from memwal_core.format.paths import (
     parse_numbered_name,
     version_hint_path,
 )
+from memwal_core.storage.concurrent import both
 from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
-from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.storage.protocol import ObjectStore
 
 FIRST_VERSION = 1
 _LOAD_ATTEMPTS = 10
@@ -45,6 +45,11 @@ class Entry:
     data: bytes
     hinted: int = field(default=0, compare=False)
 
+    @property
+    def is_hinted(self) -> bool:
+        """Whether a search that begins at the hint finds this version first."""
+        return max(self.hinted, FIRST_VERSION) >= self.version
+
 
 class VersionedRegister:
     """A document that changes by adding the next version; the compare-and-swap of the project.
@@ -62,13 +67,13 @@ class VersionedRegister:
         self._directory = directory
         self._suffix = suffix
 
-    def latest(self) -> Entry | None:
+    def latest(self, known: int = 0) -> Entry | None:
         """Return the newest version, or None if there is none.
 
         Two requests beyond reading the hint, plus one per version written since the hint; lists the
-        directory only if the first version probed is missing.
+        directory only if the first version probed is missing. The hint is not read if a version is ``known``.
         """
-        hinted = self.hinted_version()
+        hinted = known or self.hinted_version()
         start = max(hinted, FIRST_VERSION)
         for _ in range(_LOAD_ATTEMPTS):
             entry = self._read_forward(start)
@@ -93,12 +98,12 @@ class VersionedRegister:
         """Return whether a version exists."""
         return self._store.head(self.path(version)) is not None
 
-    def create(self, version: int, data: bytes) -> None:
+    def create(self, version: int, data: bytes, *, with_hint: bool = True) -> None:
         """Write one version, once and for all, then try to refresh the hint.
 
         Equal content that is already there counts as success (it is this call's own write whose reply was
         lost), so rivals must make their bytes differ. ``version`` is one more than the newest version that
-        the caller has read.
+        the caller has read. ``with_hint`` is False for a version that the caller will soon replace.
 
         Raises:
             ObjectExistsError: Another process wrote this version; its content stays. Read, then decide.
@@ -108,7 +113,8 @@ class VersionedRegister:
         """
         self._store.put_if_absent(self.path(version), data)
         self._require_predecessor(version)
-        self._write_hint(version)
+        if with_hint:
+            self._write_hint(version)
 
     def versions(self) -> list[int]:
         """Return the existing versions, ascending, by listing the directory."""
@@ -170,14 +176,10 @@ class VersionedRegister:
             return None
 
     def _read_with_next(self, version: int) -> tuple[bytes, bool]:
-        """Read a version, and tell whether the next exists; a distant store is asked both at once."""
+        """Read a version, and tell whether the next exists."""
         if version == MAX_UINT64:
             return self.read(version), False
-        if self._store.kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
-            return self.read(version), self.exists(version + 1)
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-register") as pool:
-            next_one = pool.submit(self.exists, version + 1)
-            return self.read(version), next_one.result()
+        return both(self._store.kind, lambda: self.read(version), lambda: self.exists(version + 1))
 
     def hinted_version(self) -> int:
         """Return the version that the hint names; 0 if there is no hint or it cannot be read."""

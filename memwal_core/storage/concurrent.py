@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar, cast
 
+from memwal_core.storage.protocol import StoreKind
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -30,6 +32,18 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
             pool.shutdown(wait=True, cancel_futures=True)
             failed.result()
         return [future.result() for future in futures]
+
+
+def both(kind: StoreKind, one: Callable[[], _Item], other: Callable[[], _Result]) -> tuple[_Item, _Result]:
+    """Return what two independent calls return; a distant store is asked both at once.
+
+    No call outlives this function; the error of the first one is raised before that of the other.
+    """
+    if kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
+        return one(), other()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-io") as pool:
+        coming = pool.submit(other)
+        return one(), coming.result()
 
 
 def prefetched(items: Iterator[_Item]) -> Iterator[_Item]:

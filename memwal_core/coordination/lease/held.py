@@ -27,14 +27,14 @@ class Lease:
     that no other process took is simply renewed, and one that was taken is lost however much time is left on
     it.
 
-    Several threads may share it; a race costs one more renewal at worst.
+    Several threads may share it; a race costs one more renewal at worst. ``known`` is the newest version seen.
     """
 
     def __init__(
         self,
         register: VersionedRegister,
         ticket: LeaseTicket,
-        document: LeaseDocument,
+        known: tuple[int, LeaseDocument],
         *,
         settings: LeaseSettings,
         clock: Clock,
@@ -42,7 +42,7 @@ class Lease:
     ) -> None:
         self.ticket = ticket
         self._register = register
-        self._document = document
+        self._known = known
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -52,7 +52,7 @@ class Lease:
     @property
     def document(self) -> LeaseDocument:
         """The lease as this holder last saw it."""
-        return self._document
+        return self._known[1]
 
     def check(self) -> None:
         """Require that no other process has taken the lease; the guard of every write and deletion.
@@ -60,9 +60,9 @@ class Lease:
         A caller has finished a piece of work, so the check counts as progress, and renews when due. After a
         ``FencedError``, stop and write nothing; after any other error, do not write before a check succeeds.
         """
-        _, self._document = self._stored()
+        _, stored = self._stored()
         self._note_progress()
-        if self._is_due() or self._clock.now() >= self._document.expires_at:
+        if self._is_due() or self._clock.now() >= stored.expires_at:
             self.renew()
 
     def progressed(self) -> None:
@@ -89,8 +89,8 @@ class Lease:
 
     def renew(self) -> None:
         """Extend the lease from now on; the token stays."""
-        for _ in range(self._settings.max_attempts):
-            version, stored = self._stored()
+        for attempt in range(self._settings.max_attempts):
+            version, stored = self._stored() if attempt else self._known
             end = max(stored.expires_at, self._clock.now() + timedelta(seconds=self._settings.ttl_s))
             if self._write(version, stored, replace(stored, expires_at=end)):
                 self._renewed = self._clock.monotonic()
@@ -105,8 +105,8 @@ class Lease:
         Return whether it was released.
         """
         try:
-            for _ in range(self._settings.max_attempts):
-                version, stored = self._stored()
+            for attempt in range(self._settings.max_attempts):
+                version, stored = self._stored() if attempt else self._known
                 if self._write(version, stored, replace(stored, expires_at=stored.acquired_at)):
                     return True
         except MemwalError as error:
@@ -130,8 +130,11 @@ class Lease:
         self._warned = False
 
     def _stored(self) -> tuple[int, LeaseDocument]:
-        """Read the newest version; fenced unless it is still this holder's."""
-        entry = self._register.latest()
+        """Read the newest version; fenced unless it is still this holder's.
+
+        A write needs no such look before it: the version known is the newest one if its successor can be written.
+        """
+        entry = self._register.latest(self._known[0])
         stored = decode_lease(entry.data, self._register.path(entry.version)) if entry is not None else None
         if entry is None or stored is None or stored.fencing_token != self.ticket.fencing_token or stored.released:
             raise FencedError(
@@ -144,7 +147,8 @@ class Lease:
                 stored_token=stored.fencing_token if stored is not None else None,
                 released=stored.released if stored is not None else None,
             )
-        return entry.version, stored
+        self._known = entry.version, stored
+        return self._known
 
     def _write(self, version: int, stored: LeaseDocument, wanted: LeaseDocument) -> bool:
         wanted = replace(wanted, commit_id=self._ids.commit_id().hex())
@@ -153,5 +157,5 @@ class Lease:
             self._register.create(version + 1, encode_lease(wanted))
         except (ConflictError, CommitUnknownError):
             return False
-        self._document = wanted
+        self._known = version + 1, wanted
         return True

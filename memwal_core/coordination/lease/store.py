@@ -19,7 +19,7 @@ from memwal_core.coordination.lease.ticket import LeaseTicket
 from memwal_core.errors import CommitUnknownError, ConflictError, InvalidRequestError
 from memwal_core.format.paths import LEASES_DIRECTORY, job_directory
 from memwal_core.ids import IdSource
-from memwal_core.register import VersionedRegister
+from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import LeaseSettings
 from memwal_core.storage.protocol import ObjectStore
@@ -38,11 +38,12 @@ class LeaseHeldError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class StoredLease:
-    """A lease as it is stored; ``version`` is that of its register."""
+    """A lease as it is stored; ``version`` is that of its register, and ``is_hinted`` whether it is found at once."""
 
     key: JobKey
     version: int
     document: LeaseDocument
+    is_hinted: bool = True
 
 
 class LeaseStore:
@@ -75,11 +76,14 @@ class LeaseStore:
             self._require_free(key, holder, stored)
             wanted = self._document(holder, stored)
             check_lease_change(stored.document if stored is not None else None, wanted)
+            version = stored.version + 1 if stored is not None else FIRST_VERSION
+            # Its release will be hinted at; a holder that died left that to the next one.
+            is_behind = stored is not None and not stored.is_hinted
             try:
-                register.create(stored.version + 1 if stored is not None else 1, encode_lease(wanted))
+                register.create(version, encode_lease(wanted), with_hint=is_behind)
             except (ConflictError, CommitUnknownError):
                 continue
-            return self._lease(LeaseTicket(key, holder, wanted.fencing_token), wanted)
+            return self._lease(LeaseTicket(key, holder, wanted.fencing_token), version, wanted)
         raise ConflictError(
             "other processes changed the lease in every attempt to take it",
             remedy="try again later",
@@ -96,7 +100,7 @@ class LeaseStore:
         # Without a document any content will do: the check below finds nothing stored either.
         now = self._clock.now()
         document = stored.document if stored is not None else LeaseDocument(ticket.holder, FIRST_TOKEN, now, now)
-        lease = self._lease(ticket, document)
+        lease = self._lease(ticket, stored.version if stored is not None else 0, document)
         lease.check()
         return lease
 
@@ -106,7 +110,8 @@ class LeaseStore:
         entry = register.latest()
         if entry is None:
             return None
-        return StoredLease(key, entry.version, decode_lease(entry.data, register.path(entry.version)))
+        document = decode_lease(entry.data, register.path(entry.version))
+        return StoredLease(key, entry.version, document, entry.is_hinted)
 
     def in_other_hands(self, key: JobKey, holder: str) -> StoredLease | None:
         """Return the lease that prevents a holder from taking one; None if the holder may take it."""
@@ -153,11 +158,11 @@ class LeaseStore:
             commit_id=self._ids.commit_id().hex(),
         )
 
-    def _lease(self, ticket: LeaseTicket, document: LeaseDocument) -> Lease:
+    def _lease(self, ticket: LeaseTicket, version: int, document: LeaseDocument) -> Lease:
         return Lease(
             self._register(ticket.key),
             ticket,
-            document,
+            (version, document),
             settings=self._settings,
             clock=self._clock,
             ids=self._ids,

@@ -57,7 +57,7 @@ class Ledger:
         self._ids = ids
         self._settings = settings
         self._clock = clock
-        self._written: dict[JobKey, tuple[History, int]] = {}
+        self._written: dict[JobKey, tuple[History, int, bool]] = {}
 
     @contextmanager
     def run(self, run: RunRecord) -> Iterator[RunInProgress]:
@@ -80,7 +80,7 @@ class Ledger:
 
     def begin(self, run: RunRecord) -> History:
         """Record that a run begins; repeating it changes nothing."""
-        return self._append(run.key, lambda history: begin_run(history, run, self._settings.max_runs))
+        return self._append(run.key, lambda history: begin_run(history, run, self._settings.max_runs), will_end=True)
 
     def end(self, run: RunRecord, end: RunEnd) -> History:
         """Record that a run ended; only the first report counts."""
@@ -129,30 +129,34 @@ class Ledger:
             return RunVerdict(True, "its history cannot be read")
         return judge(history, self._clock.now(), self._settings)
 
-    def _append(self, key: JobKey, change: Callable[[History], History | None]) -> History:
+    def _append(self, key: JobKey, change: Callable[[History], History | None], *, will_end: bool = False) -> History:
+        """Store a changed history; one that the end of a run ``will_end`` needs no hint, unless the last had none."""
         register = self._register(key)
         for _ in range(_APPEND_ATTEMPTS):
             # What this process wrote last is usually still the newest; if not, the register refuses the next version.
-            history, version = self._written.pop(key) if key in self._written else self._load(key)
+            is_known = key in self._written
+            history, version, is_hinted = self._written.pop(key) if is_known else self._load(key)
             changed = change(history)
             if changed is None:
                 return history
             try:
-                register.create(version + 1, encode_history(changed, self._ids.commit_id()))
+                with_hint = not (will_end and is_hinted)
+                register.create(version + 1, encode_history(changed, self._ids.commit_id()), with_hint=with_hint)
             except (ConflictError, CommitUnknownError):
                 continue
-            self._written[key] = changed, version + 1
+            self._written[key] = changed, version + 1, with_hint
             return changed
         raise ConflictError(
             "other processes recorded runs of this job in every attempt", remedy="record it again later", key=str(key)
         )
 
-    def _load(self, key: JobKey) -> tuple[History, int]:
+    def _load(self, key: JobKey) -> tuple[History, int, bool]:
+        """Return a history, its version, and whether the hint names it."""
         register = self._register(key)
         entry = register.latest()
         if entry is None:
-            return History(key), FIRST_VERSION - 1
-        return decode_history(entry.data, key, register.path(entry.version)), entry.version
+            return History(key), FIRST_VERSION - 1, True
+        return decode_history(entry.data, key, register.path(entry.version)), entry.version, entry.is_hinted
 
     def _finish(self, run: RunRecord, progress: RunInProgress, outcome: RunOutcome, error: str, verdict: str) -> None:
         end = RunEnd(self._clock.now(), outcome, dict(progress.facts), error, verdict)

@@ -103,6 +103,28 @@ def test_normal_read_uses_one_get_and_one_probe_and_no_listing(register: Version
     assert [call.path for call in store.calls] == [HINT, register.path(4), register.path(5)]
 
 
+@pytest.mark.req("MAN-11")
+def test_a_known_version_takes_the_place_of_the_hint(register: VersionedRegister, store: FaultyStore) -> None:
+    _fill(register, 4)
+    store.calls.clear()
+    assert register.latest(3) == Entry(4, b"v4")
+    assert HINT not in [call.path for call in store.calls]
+    store.delete(register.path(1))
+    assert register.latest(1) == Entry(4, b"v4")
+
+
+@pytest.mark.req("MAN-10", "MAN-12")
+def test_a_version_without_a_hint_of_its_own_is_found(register: VersionedRegister, store: FaultyStore) -> None:
+    _fill(register, 3)
+    store.calls.clear()
+    register.create(4, b"v4", with_hint=False)
+    assert [call.operation for call in store.calls] == ["put_if_absent", "head"]
+    found = register.latest()
+    assert found == Entry(4, b"v4")
+    assert found is not None
+    assert (found.hinted, found.is_hinted) == (3, False)
+
+
 @pytest.mark.req("MAN-10", "MAN-11")
 def test_stale_hint_costs_one_probe_per_version_and_no_listing(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 7)

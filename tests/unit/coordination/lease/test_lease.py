@@ -379,3 +379,34 @@ class TestTickets:
     def test_ticket_for_a_lease_that_never_was_is_fenced(self, store, clock):
         with pytest.raises(FencedError):
             leases(store, clock).resume(LeaseTicket(MERGE, "run-1", 1))
+
+
+def test_taking_checking_and_releasing_a_lease_costs_ten_requests(store, clock):
+    """Only the version that stays is hinted at, and no write needs a look before it."""
+    leases(store, clock).acquire(MERGE, "run-1").release()
+    store.calls.clear()
+    with leases(store, clock).acquire(MERGE, "run-2") as lease:
+        lease.check()
+    take, check = ["get", "get", "head", "put_if_absent", "head"], ["get", "head"]
+    assert [call.operation for call in store.calls] == [*take, *check, "put_if_absent", "head", "put"]
+
+
+def test_hints_keep_up_with_holders_that_die(store, clock):
+    for number in range(5):
+        leases(store, clock).acquire(MERGE, f"run-{number}")  # Never released.
+        clock.advance(1000)
+    store.calls.clear()
+    stored = leases(store, clock).read(MERGE)
+    assert (stored.version, stored.document.holder) == (5, "run-4")
+    assert len(store.calls) <= 5
+
+
+def test_release_and_renewal_of_a_lease_that_others_took_write_nothing(store, clock):
+    mine = leases(store, clock).acquire(MERGE, "run-1")
+    clock.advance(1000)
+    theirs = leases(store, clock).acquire(MERGE, "run-2")
+    with pytest.raises(FencedError):
+        mine.renew()
+    assert not mine.release()
+    theirs.check()
+    assert leases(store, clock).read(MERGE).document.holder == "run-2"

@@ -174,3 +174,23 @@ def test_reading_a_long_history_is_a_bounded_number_of_requests(store, clock):
     assert len(found.runs) == 10
     assert found.forgotten == 20
     assert len(store.calls) <= 4
+
+
+def test_a_run_is_recorded_with_one_hint_that_names_its_end(store, clock):
+    ledger = Ledger(store, IdSource(), settings=LedgerSettings(), clock=clock)
+    for number in range(3):
+        store.calls.clear()
+        record(ledger, clock, number)
+        assert store.count("put") == 1
+    store.calls.clear()
+    assert len(ledger.history(MERGE).runs) == 3
+    assert len(store.calls) == 3
+
+
+def test_hints_keep_up_with_runs_that_die(store, clock):
+    for number in range(6):
+        ledger = Ledger(store, IdSource(), settings=LedgerSettings(), clock=clock)
+        ledger.begin(RunRecord(MERGE, f"run-{number}", "airflow", clock.now()))
+    store.calls.clear()
+    assert len(Ledger(store, IdSource(), settings=LedgerSettings(), clock=clock).history(MERGE).runs) == 6
+    assert len(store.calls) <= 5

@@ -79,12 +79,12 @@ class BaseTable(TableReader):
             details = new_details(state, specs, maintained_indexes, self.indexes(state.version))
             operation = creation_operation(state, details, self._new_id(), self.clock.now())
             try:
-                version = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
+                made = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
             except ConflictError as error:
                 self._back_off(attempt, error)
                 continue
-            _log.info("MemWAL is enabled [table=%s, version=%d]", self.uri, version)
-            return self.state(version)
+            _log.info("MemWAL is enabled [table=%s, version=%d]", self.uri, made.version)
+            return made
         raise self._lost_every_attempt("enable MemWAL")
 
     def update_details(
@@ -120,14 +120,19 @@ class BaseTable(TableReader):
                 return state
             check_commit_without_rows(old, new)
             try:
-                version = self._commit(state, _nothing_else(), entry_change(state, new, index_id), message)
+                return self._commit(state, _nothing_else(), entry_change(state, new, index_id), message)
             except ConflictError as error:
                 self._back_off(attempt, error)
-                continue
-            return self.state(version)
         raise self._lost_every_attempt(message)
 
-    def strict_commit(self, operation: Any, *, read: TableState, change: DetailsChange, message: str) -> int:  # noqa: ANN401
+    def strict_commit(
+        self,
+        operation: Any,  # noqa: ANN401
+        *,
+        read: TableState,
+        change: DetailsChange,
+        message: str,
+    ) -> TableState:
         """Commit rows, deletions and merge progress together, onto exactly the version ``read``; return the new one.
 
         ``operation`` and ``change`` are derived from ``read``; merge progress may grow here.
@@ -157,7 +162,7 @@ class BaseTable(TableReader):
             CommitUnknownError: Read the table before trying again.
         """
         new = with_progress(self.require_mem_wal(read), progress)
-        return self._commit(read, _nothing_else(), entry_change(read, new, None), message)
+        return self._commit(read, _nothing_else(), entry_change(read, new, None), message).version
 
     def is_own_version(self, version: int, doubt: CommitUnknownError) -> bool:
         """Tell whether a version is the one that a strict commit of unknown outcome was to make.
@@ -176,7 +181,7 @@ class BaseTable(TableReader):
         operation: Any,  # noqa: ANN401
         change: Callable[[MemWalEntry], MemWalEntry],
         message: str,
-    ) -> int:
+    ) -> TableState:
         attempt = StrictCommit(
             read_version=state.version,
             operation=operation,
@@ -186,7 +191,7 @@ class BaseTable(TableReader):
         )
         version = strict_commit(self.store, self._durable, attempt)
         try:
-            self._require_in_history(version)
+            return self._state_of(self._require_in_history(version))
         except MemwalError as error:
             # The version was made. An error that meant the contrary would let the caller remove its files.
             raise CommitUnknownError(
@@ -194,7 +199,6 @@ class BaseTable(TableReader):
                 remedy="read the table before trying again; keep old versions longer than any job runs",
                 **{**error.facts, "table": self.uri, "version": version, "transaction_id": attempt.transaction_id},
             ) from error
-        return version
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(bytes=self.ids.commit_id(), version=4)
@@ -222,21 +226,23 @@ class BaseTable(TableReader):
                 continue
             return version
 
-    def _require_in_history(self, version: int) -> None:
-        """Make sure that a version just made is at the end of the table's history.
+    def _require_in_history(self, version: int) -> lance.LanceDataset:
+        """Open a version just made, and make sure that it is at the end of the table's history.
 
         If the versions after the one we read were cleaned up while we worked, their numbers are free
         again, and put-if-absent would accept a version that no reader will ever open.
         """
-        newest = self.dataset().version
+        opened = self.dataset()
+        newest = opened.version
         if newest == version:
-            return
+            return opened
         try:
             behind = self.manifests.locate(version + 1).modified < self.manifests.locate(version).modified
         except ObjectNotFoundError:
             behind = True
         if behind or newest < version:
             raise ConflictError("another version took its place", remedy="read the table again", newest=newest)
+        return self.dataset(version)
 
     def _back_off(self, attempt: int, error: ConflictError) -> None:
         longest = min(self.settings.storage.retry_wait_max_s, self.settings.storage.retry_wait_s * 2**attempt)

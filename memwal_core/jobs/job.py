@@ -132,6 +132,10 @@ class Job(ABC, Generic[RequestT, ReportT]):
     def count(self, instruments: Instruments, report: ReportT) -> None:
         """Count what a run did; that it ran, and for how long, is counted for every job."""
 
+    def knows_the_end(self, report: ReportT) -> bool:  # noqa: ARG002 - for others
+        """Tell whether a run has read the table as it left it."""
+        return False
+
     def divide(self, context: JobContext, request: RequestT) -> Division:
         """Plan the work of an orchestrator's run. Changes nothing.
 

@@ -117,13 +117,13 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
     opened = replace(opened, base=watched.base, manifests=watched.manifests)
     report = job.run(replace(context, opened=opened, guard=guard, watch=watch), request)
     watch.check()
-    _learn(watch, report)
+    _learn(watch, report, again=report.outcome in _CHANGED and not job.knows_the_end(report))
     return report
 
 
-def _learn(watch: HistoryWatch, report: JobReport) -> None:
+def _learn(watch: HistoryWatch, report: JobReport, *, again: bool) -> None:
     try:
-        watch.learn(again=report.outcome in _CHANGED)
+        watch.learn(again=again)
     except FrozenError:
         raise
     except MemwalError as error:

@@ -39,7 +39,7 @@ def remove_rows(table: BaseTable, state: TableState, addresses: npt.NDArray[np.u
     target = DeletionTarget(table.store, f"{table.ids.commit_id().hex()}")
     changes = list(_changes(dataset, addresses, target))
     operation = update_operation(dataset, changes, ())
-    return table.strict_commit(operation, read=state, change=lambda details: details, message=message)
+    return table.strict_commit(operation, read=state, change=lambda details: details, message=message).version
 
 
 def _changes(

@@ -36,4 +36,4 @@ def remove_index(table: BaseTable, name: str, *, read: TableState, change: Detai
         for segment in index.segments
     ]
     operation = lance.LanceOperation.CreateIndex(new_indices=[], removed_indices=segments)
-    return table.strict_commit(operation, read=read, change=change, message=f"remove index {name}")
+    return table.strict_commit(operation, read=read, change=change, message=f"remove index {name}").version

@@ -82,7 +82,7 @@ def publish_segments(table: BaseTable, build: SegmentBuild, segments: Sequence[l
         # Also where there is one: a text segment is searched only after this step.
         merged = table.dataset(build.version).merge_existing_index_segments(list(segments))
     operation = lance.LanceOperation.CreateIndex(new_indices=[merged], removed_indices=[])
-    return table.strict_commit(operation, read=read, change=_unchanged, message=f"extend the index {name}")
+    return table.strict_commit(operation, read=read, change=_unchanged, message=f"extend the index {name}").version
 
 
 def _unchanged(details: MemWalIndexDetails) -> MemWalIndexDetails:

@@ -97,6 +97,11 @@ class TableReader:
         table._observer = observer  # noqa: SLF001 - a copy of its own kind
         return table
 
+    def note(self, state: TableState) -> None:
+        """Show the observer a version that was the newest one a moment ago."""
+        if self._observer is not None:
+            self._observer(state)
+
     @property
     def uri(self) -> str:
         """Address of the table as pylance opens it."""
@@ -145,8 +150,7 @@ class TableReader:
         if version is not None:
             return self._state_of(self.dataset(version))
         state = self._newest_state()
-        if self._observer is not None:
-            self._observer(state)
+        self.note(state)
         return state
 
     def _newest_state(self) -> TableState:

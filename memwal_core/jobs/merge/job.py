@@ -124,6 +124,10 @@ class MergeJob(Job[MergeRequest, MergeReport]):
 
         return recorded_proof(context, VERIFY, prove, duplicates_in)
 
+    def knows_the_end(self, report: MergeReport) -> bool:
+        """Every commit is followed by another plan, unless the run gave up."""
+        return report.outcome is not JobOutcome.CONFLICT
+
     def failure(self, request: MergeRequest, report: MergeReport) -> MemwalError | None:
         """Name the regions that need a person, and the runbook of the most urgent one."""
         blocked = report.outcome is JobOutcome.BLOCKED

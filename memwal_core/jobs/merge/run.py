@@ -154,11 +154,13 @@ class _Run:
         self._reason = ""
         self._leftovers: list[str] = []
         self._choice: StrategyChoice | None = None
+        self._made: TableState | None = None
 
     def plan(self) -> tuple[MergePlan, TableState]:
         """Survey and plan; a region that looks broken is surveyed twice, because it may have changed between reads."""
         surveyor = self._context.surveyor
-        survey, state = surveyor.survey(self._regions)
+        survey, state = surveyor.survey(self._regions, self._made)
+        self._made = None
         plan = self._planned(survey)
         if any((stuck.region_id, stuck.verdict, stuck.evidence) not in self._confirmed for stuck in plan.stuck):
             surveyor.forget()
@@ -253,6 +255,7 @@ class _Run:
         began = context.clock.monotonic()
         for commit in strategy.carry_out(plan, state, context.progress):
             self._leftovers.extend(commit.leftovers)
+            self._made = commit.made
             self._version_after = max(self._version_after, commit.done.version)
             if commit.done.outcome is CommitOutcome.OVERTAKEN:
                 self._overtaken += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from memwal_core.base_table import BaseTable, TableState, named_regions
 from memwal_core.base_table.blobs import require_no_blobs
@@ -20,12 +21,15 @@ from memwal_core.jobs.merge.read.inspection import inspect_generation
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.suspects import Suspects
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
-from memwal_core.region.census import CensusTaker, DamagedRegion
+from memwal_core.region.census import Census, CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
-from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.concurrent import both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
+
+_FRESH_S = 600.0
+"""So long no manifest is old enough for its successor to be deleted already."""
 
 
 class MergeSurveyor:
@@ -56,17 +60,22 @@ class MergeSurveyor:
         self._suspects: Suspects | None = None
         self._damaged: set[str] = set()
         self._known_for: MergeTarget | None = None
+        self._seen: tuple[Census, float] | None = None
 
-    def survey(self, regions: Collection[RegionId] | None = None) -> tuple[MergeSurvey, TableState]:
+    def survey(
+        self, regions: Collection[RegionId] | None = None, made: TableState | None = None
+    ) -> tuple[MergeSurvey, TableState]:
         """Read manifests, the base version, and then the metadata of unmerged generations of some or all regions.
 
         In the other order, a merge and a trim between the reads would make a merged generation look lost.
+
+        Args:
+            regions: All if None.
+            made: The version that this run has just made. Then one request per manifest tells whether it is still
+                the newest, and the survey before holds if all are.
         """
-        taker = CensusTaker(self._store, self._manifests, self._concurrency)
-        census = taker.take()
-        state = self._table.state()
+        census, state = self._read(made)
         progress = self._table.require_mem_wal(state)
-        census = census.with_known(taker, *named_regions(self._table, state))
         manifests = census.manifests
         require_no_blobs(state.schema, "merge")
         target = merge_target(state)
@@ -81,11 +90,14 @@ class MergeSurveyor:
         ]
         self._suspect(manifests, progress)
         renamings = Renamings(self._table, state.version)
-        inspected = map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency)
+        inspected, quarantined = both(
+            self._store.kind,
+            lambda: map_concurrently(lambda each: self._inspect(*each, target, renamings), unmerged, self._concurrency),
+            QuarantineStore(self._store).by_region if unmerged else dict,
+        )
         by_region: dict[RegionId, list[SurveyedGeneration]] = {}
         for (region_id, _), generation in zip(unmerged, inspected, strict=True):
             by_region.setdefault(region_id, []).append(generation)
-        quarantined = QuarantineStore(self._store).by_region()
         found = tuple(
             _surveyed(
                 manifest,
@@ -97,6 +109,32 @@ class MergeSurveyor:
         )
         damaged = tuple(_damaged(each, progress.merged_generation(region)) for region, each in census.damaged.items())
         return MergeSurvey(self._table.uri, state.version, (*found, *damaged), bool(target.key)), state
+
+    def _read(self, made: TableState | None) -> tuple[Census, TableState]:
+        if made is not None and self._seen is not None and self._still_newest(*self._seen):
+            self._table.note(made)
+            return self._seen[0], made
+        began = self._table.clock.monotonic()
+        taker = CensusTaker(self._store, self._manifests, self._concurrency)
+        census = taker.take()
+        state = self._table.state()
+        census = census.with_known(taker, *named_regions(self._table, state))
+        self._seen = census, began
+        return census, state
+
+    def _still_newest(self, census: Census, began: float) -> bool:
+        """Tell whether the regions and their manifests are what they were."""
+        if census.damaged or self._table.clock.monotonic() - began > _FRESH_S:
+            return False
+
+        def same_regions() -> bool:
+            return frozenset(self._manifests.region_ids()) == census.region_ids
+
+        checks: list[Callable[[], bool]] = [
+            same_regions,
+            *(partial(self._manifests.is_newest, each) for each in census.manifests),
+        ]
+        return all(map_concurrently(lambda check: check(), checks, self._concurrency))
 
     def condemn(self, region_id: RegionId, generation: int, evidence: str) -> None:
         """Count a generation as damaged in all later surveys, because its files proved to be so when rows were read."""

@@ -56,7 +56,7 @@ def _single_commit(table: BaseTable, read: TableState, upserts: pa.Table, delete
         fields_for_preserving_frag_bitmap=list(read.field_ids.values()),
         update_mode="rewrite_rows",
     )
-    return table.strict_commit(operation, read=read, change=marks, message="merge")
+    return table.strict_commit(operation, read=read, change=marks, message="merge").version
 
 
 def _marking(**marks: int) -> Any:

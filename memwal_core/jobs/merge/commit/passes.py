@@ -70,11 +70,13 @@ class PassCommit:
     Attributes:
         shares: What it contains; none of it counts if it was overtaken.
         leftovers: Files of this pass, relative to the table, that no version needs and that could not be removed.
+        made: The version that it made, the newest one then; None if that is not known.
     """
 
     done: MergeCommit
     shares: tuple[MergeShare, ...]
     leftovers: tuple[str, ...] = ()
+    made: TableState | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class SingleCommit:
             raise
         leftovers = work.files.remove_unneeded(work.landed)
         self._context.failpoints.hit(MERGE_CLEANED)
-        yield PassCommit(done, shares, leftovers)
+        yield PassCommit(done, shares, leftovers, work.made)
 
     def _prepared(self, plan: MergePlan, state: TableState, watcher: ShareWatcher) -> Preparation:
         if plan.strategy.joined and self._read is not None:
@@ -102,6 +102,7 @@ class _Pass:
 
     Attributes:
         landed: The version that was made; its files stay, whatever happens afterwards.
+        made: The same as it was read afterwards.
     """
 
     def __init__(self, context: CommitContext, prepared: Preparation, state: TableState) -> None:
@@ -111,7 +112,7 @@ class _Pass:
         self._state = state
         self.files = prepared.files
         self.landed: int | None = None
-        self._made: TableState | None = None
+        self.made: TableState | None = None
 
     def run(self) -> tuple[MergeCommit, tuple[MergeShare, ...]]:
         """Prepare, then try to commit until it succeeds, is pointless, or was tried often enough."""
@@ -149,9 +150,10 @@ class _Pass:
         context.failpoints.hit(MERGE_COMMIT)
         settled = False
         try:
-            self.landed = table.strict_commit(
+            self.made = table.strict_commit(
                 prepared.operation, read=state, change=_advanced(marks), message=_message(marks)
             )
+            self.landed = self.made.version
         except ConflictError as error:
             _log.info("commit refused [table=%s, read_version=%d, reason=%s]", table.uri, state.version, error)
             return None
@@ -161,8 +163,8 @@ class _Pass:
                 return None
             self.landed = state.version + 1
         context.failpoints.hit(MERGE_COMMITTED)
-        if not settled:
-            self._check_rows(state, prepared)
+        if self.made is not None:
+            _check_rows(self.made, state, prepared)
         return MergeCommit(CommitOutcome.COMMITTED, state.version + 1, attempt, settled, prepared.search)
 
     def _settle(self, state: TableState, marks: Mapping[RegionId, int], doubt: CommitUnknownError) -> bool:
@@ -183,18 +185,18 @@ class _Pass:
     def _unknown(self, doubt: CommitUnknownError) -> CommitUnknownError:
         return CommitUnknownError(doubt.what, remedy=doubt.remedy, **{**doubt.facts, "leftovers": self.files.all()})
 
-    def _check_rows(self, state: TableState, prepared: PreparedChange) -> None:
-        """Check that the version made has the number of rows that the merge should give it."""
-        made = self._made = self._table.state(state.version + 1)  # Kept, because its files are looked at next.
-        expected = state.num_rows - prepared.superseded + prepared.upserts
-        if made.num_rows != expected:
-            raise CorruptionError(
-                "the number of rows after a merge is not what it should be",
-                remedy="stop all jobs of this table and restore the version before",
-                version=made.version,
-                expected=expected,
-                found=made.num_rows,
-            )
+
+def _check_rows(made: TableState, state: TableState, prepared: PreparedChange) -> None:
+    """Check that the version made has the number of rows that the merge should give it."""
+    expected = state.num_rows - prepared.superseded + prepared.upserts
+    if made.num_rows != expected:
+        raise CorruptionError(
+            "the number of rows after a merge is not what it should be",
+            remedy="stop all jobs of this table and restore the version before",
+            version=made.version,
+            expected=expected,
+            found=made.num_rows,
+        )
 
 
 def _reached(state: TableState, marks: Mapping[RegionId, int]) -> bool:

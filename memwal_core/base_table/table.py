@@ -23,11 +23,12 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.configure import with_progress
 from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
-from memwal_core.format.table_manifest import MemWalEntry
+from memwal_core.format.table_manifest import ManifestFacts, MemWalEntry
 from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionSpec
 from memwal_core.settings import Settings
 from memwal_core.storage import ObjectStore, StoreKind
+from memwal_core.storage.concurrent import both
 from memwal_core.storage.probe import probe_conditional_put
 
 _log = logging.getLogger(__name__)
@@ -189,9 +190,15 @@ class BaseTable(TableReader):
             transaction_id=self._new_id(),
             message=message,
         )
-        version = strict_commit(self.store, self._durable, attempt)
+        version, tidy = strict_commit(self.store, self._durable, attempt)
+
+        def tidy_and_read() -> ManifestFacts:
+            tidy()
+            return self.manifests.read(version)
+
         try:
-            return self._state_of(self._require_in_history(version))
+            facts, opened = both(self.store.kind, tidy_and_read, lambda: self._require_in_history(version))
+            return self._state_of(opened, facts)
         except MemwalError as error:
             # The version was made. An error that meant the contrary would let the caller remove its files.
             raise CommitUnknownError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -20,6 +20,7 @@ from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
 from memwal_core.metrics import INSTRUMENTS, Instruments
+from memwal_core.storage.concurrent import NEAR, both
 
 _CHANGED = {JobOutcome.DONE, JobOutcome.PARTIAL, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
 """Outcomes after which a table may differ from what the job last read of it."""
@@ -136,13 +137,23 @@ def _held(
     opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket | None
 ) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
     if ticket is None:
-        with opened.leases.acquire(request.key, holder) as lease:
+        # The record is believed only after a look for a newer one, the history only if it can be added to.
+        take, prefetch = partial(opened.leases.acquire, request.key, holder), partial(_prefetch, opened, request)
+        lease = take() if opened.base.store.kind in NEAR else both(opened.base.store.kind, take, prefetch)[0]
+        with lease:
             yield lease.check, lease.ticket
         return
     lease = _resumed(opened, request, holder, ticket)
     # Steps between two checks may take longer than a lease lives.
     with LeaseKeeper(lease, opened.settings.lease.renew_after_s / 2):
         yield lease.check, lease.ticket
+
+
+def _prefetch(opened: OpenTable, request: JobRequest) -> None:
+    """Read what a run begins with, while its lease is being taken."""
+    opened.ledger.prefetch(request.key)
+    with suppress(MemwalError):
+        opened.freezes.load()
 
 
 def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket) -> Lease:

@@ -12,6 +12,9 @@ from memwal_core.storage.protocol import StoreKind
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
+NEAR = frozenset({StoreKind.LOCAL, StoreKind.MEMORY})
+"""Stores that answer sooner than a thread begins."""
+
 _END: object = object()
 
 
@@ -39,7 +42,7 @@ def both(kind: StoreKind, one: Callable[[], _Item], other: Callable[[], _Result]
 
     No call outlives this function; the error of the first one is raised before that of the other.
     """
-    if kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
+    if kind in NEAR:
         return one(), other()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="memwal-io") as pool:
         coming = pool.submit(other)

@@ -26,6 +26,7 @@ from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, 
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
+from memwal_core.format.table_manifest import ManifestFacts
 from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
@@ -193,8 +194,8 @@ class TableReader:
         with translated("read the schema", self.uri, version=dataset.version):
             return check_primary_key(dataset.schema, primary_key_of(dataset.lance_schema.fields())).columns
 
-    def _state_of(self, dataset: lance.LanceDataset) -> TableState:
-        facts = self.manifests.read(dataset.version)
+    def _state_of(self, dataset: lance.LanceDataset, facts: ManifestFacts | None = None) -> TableState:
+        facts = facts if facts is not None else self.manifests.read(dataset.version)
         with translated("read the table", self.uri, version=dataset.version):
             fields = dataset.lance_schema.fields()
             entry = facts.mem_wal

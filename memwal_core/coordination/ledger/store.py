@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -94,8 +94,13 @@ class Ledger:
         """
         return self._load(key)[0]
 
+    def prefetch(self, key: JobKey) -> None:
+        """Read the history that the next run of a key is added to; what goes wrong shows when it is."""
+        with suppress(MemwalError):
+            self._written[key] = self._load(key)
+
     def remembered(self, key: JobKey) -> History | None:
-        """Return the history that this process wrote last, without a request; None if it wrote none."""
+        """Return the history that this process wrote or read last, without a request; None if there is none."""
         written = self._written.get(key)
         return written[0] if written is not None else None
 

@@ -146,14 +146,19 @@ def read_keys(
 
 
 def read_whole(
-    generation: int, uri: str, dataset: lance.LanceDataset, target: MergeTarget, columns: Sequence[str]
+    generation: int,
+    uri: str,
+    dataset: lance.LanceDataset,
+    target: MergeTarget,
+    columns: Sequence[str],
+    missing: tuple[str, ...] | None = None,
 ) -> tuple[KeyedGeneration, pa.Table | None]:
     """Read the keys and row addresses of a generation and, at once, some base columns of all its rows.
 
     For a small generation this takes little longer than reading the keys alone. The rows are None if it lacks one of
-    the columns; pass them to ``KeyedGeneration.chosen``.
+    the columns; pass them to ``KeyedGeneration.chosen``. ``missing`` is as for ``read_keys``.
     """
-    mapping = _require_mapping(uri, dataset, target, None)
+    mapping = _require_mapping(uri, dataset, target, missing)
     has_all = set(columns) <= mapping.sources.keys()
     further = tuple(mapping.sources[name] for name in columns) if has_all else ()
     keyed, rows = _read(_Place(generation, uri, dataset, mapping), target, further, with_addresses=True)

@@ -56,7 +56,7 @@ def _put_payload(table: BaseTable, payload: bytes) -> TableState:
     attempt = StrictCommit(
         state.version, _nothing(), lambda entry: MemWalEntry(entry.index_id, payload), uuid.uuid4(), "test"
     )
-    return table.state(strict_commit(table.store, DurableFiles(table.store), attempt))
+    return table.state(strict_commit(table.store, DurableFiles(table.store), attempt)[0])
 
 
 def _files(table: BaseTable, directory: str) -> list[str]:

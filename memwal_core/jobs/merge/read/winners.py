@@ -1,7 +1,7 @@
 """Reading flushed MemTables: which rows win, and getting only those.
 
 Per region the keys of all its generations are read first; only then the winning rows. Memory: the keys plus the
-winners.
+winners. Where that is little, all rows are read along with the keys, so that each file is asked for once.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import lance
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.deduplicate import deduplicate
-from memwal_core.flushed.read import KeyedGeneration, MergeTarget, read_keys
+from memwal_core.flushed.read import KeyedGeneration, MergeTarget, read_keys, read_whole
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.storage.concurrent import map_concurrently
+
+_WHOLE_BYTES = 16 * 1024 * 1024
+"""A region's share of a merge that is read at once; more of it may be rows that no longer count."""
 
 Take = Callable[[str], lance.LanceDataset]
 """Opens a flushed MemTable, or returns it opened."""
@@ -33,6 +38,7 @@ class RegionTask:
         generations: (generation, address), ascending from ``merged + 1`` without holes.
         missing: Base columns that the generations lack; if there are any, there is one generation.
         row_bytes: About the Arrow size of a row, to bound batches by.
+        size_bytes: About the Arrow size of all rows.
     """
 
     region_id: RegionId
@@ -41,6 +47,7 @@ class RegionTask:
     target: MergeTarget
     missing: tuple[str, ...] = ()
     row_bytes: int = 256
+    size_bytes: int = 0
 
     @property
     def rows(self) -> MergeTarget:
@@ -89,6 +96,7 @@ def region_tasks(plan: MergePlan, target: MergeTarget) -> list[RegionTask]:
             target=target,
             missing=region.take[0].missing,
             row_bytes=max(1, region.size_bytes // max(1, region.rows)),
+            size_bytes=region.size_bytes,
         )
         for region in plan.regions
         if region.take
@@ -128,12 +136,22 @@ def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinn
         ObjectNotFoundError: A generation vanished. Plan anew.
         CorruptionError: A generation contradicts its table.
     """
-    generations = keyed_generations(task, take, concurrency)
     target = task.rows
+    preread: list[pa.Table | None] = []
+    if task.size_bytes <= _WHOLE_BYTES:
+        found = map_concurrently(lambda each: _whole(task, *each, take), task.generations, concurrency)
+        generations, preread = [keyed for keyed, _ in found], [rows for _, rows in found]
+    else:
+        generations = keyed_generations(task, take, concurrency)
     newest = deduplicate(generations, target.key)
-    wanted = zip(generations, newest.by_source(newest.live), strict=True)
-    read = map_concurrently(lambda each: list(each[0].batches(each[1], target)), wanted, concurrency)
-    batches = [batch for of_one in read for batch in of_one]
+    wanted = newest.by_source(newest.live)
+
+    def rows_of(each: tuple[KeyedGeneration, npt.NDArray[np.int64], pa.Table | None]) -> list[pa.RecordBatch]:
+        keyed, numbers, rows = each
+        return list(keyed.batches(numbers, target) if rows is None else keyed.chosen(rows, numbers, target))
+
+    sources = zip(generations, wanted, preread or [None] * len(generations), strict=True)
+    batches = [batch for of_one in map_concurrently(rows_of, sources, concurrency) for batch in of_one]
     return MergeWinners(
         region_id=task.region_id,
         merged=task.merged,
@@ -142,6 +160,10 @@ def read_region(task: RegionTask, take: Take, concurrency: int = 1) -> MergeWinn
         tombstones=newest.keys_of(newest.tombstones),
         rows_read=newest.keys.num_rows,
     )
+
+
+def _whole(task: RegionTask, generation: int, uri: str, take: Take) -> tuple[KeyedGeneration, pa.Table | None]:
+    return read_whole(generation, uri, take(uri), task.target, task.rows.schema.names, task.missing)
 
 
 def keyed_generations(task: RegionTask, take: Take, concurrency: int) -> list[KeyedGeneration]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
 from memwal_core.rng import system_rng
@@ -62,24 +63,55 @@ def _play(scene: Scene, seed: int, played: Played) -> None:
         played.contests.update({name: seen.get(name, 0) for name in names})
 
 
-def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Console) -> tuple[list[int], Counter[str]]:
-    """Play seeds in some scenes; return which failed, after printing why, and the contests of the others."""
-    failed: list[int] = []
-    contests: Counter[str] = Counter()
+@dataclass
+class Outcome:
+    """What became of many seeds.
+
+    Attributes:
+        contests: How often the rivals of the seeds that passed won and lost conditional writes.
+        is_ended: Whether somebody ended the run before all seeds had been played.
+    """
+
+    passed: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    contests: Counter[str] = field(default_factory=Counter)
+    is_ended: bool = False
+
+    def add(self, seed: int, played: Played) -> None:
+        """Count a seed."""
+        self.contests.update(played.contests)
+        (self.failed if played.problems else self.passed).append(seed)
+
+
+def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Console) -> Outcome:
+    """Play seeds in some scenes, lowest first, and print why one fails; Ctrl-C and SIGTERM end it early."""
+    outcome = Outcome()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A fresh process per seed block: pylance must not be forked after it has started its threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool, Progress(console=console) as progress:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_signals) as pool, _bar(console) as progress:
         task = progress.add_task("simulating", total=len(seeds))
         futures: dict[Future[Played], int] = {pool.submit(play_seed, seed, scenes): seed for seed in seeds}
-        for future in as_completed(futures):
-            played = future.result()
-            contests.update(played.contests)
-            if played.problems:
-                failed.append(futures[future])
+        try:
+            for future in as_completed(futures):
+                played = future.result()
+                outcome.add(futures[future], played)
                 for problem in played.problems:
                     console.print(problem, markup=False, highlight=False)
-            progress.advance(task)
-    return sorted(failed), contests
+                progress.advance(task)
+        except KeyboardInterrupt:
+            outcome.is_ended = len(outcome.passed) + len(outcome.failed) < len(seeds)
+            pool.shutdown(wait=False, cancel_futures=True)
+    return outcome
+
+
+def _leave_signals() -> None:
+    """Let only the parent answer Ctrl-C: the seeds under way are short."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
 
 
 def main(
@@ -91,7 +123,7 @@ def main(
     """Simulate everybody at once, then rivals at the compare-and-swaps, from seeds that were never played before.
 
     Raises:
-        Exit: Some seed failed; the exit code is 1.
+        Exit: Some seed failed, or somebody ended the run; the exit code is 1.
     """
     names = tuple(each.name for each in SCENES if scene in {"", each.name})
     if not names:
@@ -99,13 +131,16 @@ def main(
     start = first if first is not None else system_rng().randrange(_FRESH_BELOW)
     console = Console()
     console.print(f"seeds {start} to {start + seeds - 1}; again: make sim FIRST={start} SEEDS={seeds}", highlight=False)
-    failed, contests = play_seeds(range(start, start + seeds), names, jobs, console)
-    if contests:
-        console.print(_shown(contests, seeds - len(failed)))
-    console.print(f"{seeds - len(failed)} passed, {len(failed)} failed")
-    for seed in failed:
+    outcome = play_seeds(range(start, start + seeds), names, jobs, console)
+    if outcome.contests:
+        console.print(_shown(outcome.contests, len(outcome.passed)))
+    console.print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed")
+    for seed in sorted(outcome.failed):
         console.print(f"again: make sim FIRST={seed} SEEDS=1", highlight=False)
-    if failed:
+    if outcome.is_ended:
+        left = sorted({*range(start, start + seeds)} - {*outcome.passed, *outcome.failed})
+        console.print(f"ended early; on: make sim FIRST={left[0]} SEEDS={start + seeds - left[0]}", highlight=False)
+    if outcome.failed or outcome.is_ended:
         raise typer.Exit(1)
 
 

@@ -20,7 +20,7 @@ from testkit.simulation.many import play_seeds
 from testkit.simulation.scenes import AIMED, RIVALS, rivals
 from testkit.simulation.world import Actor
 
-QUICK_SEEDS = (7, 13)
+QUICK_SEEDS = (100, 102)
 SLOW_SEEDS = range(100, 110)
 LOST_IN_A_HUNDRED = {
     WriteKind.WAL_ENTRY: 250,
@@ -95,7 +95,7 @@ def _symptom(directory: Path, seed: int) -> Symptom | None:
 def test_with_a_register_that_overwrites_an_acknowledged_freeze_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overwrite(self: VersionedRegister, version: int, data: bytes) -> None:
+    def overwrite(self: VersionedRegister, version: int, data: bytes, *, with_hint: bool = True) -> None:  # noqa: ARG001
         self._store.put(self.path(version), data)
         self._write_hint(version)
 

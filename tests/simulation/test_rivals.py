@@ -95,7 +95,7 @@ def _symptom(directory: Path, seed: int) -> Symptom | None:
 def test_with_a_register_that_overwrites_an_acknowledged_freeze_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overwrite(self: VersionedRegister, version: int, data: bytes, *, with_hint: bool = True) -> None:  # noqa: ARG001
+    def overwrite(self: VersionedRegister, version: int, data: bytes, *, with_hint: bool = True) -> None:
         self._store.put(self.path(version), data)
         self._write_hint(version)
 

@@ -122,11 +122,17 @@ class _Session:
         now = self._clock.now().isoformat(timespec="seconds")
         self._circumstances[comparison] = Circumstances(now, round(os.getloadavg()[0], 2))
         try:
-            cases = comparison.cases(self._full)
+            with comparison.around():
+                self._measure(comparison, directory)
         except Exception as error:  # noqa: BLE001 - one comparison must not lose the others
             self.failed.append(f"{comparison.name} ({error})")
-            return
-        for case in cases:
+        if comparison in self._results:
+            self._console.print(result_table(comparison, self._results[comparison]))
+            took_s = self._clock.monotonic() - began
+            self._console.print(f"{comparison.name} took {took_s:.0f} s, {self._elapsed_s() / 60:.1f} minutes so far")
+
+    def _measure(self, comparison: Comparison, directory: Path) -> None:
+        for case in comparison.cases(self._full):
             if self._limit_s is not None and self._elapsed_s() > self._limit_s:
                 self._left_out.append(f"{comparison.name}: {case.name}")
                 continue
@@ -142,10 +148,6 @@ class _Session:
             self._results.setdefault(comparison, []).append(result)
             self.failed += [f"{comparison.name}: {case.name}: {arm.name}" for arm in result.arms if arm.error]
             self._store()
-        if comparison in self._results:
-            self._console.print(result_table(comparison, self._results[comparison]))
-            took_s = self._clock.monotonic() - began
-            self._console.print(f"{comparison.name} took {took_s:.0f} s, {self._elapsed_s() / 60:.1f} minutes so far")
 
     def _rounds(self, comparison: Comparison) -> int:
         if self._full:

@@ -16,6 +16,7 @@ from bench.comparisons.searches import TEXT_SEARCHES, VECTOR_SEARCHES
 from bench.comparisons.spark_merge import SPARK, STRATEGIES
 from bench.comparisons.spark_read import SPARK_READS
 from bench.harness import Comparison
+from bench.pinned.jobs import PINNED
 
 COMPARISONS: dict[str, Comparison] = {
     comparison.name: comparison
@@ -43,5 +44,6 @@ COMPARISONS: dict[str, Comparison] = {
         SPARK,
         SPARK_READS,
         STRATEGIES,
+        PINNED,
     )
 }

@@ -12,7 +12,7 @@ import os
 import resource
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -122,6 +122,7 @@ class Comparison:
         growth: Name of what grows from case to case ("base rows"), if the growth is the question.
         warm_up: Whether a round before the first is run and not counted, where time is measured.
         in_short: Whether the short form has it.
+        around: Starts what all its trials use, and ends it.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Comparison:
     growth: str | None = None
     warm_up: bool = True
     in_short: bool = True
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True)

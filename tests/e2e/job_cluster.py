@@ -17,7 +17,7 @@ import psutil
 
 from demo.stack.stack import free_port
 from memwal_core.jobs.request import JobRequest
-from tests.e2e.spark_cluster import Daemon, start_spark, start_worker
+from testkit.processes.spark_cluster import Daemon, start_spark, start_worker
 from tests.integration.kills.spark_jobs import kill_whole, last_of, wait_for
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"

@@ -25,9 +25,9 @@ from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.rng import system_rng
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.processes.spark_cluster import CLOCK, ask, start_spark, until
 from testkit.s3_server import BUCKET, S3Server, s3_server
 from testkit.tables.people import make_people_table, people
-from tests.e2e.spark_cluster import CLOCK, ask, start_spark, until
 
 pytestmark = [
     pytest.mark.airflow,

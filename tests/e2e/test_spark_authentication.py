@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 from demo.stack.stack import free_port
-from tests.e2e.spark_cluster import ask, start_spark, until
+from testkit.processes.spark_cluster import ask, start_spark, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -15,10 +15,10 @@ import pytest
 from demo.stack.stack import free_port
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.processes.spark_cluster import start_spark
 from testkit.s3_server import BUCKET, s3_server
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
-from tests.e2e.spark_cluster import start_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(1500)]
 DRIVER = Path(__file__).with_name("spark_source_driver.py")

@@ -10,6 +10,7 @@ from bench.charts import Bar, bar_chart, line_chart
 from bench.growth_fit import fit_growth
 from bench.harness import ArmResult, CaseResult
 from bench.page import CHARTS, draw, render, write_page
+from bench.pinned.cores import IN_PROCESS, ONE
 from bench.report import Circumstances, document, result_table, updated
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -85,6 +86,16 @@ def test_memory_is_judged_by_its_own_bound_and_not_by_a_ratio(mib, verdict):
     judged = [each for each in judge(results) if each.aim.comparison == "loop" and each.aim.against is None]
     assert {each.verdict for each in judged} == {verdict}
     assert f"| {mib:,.0f} | {verdict} |" in render(results)
+
+
+@pytest.mark.parametrize(("added_s", "verdict"), [(0.25, "reached"), (0.6, "missed by 2.00 times")])
+def test_what_an_arm_adds_is_judged_by_the_difference(added_s, verdict):
+    here = (1.0, 2.0)
+    arms = (measured(IN_PROCESS, here, here), measured(ONE, tuple(each + added_s for each in here), here))
+    results = as_document({COMPARISONS["pinned"]: [CaseResult("small merge", 1, arms)]})
+
+    (judged,) = [each for each in judge(results) if each.aim.added]
+    assert (judged.ratio.median, judged.verdict) == (pytest.approx(added_s), verdict)
 
 
 def test_names_of_comparisons_and_of_their_arms_are_unique():

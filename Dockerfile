@@ -19,6 +19,7 @@ COPY memwal_core memwal_core
 COPY dags dags
 COPY jobs jobs
 COPY plugins plugins
+COPY docs/runbooks docs/runbooks
 RUN uv pip install --compile-bytecode --no-deps --require-build-hashes .
 
 FROM ${BASE}

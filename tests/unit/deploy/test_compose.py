@@ -279,9 +279,14 @@ def test_files_that_the_image_copies_are_in_its_context() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
-    for name in " ".join(copied).split():
+    names = set(" ".join(copied).split())
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for name in names:
         assert name in allowed
         assert (ROOT / name).exists()
+    # The package is built in the image, where the wheel's own files have to be as well.
+    for name in packed["force-include"]:
+        assert any(Path(name).is_relative_to(each) for each in names), name
 
 
 def test_wheel_holds_the_library_alone_and_is_known_to_airflow() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,10 @@ from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.request import JobRequest
 
 DOCUMENT_VARIABLE = "MAINTENANCE_JOB"
-"""Environment variable that holds a document."""
+"""Environment variable that holds a document, or ``@FILE``."""
+
+MAX_INLINE_BYTES = 100_000
+"""Linux limits one argument, and one variable, to 128 KiB."""
 
 
 class JobDocument(BaseModel):
@@ -75,6 +81,18 @@ def parse_document(text: str) -> JobDocument:
         ) from error
 
 
+@contextmanager
+def handed_over(text: str) -> Iterator[str]:
+    """Yield what ``MAINTENANCE_JOB`` says of a document: all of it, or ``@FILE`` of one that only this user reads."""
+    if len(text.encode()) <= MAX_INLINE_BYTES:
+        yield text
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="memwal-job-", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        yield f"@{file.name}"
+
+
 def load_document(argument: str) -> JobDocument:
     """Read the document that a process was given.
 
@@ -86,19 +104,20 @@ def load_document(argument: str) -> JobDocument:
     """
     if argument == "-":
         return parse_document(sys.stdin.read())
-    if argument.startswith("@"):
-        try:
-            return parse_document(Path(argument[1:]).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidRequestError(
-                "the file of the job document cannot be read",
-                remedy="correct the path",
-                path=argument[1:],
-                problem=str(error),
-            ) from error
     text = argument or os.environ.get(DOCUMENT_VARIABLE, "")
+    if text.startswith("@"):
+        text = _content(text[1:])
     if not text:
         raise InvalidRequestError(
             "no job document was given", remedy=f"give it as argument, as @FILE, or in {DOCUMENT_VARIABLE}"
         )
     return parse_document(text)
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequestError(
+            "the file of the job document cannot be read", remedy="correct the path", path=path, problem=str(error)
+        ) from error

@@ -83,7 +83,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         """Submit some work of a job that the caller has checked, and wait for its end; raises as ``execute`` does."""
         from memwal_core.airflow.tasks.on_spark import document_of
         from memwal_core.airflow.tasks.tables import find_table, storage_options
-        from memwal_core.jobs.document import DOCUMENT_VARIABLE
+        from memwal_core.jobs.document import DOCUMENT_VARIABLE, handed_over
         from memwal_core.storage.options import STORAGE_OPTIONS_VARIABLE
         from memwal_core.telemetry import child_variables
 
@@ -96,9 +96,14 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         self.env_vars = None
         if self._get_hook()._connection["deploy_mode"] == "cluster":  # noqa: SLF001 - only the hook reads connections
             _refuse_options(options, item["table"])
+            _refuse_length(document, item["table"])
             self.application_args = [document]
-        else:
-            environment |= {DOCUMENT_VARIABLE: document, STORAGE_OPTIONS_VARIABLE: json.dumps(options)}
+            self._run(environment, context)
+            return
+        with handed_over(document) as text:
+            self._run(environment | {DOCUMENT_VARIABLE: text, STORAGE_OPTIONS_VARIABLE: json.dumps(options)}, context)
+
+    def _run(self, environment: dict[str, str], context: Context) -> None:
         hook = self._get_hook()
         hook.submit = functools.partial(hook.submit, env=environment)  # type: ignore[method-assign]
         self._hook = hook
@@ -126,6 +131,20 @@ def _refuse_options(options: Mapping[str, str], table: str) -> None:
         table=table,
         options=sorted(options),
     )
+
+
+def _refuse_length(document: str, table: str) -> None:
+    from memwal_core.errors import InvalidRequestError
+    from memwal_core.jobs.document import MAX_INLINE_BYTES
+
+    if (size_bytes := len(document.encode())) > MAX_INLINE_BYTES:
+        raise InvalidRequestError(
+            "the job's document is too long for the command line of a driver on the cluster",
+            remedy="ask for less in one run, for example for fewer regions, or use deploy mode client",
+            table=table,
+            size_bytes=size_bytes,
+            longest=MAX_INLINE_BYTES,
+        )
 
 
 def jobs_folder(dag_file: str) -> str:

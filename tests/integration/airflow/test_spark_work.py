@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_secrets_never_reach_the_command_line_of_a_cluster(
         _work(tmp_path).execute(CONTEXT)
 
     assert SECRET not in str(refused.value)
+    assert not target.exists()
+
+
+def test_a_document_too_long_for_a_command_line_is_refused(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spark(monkeypatch, "yarn", "cluster")
+    work = _work(tmp_path, "open")
+    work.item["request"] = {"regions": [str(UUID(int=number, version=4)) for number in range(5000)]}
+
+    with pytest.raises(InvalidRequestError, match="too long for the command line"):
+        work.execute(CONTEXT)
+
     assert not target.exists()
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.document import DOCUMENT_VARIABLE, JobDocument, load_document, parse_document
+from memwal_core.jobs.document import DOCUMENT_VARIABLE, JobDocument, handed_over, load_document, parse_document
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.spark.application import main
 from testkit.tables.native_regions import native_region_id
@@ -61,6 +63,27 @@ def test_document_comes_as_argument_file_standard_input_or_variable(
     assert load_document("-") == FULL
     monkeypatch.setenv(DOCUMENT_VARIABLE, FULL.to_text())
     assert load_document("") == FULL
+
+
+def test_a_document_that_no_variable_can_hold_is_handed_over_as_a_file_for_this_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    document = JobDocument(job="merge", uri="t", request={"regions": [f"{number:036d}" for number in range(5000)]})
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["/bin/true"], env={DOCUMENT_VARIABLE: document.to_text()}, check=True)
+
+    with handed_over(document.to_text()) as text:
+        subprocess.run(["/bin/true"], env={DOCUMENT_VARIABLE: text}, check=True)
+        monkeypatch.setenv(DOCUMENT_VARIABLE, text)
+        assert load_document("") == document
+        assert stat.S_IMODE(Path(text[1:]).stat().st_mode) == 0o600
+
+    assert not Path(text[1:]).exists()
+
+
+def test_a_short_document_is_handed_over_as_it_is() -> None:
+    with handed_over(FULL.to_text()) as text:
+        assert text == FULL.to_text()
 
 
 def test_argument_goes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from memwal_core.format.paths import INDEX_DIRECTORY
 _QUANTIZER_FILE = "auxiliary.idx"
 _QUANTIZER_KEY = b"storage_metadata"
 _CODEBOOK_KEY = "codebook_position"
+_LAYOUT_KEY = "transposed"
+"""How the codes of rows lie in the file, which a segment that was built apart has in another way."""
 
 
 def vector_model_digest(table: TableReader, version: int, name: str) -> str:
@@ -37,6 +39,7 @@ def _quantizer_digest(table: TableReader, segment: str) -> bytes:
     for text in json.loads(file.metadata(_QUANTIZER_KEY)):
         parameters = json.loads(text, parse_float=_as_float32)
         codebook = parameters.pop(_CODEBOOK_KEY, None)
+        parameters.pop(_LAYOUT_KEY, None)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
         if codebook is not None:
             digest.update(file.buffer(codebook))

@@ -126,7 +126,8 @@ def _extend_elsewhere(context: CatchupContext, read: int, index: IndexPlan) -> i
     build = segment_build(table, read, index.name, index.kind)
     if build is None or coverage is None or not coverage.unindexed_fragments:
         return None
-    shares = [SegmentShare(build, each) for each in sharing.divide(coverage.unindexed_fragments)]
+    # Each share makes a segment, which takes its time to begin, and which this process has to join.
+    shares = [SegmentShare(build, each) for each in sharing.divide(coverage.unindexed_fragments, per_slot=1)]
     segments = sharing.run(f"build {index.name}", build_share, shares)
     built = [each for each in segments if each is not None]
     if len(built) < len(segments):

@@ -83,11 +83,17 @@ class Sharing:
         """Whether executors may change the table: only under a lease, which they check themselves."""
         return self.on_executors and self._context.ticket is not None
 
-    def divide(self, items: Sequence[ItemT]) -> list[tuple[ItemT, ...]]:
-        """Divide items into shares of about equal number: one in this process, several per slot of the executors."""
+    def divide(self, items: Sequence[ItemT], per_slot: int | None = None) -> list[tuple[ItemT, ...]]:
+        """Divide items into shares of about equal number: one in this process, several per slot of the executors.
+
+        Args:
+            items: What is divided.
+            per_slot: How many for each slot, where a share costs much in itself; as the settings say if None.
+        """
         if not items:
             return []
-        most = self.slots * self._context.settings.executors.shares_per_slot if self.on_executors else 1
+        several = per_slot if per_slot is not None else self.settings.shares_per_slot
+        most = self.slots * several if self.on_executors else 1
         count = min(most, len(items))
         bounds = [len(items) * number // count for number in range(count + 1)]
         return [tuple(items[begin:end]) for begin, end in pairwise(bounds)]

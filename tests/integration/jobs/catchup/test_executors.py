@@ -53,18 +53,18 @@ def answers(uri: str) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_executors_extend_what_one_process_extends(tmp_path, uri, times):
+@pytest.mark.parametrize(("slots", "times"), [(1, 1), (4, 2)])
+def test_executors_extend_what_one_process_extends(tmp_path, uri, slots, times):
     alone = str(tmp_path / "alone")
     shutil.copytree(uri, alone)
     table = BaseTable.open(uri)
     model = vector_model_digest(table, table.state().version, "vec_idx")
-    executors = PicklingExecutors(slots=1, times=times)
+    executors = PicklingExecutors(slots, times=times)
 
     shared, expected = run(uri, executors, Engine.SPARK), run(alone, None, Engine.LOCAL)
 
     assert sorted(executors.stages) == [f"catchup: build {name}" for name in NAMES]
-    assert set(executors.shares) == {4}
+    assert set(executors.shares) == {slots}
     assert shared.outcome is expected.outcome is JobOutcome.DONE
     for name in NAMES:
         [mine], [theirs] = ([each for each in report.indexes if each.name == name] for report in (shared, expected))

@@ -25,7 +25,7 @@ from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.executors import Executors
 from memwal_core.rng import seeded_rng
-from memwal_core.settings import CompactSettings, GcSettings, Settings, WalCollection
+from memwal_core.settings import CompactSettings, GcSettings, MergeSettings, Settings, WalCollection
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -48,6 +48,7 @@ STEPS = st.one_of(
 SETTINGS = Settings(
     gc=GcSettings(collect_wal=WalCollection.ALL, grace_s=0, open_writer_s=0, manifest_retention=2),
     compact=CompactSettings(min_fragments=2, target_rows=40),
+    merge=MergeSettings(unit_bytes=1),
 )
 MADE_UP = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4}){0,3}(?:-[0-9a-f]{12})?")
 """Names that each run makes up."""

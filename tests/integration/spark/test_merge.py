@@ -47,7 +47,7 @@ def test_executors_give_the_rows_and_progress_of_one_process(tmp_path, spark):
     make_table(on_spark)
     shutil.copytree(on_spark, in_process)
 
-    admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(strategy="executors")))
+    admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(strategy="executors", unit_bytes=1)))
     workers = SparkWorkers(spark, admin.base, admin.base.storage_options)
     report = admin.run(MergeRequest(), executors=MergeExecutors(workers=workers))
     expected = Table.open(in_process).run(MergeRequest())

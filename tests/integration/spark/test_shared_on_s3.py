@@ -19,7 +19,7 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.verify.request import VerifyRequest
-from memwal_core.settings import CompactSettings, ExecutorSettings, GcSettings, Settings
+from memwal_core.settings import CompactSettings, ExecutorSettings, GcSettings, MergeSettings, Settings
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
@@ -39,6 +39,7 @@ SETTINGS = Settings(
     gc=GcSettings(grace_s=0, open_writer_s=0),
     compact=CompactSettings(target_rows=10_000),
     executors=ExecutorSettings(part_bytes=1024),
+    merge=MergeSettings(unit_bytes=1),
 )
 
 

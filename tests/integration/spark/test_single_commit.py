@@ -24,7 +24,7 @@ from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, people
 
-ON_EXECUTORS = MergeSettings(executors_min_bytes=0)
+ON_EXECUTORS = MergeSettings(executors_min_bytes=0, unit_bytes=1)
 """However little there is to do."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:lance is not fork-safe")]

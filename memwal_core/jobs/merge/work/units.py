@@ -16,9 +16,13 @@ from memwal_core.base_table.commit.row_changes import BaseFragment, balanced, ro
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.winners import RegionTask
 from memwal_core.jobs.merge.work.share import MergeShare
+from memwal_core.settings import MIB
 
 _UNITS_PER_EXECUTOR = 2
 """More than one, so that an executor that finishes early takes another."""
+
+_LEAST_UNIT_BYTES = 4 * MIB
+"""What takes a process less time than it takes another one to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,8 @@ def write_units(plan: MergePlan, tasks: Sequence[RegionTask], bounds: UnitBounds
     sizes = {region.region_id: region.size_bytes for region in plan.regions}
     limit = bounds.unit_bytes
     if bounds.executors > 1:
-        limit = min(limit, math.ceil(plan.size_bytes / (bounds.executors * _UNITS_PER_EXECUTOR)))
+        even = math.ceil(plan.size_bytes / (bounds.executors * _UNITS_PER_EXECUTOR))
+        limit = min(limit, max(even, _LEAST_UNIT_BYTES))
     groups: list[list[RegionTask]] = []
     for inherits in (False, True):
         room = 0

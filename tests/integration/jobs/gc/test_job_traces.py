@@ -61,7 +61,7 @@ def uri(tmp_path) -> str:
 
 
 def merge(uri: str, *, dies: bool = False) -> JobOutcome:
-    admin = Table.open(uri, settings=Settings(merge=MergeSettings(strategy="executors")))
+    admin = Table.open(uri, settings=Settings(merge=MergeSettings(strategy="executors", unit_bytes=1)))
     return admin.run(MergeRequest(), executors=MergeExecutors(workers=StagingWorkers(admin.base, dies=dies))).outcome
 
 

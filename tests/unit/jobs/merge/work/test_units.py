@@ -25,6 +25,7 @@ from memwal_core.jobs.merge.work.units import (
     search_units,
     write_units,
 )
+from memwal_core.settings import MIB
 from testkit.pickling_executors import pickled
 
 TARGET = MergeTarget(
@@ -71,9 +72,15 @@ def test_every_region_is_in_one_unit_that_is_bounded_and_of_one_kind(sizes, unit
 
 
 def test_several_executors_get_smaller_units():
-    plan = plan_of([(10, False)] * 16)
-    assert len(units_of(plan, 1_000)) == 1
-    assert len(units_of(plan, 1_000, executors=4)) == 8
+    plan = plan_of([(10 * MIB, False)] * 16)
+    assert len(units_of(plan, 1_000 * MIB)) == 1
+    assert len(units_of(plan, 1_000 * MIB, executors=4)) == 8
+
+
+def test_little_work_is_not_divided_between_executors():
+    plan = plan_of([(MIB // 8, False)] * 16)
+    assert len(units_of(plan, 1_000 * MIB, executors=4)) == 1
+    assert len(units_of(plan, MIB, executors=4)) == 2
 
 
 @given(st.lists(st.integers(0, 1_000), max_size=40), st.integers(1, 8))

@@ -1,7 +1,9 @@
-"""Examples in the documents are run as they stand."""
+"""Examples in the documents are run as they stand, and print what their comments say."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -14,9 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _run_example(page: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the one example of a page; each `print(...)  # output` must print that."""
     [example] = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
     monkeypatch.chdir(directory)
-    exec(compile(example, page, "exec"), {})
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, page, "exec"), {})
+    promised = re.findall(r"print\(.*\)  # (.+)$", example, re.M)
+    assert promised
+    assert [line for line in promised if line not in printed.getvalue().splitlines()] == []
 
 
 def test_example_of_the_readme_runs_and_the_last_write_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

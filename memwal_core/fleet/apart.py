@@ -41,7 +41,7 @@ class TableProcesses:
     def cycle(
         self, name: str, uri: str, options: Mapping[str, str], request: MaintainRequest, deadline: Deadline
     ) -> TableRound:
-        """Send a table through its cycle.
+        """Send a table through its cycle; the process is killed if it takes twice as long as it may.
 
         Args:
             name: As in the registry.
@@ -57,7 +57,8 @@ class TableProcesses:
         deadline.check()
         left_s = deadline.at - deadline.clock.monotonic()
         asked = {"name": name, "left_s": left_s, "deadline_s": deadline.seconds}
-        return TableRound.from_dict(_ask(self._cycles, uri, options, request, asked))
+        longest_s = left_s + deadline.seconds
+        return TableRound.from_dict(_ask(self._cycles, uri, options, request, asked, longest_s))
 
     def stop(self) -> None:
         """Let cycles end before their next write; they answer, and the processes end."""
@@ -75,10 +76,11 @@ def _ask(
     options: Mapping[str, str],
     request: MaintainRequest,
     more: Mapping[str, object],
+    longest_s: float | None = None,
 ) -> dict[str, Any]:
     question = {"uri": uri, "storage_options": dict(options), "request": request.to_json(), **more}
     try:
-        return processes.ask(question)
+        return processes.ask(question, longest_s)
     except ProcessEndedError as error:
         ended = name_of(error.ended)
         if error.by_itself:

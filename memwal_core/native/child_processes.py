@@ -72,8 +72,8 @@ class ChildProcesses:
         for _ in range(most or 0):
             self._idle.put(self._new())
 
-    def ask(self, question: object) -> dict[str, Any]:
-        """Return the answer.
+    def ask(self, question: object, longest_s: float | None = None) -> dict[str, Any]:
+        """Return the answer, in ``longest_s`` if that is given.
 
         Raises:
             ProcessEndedError: There is none, because the process ended.
@@ -81,7 +81,8 @@ class ChildProcesses:
         """
         child = self._taken()
         try:
-            return child.ask(json.dumps(question).encode() + b"\n", self._longest_s, repeats=self._repeats)
+            longest_s = self._longest_s if longest_s is None else longest_s
+            return child.ask(json.dumps(question).encode() + b"\n", longest_s, repeats=self._repeats)
         finally:
             self._idle.put(child)
 

@@ -21,8 +21,8 @@ class FleetSettings(BaseModel):
         default=3600.0,
         gt=0,
         description="Seconds after which the cycle of one table counts as overdue: its place goes to the next table, "
-        "and no further step of it begins. Longer: larger tables are done in one cycle, and a table that hangs is "
-        "noticed later.",
+        "and no further step of it begins; after twice as long its process is killed. Longer: larger tables are done "
+        "in one cycle, and a table that hangs is noticed later.",
     )
     survey_parallel: int = Field(
         default=16,

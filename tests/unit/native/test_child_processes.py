@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import signal
 
+import psutil
 import pytest
 
+from memwal_core.clock import SystemClock
+from memwal_core.errors import UnavailableError
+from memwal_core.fleet import apart
 from memwal_core.fleet.apart import TableProcesses
+from memwal_core.fleet.isolation import Deadline
+from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError, ProcessSilentError
 
 pytestmark = pytest.mark.req("T6")
@@ -42,6 +48,19 @@ def test_a_silent_process_is_ended() -> None:
 
     with pytest.raises(ProcessSilentError, match=r"0\.2 s"):
         processes.ask({"sleep_s": 600})
+
+
+def test_the_process_of_a_table_that_hangs_is_killed_after_twice_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_CHILD", _CHILD)
+    clock, before = SystemClock(), set(psutil.Process().children())
+    began = clock.monotonic()
+    processes = TableProcesses(1, 1.0)
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        processes.cycle("silent", "/table", {}, MaintainRequest(), Deadline(clock, began + 0.2, 0.2))
+
+    assert clock.monotonic() - began >= 0.4
+    assert set(psutil.Process().children()) == before
 
 
 def test_airflows_secrets_are_not_handed_to_processes_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:

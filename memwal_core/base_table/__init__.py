@@ -18,6 +18,7 @@ from memwal_core.base_table.commit.snapshots import (
     named_regions,
     publish_snapshot,
     read_snapshot,
+    regions_at_rest,
     unchanged_regions,
 )
 from memwal_core.base_table.history.retained import RetainedVersion, inherited_progress, retained_versions
@@ -94,6 +95,7 @@ __all__ = [
     "read_snapshot",
     "read_text_index",
     "record_catchup",
+    "regions_at_rest",
     "remove_versions",
     "require_sound",
     "retained_versions",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from memwal_core.base_table import BaseTable, TableState, named_regions, unchanged_regions
+from memwal_core.base_table import BaseTable, TableState, named_regions, regions_at_rest
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, WAL_SUFFIXES, wal_entry_path
@@ -164,9 +164,9 @@ def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore,
     Costs a dozen requests, one for each thousand objects below ``_mem_wal/``, and some for each region that has changed
     since the region snapshot, or has something to merge.
     """
-    known = _at_rest(table)
+    known = regions_at_rest(table, table.state())
     taker = CensusTaker(store, manifests, concurrency)
-    census = taker.take((), known)
+    census = taker.take((), lambda _: known)
     state = table.state()
     census = census.with_known(taker, *named_regions(table, state))
     found = census.manifests
@@ -180,18 +180,6 @@ def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore,
     quarantined = QuarantineStore(store).by_region()
     status = derive_status(table.uri, state, found, tails, quarantined)
     return replace(status, damaged={region_id: each.evidence for region_id, each in census.damaged.items()})
-
-
-def _at_rest(table: BaseTable) -> dict[RegionId, RegionManifest]:
-    """Return the regions that have not changed since the region snapshot, which lacks sizes, and have no lag."""
-    state = table.state()
-    progress = state.details
-    return {
-        region_id: row
-        for region_id, row in unchanged_regions(table, state).items()
-        if progress is not None
-        and all(each.generation <= progress.merged_generation(region_id) for each in row.flushed_generations)
-    }
 
 
 def find_wal_tail(store: ObjectStore, manifest: RegionManifest, probes: int = TAIL_PROBES) -> WalTail:

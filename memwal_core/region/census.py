@@ -29,6 +29,12 @@ from memwal_core.storage.protocol import ObjectStore
 
 _OLDER_VERSIONS = 5
 
+MANY_REGIONS = 8
+"""From here on, one more look at the table and a listing cost less than reading the regions that have not changed."""
+
+KnownOf = Callable[[int], Mapping[RegionId, RegionManifest]]
+"""Returns, for a number of regions, the manifests that need not be read, see ``unchanged_since``."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -140,18 +146,19 @@ class CensusTaker:
     def take(
         self,
         remembered: Collection[RegionId] = (),
-        known: Mapping[RegionId, RegionManifest] = MappingProxyType({}),
+        known_of: KnownOf | None = None,
     ) -> Census:
         """Read the manifests of all regions that are listed, and name those that are missing.
 
         Args:
             remembered: Regions that the maintenance record names, beside those that the manifests remember.
-            known: Manifests that need not be read, see ``unchanged_since``.
+            known_of: Called after the listing; all manifests are read if None.
         """
         births, listed = both(self._store.kind, self._births, self._manifests.region_ids)
         if not births.keys() <= set(listed):
             listed = self._manifests.region_ids()  # Created meanwhile, before its mark; or gone.
         remembered = (*remembered, *self._manifests.remembered())
+        known = known_of(len(listed)) if known_of is not None else {}
         return self._taken(births, listed, remembered, known=known)
 
     def take_needed(self, needs: NeededRegions, remembered: Collection[RegionId] = ()) -> Census:

@@ -146,6 +146,17 @@ def unchanged_regions(table: TableReader, state: TableState) -> dict[RegionId, R
     return unchanged_since(rows, at_millis(state.details.snapshot_ts_millis), listed)
 
 
+def regions_at_rest(table: TableReader, state: TableState) -> dict[RegionId, RegionManifest]:
+    """Return the unchanged regions whose generations are all merged; what a row lacks is asked of no others."""
+    progress = state.details
+    return {
+        region_id: row
+        for region_id, row in unchanged_regions(table, state).items()
+        if progress is not None
+        and all(each.generation <= progress.merged_generation(region_id) for each in row.flushed_generations)
+    }
+
+
 def _external(table: TableReader, state: TableState) -> pa.Table | None:
     if state.entry is None:
         return None

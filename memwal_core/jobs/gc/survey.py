@@ -7,7 +7,7 @@ that lands afterwards does no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -85,7 +85,8 @@ class GcSurveyor:
             self.sharing.choose(Work(regions=len(region_ids)))
         manifests = self._manifests_of(region_ids)
         base = self.base()
-        gone = [] if regions is not None or base.problem else self._gone(region_ids)
+        read = {each.region_id: each for each in manifests if isinstance(each, RegionManifest)}
+        gone = [] if regions is not None or base.problem else self._gone(region_ids, read)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
         found = self._contents_of(pairs)
         return GcState(
@@ -120,10 +121,10 @@ class GcSurveyor:
         """Read the newest manifests of some regions, or what is wrong with them; None if a region is being created."""
         return map_concurrently(self._manifest, region_ids, self.concurrency)
 
-    def _gone(self, listed: Collection[RegionId]) -> list[GcRegionState]:
-        """Return the regions that must exist and were not listed."""
+    def _gone(self, listed: Collection[RegionId], read: Mapping[RegionId, RegionManifest]) -> list[GcRegionState]:
+        """Return the regions that must exist and were not listed; those that this survey has ``read`` do exist."""
         taker = CensusTaker(self.store, self.manifests, self.concurrency)
-        census = taker.take()
+        census = taker.take((), lambda _: read)
         census = census.with_known(taker, *named_regions(self.table, self.table.state()))
         return [
             GcRegionState(region_id, None, problem=str(each.error), is_damaged=True)

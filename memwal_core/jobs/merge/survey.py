@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from memwal_core.base_table import BaseTable, TableState, named_regions
+from memwal_core.base_table import BaseTable, TableState, named_regions, regions_at_rest
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import MemwalError
@@ -21,7 +21,7 @@ from memwal_core.jobs.merge.read.inspection import inspect_generation
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
 from memwal_core.jobs.merge.read.suspects import Suspects
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
-from memwal_core.region.census import Census, CensusTaker, DamagedRegion
+from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.storage.concurrent import both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
@@ -61,6 +61,8 @@ class MergeSurveyor:
         self._damaged: set[str] = set()
         self._known_for: MergeTarget | None = None
         self._seen: tuple[Census, float] | None = None
+        self._resting: Mapping[RegionId, RegionManifest] = {}
+        self._forgetful = False
 
     def survey(
         self, regions: Collection[RegionId] | None = None, made: TableState | None = None
@@ -116,23 +118,30 @@ class MergeSurveyor:
             return self._seen[0], made
         began = self._table.clock.monotonic()
         taker = CensusTaker(self._store, self._manifests, self._concurrency)
-        census = taker.take()
+        self._resting = {}
+        census = taker.take((), self._at_rest)
         state = self._table.state()
         census = census.with_known(taker, *named_regions(self._table, state))
         self._seen = census, began
         return census, state
 
+    def _at_rest(self, regions: int) -> Mapping[RegionId, RegionManifest]:
+        if regions > MANY_REGIONS and not self._forgetful:
+            self._resting = regions_at_rest(self._table, self._table.state())
+        return self._resting
+
     def _still_newest(self, census: Census, began: float) -> bool:
-        """Tell whether the regions and their manifests are what they were."""
+        """Tell whether the regions are the same, and the manifests that were read still the newest."""
         if census.damaged or self._table.clock.monotonic() - began > _FRESH_S:
             return False
 
         def same_regions() -> bool:
             return frozenset(self._manifests.region_ids()) == census.region_ids
 
+        read = [each for each in census.manifests if self._resting.get(each.region_id) is not each]
         checks: list[Callable[[], bool]] = [
             same_regions,
-            *(partial(self._manifests.is_newest, each) for each in census.manifests),
+            *(partial(self._manifests.is_newest, each) for each in read),
         ]
         return all(map_concurrently(lambda check: check(), checks, self._concurrency))
 
@@ -164,8 +173,9 @@ class MergeSurveyor:
         self._damaged &= waiting
 
     def forget(self) -> None:
-        """Inspect every flushed MemTable again in the next survey."""
-        self._known = {}
+        """Read every region and inspect every flushed MemTable again in later surveys."""
+        self._known, self._seen = {}, None
+        self._forgetful = True
         self._opened.forget()
 
     def _inspect(

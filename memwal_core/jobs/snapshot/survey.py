@@ -35,7 +35,7 @@ def survey_regions(
     shared = _SharedSurvey(sharing)
     taker = CensusTaker(table.store, manifests, concurrency, shared.read if sharing is not None else None)
     unchanged = unchanged_regions(table, table.state())
-    census = taker.take((), unchanged)
+    census = taker.take((), lambda _: unchanged)
     state = table.state()
     details = table.require_mem_wal(state)
     stored = read_snapshot(table, state)

@@ -7,15 +7,14 @@ of the base table with the merge progress that belongs to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader, TableState, named_regions, read_snapshot
+from memwal_core.base_table import TableReader, TableState, named_regions, read_snapshot, regions_at_rest
 from memwal_core.clock import at_millis
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.memwal_index.snapshot import snapshot_manifests
@@ -32,7 +31,7 @@ from memwal_core.reader.plan.sources import (
     observe_in_process,
 )
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
-from memwal_core.region.census import Census, CensusTaker, DamagedRegion, NeededRegions
+from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion, NeededRegions
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, refuse_hole, same_columns, tail_positions
@@ -100,6 +99,7 @@ class Surveyor:
         self._taker = CensusTaker(table.store, manifests, self._concurrency)
         self._rows: tuple[tuple[object, ...], tuple[RegionManifest, ...]] = ((), ())
         self._last: TableState | None = None
+        self._resting: Mapping[RegionId, RegionManifest] = {}
 
     def survey(
         self, consistency: Consistency, version: int | None = None, needs: Callable[[TableState], Needs] | None = None
@@ -142,7 +142,8 @@ class Surveyor:
         # First: what is read after it follows it, if the table goes on where it was seen.
         recalled = self._history.recall(again=attempt > 1)
         needed = self._needed(needs)
-        regions, census, achieved = self._observe(consistency, recalled, needed)
+        self._resting = {}
+        regions, census, achieved = self._observe(consistency, recalled, needed, again=attempt > 1)
         state = self._last = self._table.state()
         if needed is not None and not needed.fits(state):
             return None
@@ -217,17 +218,23 @@ class Surveyor:
         return details.merged_generations, self._rows[1]
 
     def _observe(
-        self, consistency: Consistency, recalled: Recollection, needed: Needs | None
+        self, consistency: Consistency, recalled: Recollection, needed: Needs | None, *, again: bool = False
     ) -> tuple[tuple[ObservedRegion, ...], Census, Consistency]:
         in_process: dict[RegionId, ObservedRegion] = {}
         if consistency is Consistency.IN_PROCESS:
             in_process = {holder.region_id: observe_in_process(holder.view()) for holder in self._holders()}
-        take = self._taker.take if needed is None else partial(self._taker.take_needed, needed)
-        census = take(recalled.regions)
+        known_of = self._at_rest if not again else None
+        census = (
+            self._taker.take(recalled.regions, known_of)
+            if needed is None
+            else self._taker.take_needed(needed, recalled.regions)
+        )
         if consistency is Consistency.LATEST:
             return tuple(map(ObservedRegion, census.manifests)), census, consistency
 
         def observe(manifest: RegionManifest) -> ObservedRegion | DamagedRegion:
+            if self._is_empty(manifest) and manifest.region_id not in in_process:
+                return ObservedRegion(manifest)
             try:
                 return self._unflushed(manifest, in_process.get(manifest.region_id))
             except CorruptionError as error:
@@ -240,6 +247,18 @@ class Surveyor:
         manifests = tuple(region.manifest for region in observed)
         achieved = Consistency.IN_PROCESS if everything else Consistency.DURABLE
         return observed, replace(census, manifests=manifests, damaged=damaged), achieved
+
+    def _at_rest(self, regions: int) -> Mapping[RegionId, RegionManifest]:
+        """Return what need not be read: the newest version known has the rows, a listing after it what still holds."""
+        if regions > MANY_REGIONS:
+            state = self._last if self._last is not None else self._table.state()
+            self._resting = regions_at_rest(self._table, state)
+        return self._resting
+
+    def _is_empty(self, manifest: RegionManifest) -> bool:
+        """Tell whether it is known without a look that a region has no unflushed rows."""
+        is_known = self._resting.get(manifest.region_id) is manifest
+        return is_known and manifest.replay_after_wal_id == manifest.known_wal_id
 
     def _unflushed(self, manifest: RegionManifest, in_process: ObservedRegion | None) -> ObservedRegion:
         # A fenced writer of this process no longer knows the region; its rows are in the WAL.

@@ -37,8 +37,8 @@ def checks(
     """Show the newest results of the data-quality checks and what they hold back from the merge.
 
     `memwal quality`, `spark-submit jobs/quality.py` and the DAG `memwal_quality` run the checks.
-    Exit codes: 0 nothing failed and nothing is held, 2 bad input, 3 no check ever ran, 5 a check
-    failed or something is held.
+    Exit codes: 0 nothing failed and nothing is held, 2 bad input, 3 no check ever ran and nothing was released, 5 a
+    check failed or something is held.
     """
     named = [_parse_generation(text) for text in release or ()]
     opened = open_table(uri, storage_option).opened
@@ -46,7 +46,7 @@ def checks(
     released = [_released(opened, checked, region_id, generation) for region_id, generation in named]
     held = checked.quarantine.load()
     newest = {stage: checked.newest(stage) for stage in Stage}
-    outcome = _outcome(held, newest)
+    outcome = _outcome(released, held, newest)
     if json:
         print_json(
             {
@@ -80,12 +80,14 @@ def _parse_generation(text: str) -> tuple[RegionId, int]:
     return parse_region_id(region), int(number)
 
 
-def _outcome(held: Sequence[Quarantined], newest: Mapping[Stage, Mapping[str, Any] | None]) -> JobOutcome:
+def _outcome(
+    released: Sequence[Quarantined], held: Sequence[Quarantined], newest: Mapping[Stage, Mapping[str, Any] | None]
+) -> JobOutcome:
     # What failed before a merge is over when nothing is held any more; what failed after it is not.
     after = newest[Stage.AFTER]
     if held or (after is not None and after.get("failed")):
         return JobOutcome.BLOCKED
-    return JobOutcome.DONE if any(newest.values()) else JobOutcome.NOTHING_TO_DO
+    return JobOutcome.DONE if released or any(newest.values()) else JobOutcome.NOTHING_TO_DO
 
 
 def _show(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memwal_core.errors import InternalError, MemwalError
+from dataclasses import replace
+
+from memwal_core.errors import FrozenError, InternalError, MemwalError
 from memwal_core.fleet.isolation import Deadline
 from memwal_core.fleet.report import RoundEnd, TableRound
 from memwal_core.jobs.cycle.report import MaintainReport
@@ -33,7 +35,8 @@ def run_cycle(
     began = deadline.clock.monotonic()
     deadline.check()
     report: MaintainReport = opened.run(request, guard=deadline.check, executors=executors)
-    return _finished(name, uri, report, deadline.clock.monotonic() - began)
+    found = _finished(name, uri, report, deadline.clock.monotonic() - began)
+    return _as_frozen(found, opened) if request.dry_run else found
 
 
 def failed(name: str, uri: str, error: BaseException | None, seconds: float) -> TableRound:
@@ -61,6 +64,16 @@ def _finished(name: str, uri: str, report: MaintainReport, seconds: float) -> Ta
         report.to_dict(),
         exit_code=0 if busy else report.outcome.exit_code,
     )
+
+
+def _as_frozen(planned: TableRound, opened: Table) -> TableRound:
+    """Return what a run would come to: on a frozen table none of what is planned happens."""
+    try:
+        opened.opened.freezes.require_thawed()
+    except FrozenError as error:
+        outcome = JobOutcome.FROZEN
+        return replace(planned, why=f"{error.what}; {error.remedy}", outcome=outcome, exit_code=outcome.exit_code)
+    return planned
 
 
 def _known(error: BaseException | None) -> MemwalError:

@@ -174,6 +174,17 @@ def test_dry_run_changes_nothing_and_is_no_cycle(registry, opening, tmp_path):
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
+def test_dry_run_of_a_frozen_table_says_that_nothing_would_happen(registry, opening):
+    """It said "planned", and what a run would do on a table that is not frozen."""
+    Table.open(registry.tables[0].uri).freeze("looking into it", by="test")
+
+    report = fleet_of(opening).maintain_tables(registry, FleetRequest(dry_run=True))
+
+    assert ends(report) == {"orders": "frozen", "people": "planned", "events": "planned"}
+    assert report.tables[0].exit_code == 8
+    assert "memwal thaw" in report.tables[0].why
+
+
 @pytest.mark.req("LEASE-34")
 def test_two_rounds_at_once_do_no_harm(registry, opening):
     reports, barrier = [], threading.Barrier(2)

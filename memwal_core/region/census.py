@@ -24,7 +24,7 @@ from memwal_core.format.paths import (
 from memwal_core.format.region_manifest.model import RegionManifest
 from memwal_core.ids import RegionId
 from memwal_core.region.store import ManifestStore
-from memwal_core.storage.concurrent import both, map_concurrently
+from memwal_core.storage.concurrent import at_most, both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
 _OLDER_VERSIONS = 5
@@ -209,7 +209,8 @@ class CensusTaker:
         A region without manifest and without data is left out: its creation is under way or was interrupted, so no
         writer can have written to it.
         """
-        found = map_concurrently(self._look, region_ids, self._concurrency)
+        regions = list(region_ids)
+        found = map_concurrently(self._look, regions, at_most(self._store.kind, len(regions), self._concurrency))
         damaged = {each.region_id: each for each in found if isinstance(each, DamagedRegion)}
         return Census(tuple(each for each in found if isinstance(each, RegionManifest)), damaged)
 

@@ -15,6 +15,8 @@ _Result = TypeVar("_Result")
 NEAR = frozenset({StoreKind.LOCAL, StoreKind.MEMORY})
 """Stores that answer sooner than a thread begins."""
 
+_FEW = 16
+
 _END: object = object()
 
 
@@ -35,6 +37,11 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
             pool.shutdown(wait=True, cancel_futures=True)
             failed.result()
         return [future.result() for future in futures]
+
+
+def at_most(kind: StoreKind, count: int, limit: int) -> int:
+    """Return how many of some small requests to make at once."""
+    return 1 if kind in NEAR and count <= _FEW else limit
 
 
 def both(kind: StoreKind, one: Callable[[], _Item], other: Callable[[], _Result]) -> tuple[_Item, _Result]:

@@ -20,7 +20,7 @@ from memwal_core.format.paths import (
 from memwal_core.format.table_manifest import MemWalEntry, read_manifest
 from memwal_core.ids import RegionId
 from memwal_core.storage import ObjectInfo, ObjectStore
-from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.concurrent import at_most, map_concurrently
 
 _Progress = Mapping[RegionId, int]
 _NOTHING: _Progress = MappingProxyType({})
@@ -55,16 +55,17 @@ class RetainedVersion:
         return f"{line} (tagged {', '.join(self.tags)})" if self.tags else line
 
 
-def retained_versions(table: TableReader, concurrency: int) -> tuple[RetainedVersion, ...]:
+def retained_versions(table: TableReader, concurrency: int, *, with_tags: bool = True) -> tuple[RetainedVersion, ...]:
     """Read the merge progress of every version that can still be opened: the table's own, then branches'.
 
     One listing, and one request per version, or two for manifests of more than 64 KiB.
     ``CorruptionError``: a manifest cannot be read, or a tag names a version that does not exist.
     """
-    tags = _tags(table)
+    tags = _tags(table) if with_tags else {}
     files = [*_manifests(table.store, TABLE_VERSIONS_DIRECTORY), *_manifests(table.store, BRANCHES_DIRECTORY)]
     decoder = _Decoder()
-    read = map_concurrently(lambda info: _read(table.store, info, decoder), files, concurrency)
+    at_once = at_most(table.store.kind, len(files), concurrency)
+    read = map_concurrently(lambda info: _read(table.store, info, decoder), files, at_once)
     found = [
         replace(each, tags=tuple(sorted(tags.pop((each.branch, each.version), ()))))
         for each in read

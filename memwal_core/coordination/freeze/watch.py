@@ -22,7 +22,7 @@ from memwal_core.ids import RegionId
 from memwal_core.region import ManifestStore, RegionManifest
 from memwal_core.register import FIRST_VERSION
 from memwal_core.storage import StoreKind
-from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.storage.concurrent import at_most, map_concurrently
 
 _CLOCKS_DIFFER = timedelta(seconds=60)
 _SOME_INDEX = uuid.UUID(int=0)
@@ -219,7 +219,7 @@ def look(
     state = base.state()
     listed = manifests.region_ids()
     chosen = [each for each in listed if regions is None or each in regions]
-    concurrency = base.settings.storage.concurrency
+    concurrency = at_most(base.store.kind, len(chosen), base.settings.storage.concurrency)
     read = map_concurrently(lambda region_id: _read_region(manifests, region_id), chosen, concurrency)
     found = {region_id: seen for region_id, seen in zip(chosen, read, strict=True) if seen is not None}
     known = [each for each in found if each in memory.regions]
@@ -289,7 +289,7 @@ def is_replaced(manifests: ManifestStore, region_id: RegionId, known: SeenRegion
 def first_look(base: BaseTable, manifests: ManifestStore) -> tuple[Contradiction, ...]:
     """Return what contradicts itself on a table without a memory, by the versions that it still has."""
     try:
-        versions = retained_versions(base, base.settings.storage.concurrency)
+        versions = retained_versions(base, base.settings.storage.concurrency, with_tags=False)
         seen = look(base, manifests, Memory())
     except CorruptionError as error:
         _log.warning("the past of the table cannot be read [table=%s]: %s", base.uri, error)

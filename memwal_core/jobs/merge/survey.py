@@ -23,7 +23,7 @@ from memwal_core.jobs.merge.read.suspects import Suspects
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
-from memwal_core.storage.concurrent import both, map_concurrently
+from memwal_core.storage.concurrent import at_most, both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,8 @@ class MergeSurveyor:
             same_regions,
             *(partial(self._manifests.is_newest, each) for each in read),
         ]
-        return all(map_concurrently(lambda check: check(), checks, self._concurrency))
+        limit = at_most(self._store.kind, len(checks), self._concurrency)
+        return all(map_concurrently(lambda check: check(), checks, limit))
 
     def condemn(self, region_id: RegionId, generation: int, evidence: str) -> None:
         """Count a generation as damaged in all later surveys, because its files proved to be so when rows were read."""

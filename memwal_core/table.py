@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from memwal_core.base_table import BaseTable
+from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.commit.create import require_not_enabled
-from memwal_core.base_table.commit.key import define_key
+from memwal_core.base_table.commit.key import check_key, define_key
 from memwal_core.base_table.new import new_spec, write_empty_table
 from memwal_core.clock import Clock
 from memwal_core.coordination.freeze import Freeze
@@ -130,9 +130,9 @@ class Table(MergedReader):
         names = [key] if isinstance(key, str) else list(key)
         storage = settings.storage if settings is not None else None
         store = open_store(uri, storage_options=storage_options, settings=storage)
-        spec = write_empty_table(store, schema, names, list(regions) or buckets)
+        made = write_empty_table(store, schema, names, list(regions) or buckets)
         table = cls.open(uri, storage_options=storage_options, settings=settings)
-        table.enable([spec])
+        table.enable([made.spec])
         return table
 
     def analyze(
@@ -171,7 +171,8 @@ class Table(MergedReader):
         *,
         key: str | Sequence[str] = (),
         regions: Sequence[str] | int = (),
-    ) -> None:
+        dry_run: bool = False,
+    ) -> TableState:
         """Enable MemWAL on a table that exists.
 
         Args:
@@ -182,6 +183,10 @@ class Table(MergedReader):
                 have the same. May be omitted if there is one.
             regions: Instead of specs: components of one, as for ``create``, or how many buckets of the first key
                 column.
+            dry_run: Only check, without a probe of the store's conditional writes.
+
+        Returns:
+            The version that has the index; after a dry run the newest version, as it would be then.
 
         Raises:
             InvalidRequestError: It is enabled already, there is no usable primary key, the arguments do not fit the
@@ -189,15 +194,22 @@ class Table(MergedReader):
             ConflictError: Others kept changing the table. Try again.
             CommitUnknownError: Read the table before trying again.
         """
+        state = self.base.state()
         if key:
-            require_not_enabled(self.base.state())
-            define_key(self.base, [key] if isinstance(key, str) else list(key))
+            require_not_enabled(state)
+            names = [key] if isinstance(key, str) else list(key)
+            if dry_run:
+                state = check_key(self.base, names)
+            else:
+                define_key(self.base, names)
+                state = self.base.state()
         chosen = list(specs)
         if regions:
-            state = self.base.state()
             columns = state.require_primary_key().columns
             chosen.append(new_spec(1 + len(chosen), regions, state.schema, state.field_ids, columns))
-        self.base.create_mem_wal_index(chosen, maintained_indexes)
+        if dry_run:
+            return replace(state, details=self.base.plan_mem_wal_index(state, chosen, maintained_indexes))
+        return self.base.create_mem_wal_index(chosen, maintained_indexes)
 
     def writer(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import lance
 import pyarrow as pa
@@ -23,10 +24,19 @@ from memwal_core.storage import ObjectStore
 _SPEC_ID = 1
 
 
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that does not exist yet: its columns with the marks of the key, their ids, and its region spec."""
+
+    schema: pa.Schema
+    field_ids: Mapping[str, int]
+    spec: RegionSpec
+
+
 def write_empty_table(
-    store: ObjectStore, schema: pa.Schema, key: Sequence[str], regions: Sequence[str] | int
-) -> RegionSpec:
-    """Write a table without rows, and return the region spec that it is for. What does not fit is refused first.
+    store: ObjectStore, schema: pa.Schema, key: Sequence[str], regions: Sequence[str] | int, *, dry_run: bool = False
+) -> NewTable:
+    """Write a table without rows. What does not fit is refused first; a dry run only checks.
 
     ``store`` is rooted at the table that will be; ``regions`` are the components of a spec as ``parse_spec`` reads
     them, or a number of buckets of the first key column.
@@ -50,8 +60,11 @@ def write_empty_table(
     field_ids = {field.name(): field.id() for field in fields}
     spec = new_spec(_SPEC_ID, regions, keyed, field_ids, key)
     check_table(keyed, field_ids, check_primary_key(keyed, found), [spec])
-    _publish(store, keyed)
-    return spec
+    if not dry_run:
+        _publish(store, keyed)
+    elif any(store.list_objects("_versions")):
+        raise _taken(store.uri)
+    return NewTable(keyed, field_ids, spec)
 
 
 def new_spec(
@@ -97,12 +110,16 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
 def _first_version_of(uri: str) -> Rule:
     def rule(version: int, staged: bytes) -> bytes:
         if version != 1:
-            raise InvalidRequestError(
-                "there is a table at this address already", remedy="open it, or choose another address", table=uri
-            )
+            raise _taken(uri)
         return staged
 
     return rule
+
+
+def _taken(uri: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "there is a table at this address already", remedy="open it, or choose another address", table=uri
+    )
 
 
 def _check_key(schema: pa.Schema, key: Sequence[str]) -> None:

@@ -76,8 +76,7 @@ class BaseTable(TableReader):
             probe_conditional_put(self.store, f"{MEM_WAL_DIRECTORY}/_probe", self.rng)
         for attempt in range(self.settings.index.max_attempts):
             state = self.state()
-            self.require_no_regions(state)
-            details = new_details(state, specs, maintained_indexes, self.indexes(state.version))
+            details = self.plan_mem_wal_index(state, specs, maintained_indexes)
             operation = creation_operation(state, details, self._new_id(), self.clock.now())
             try:
                 made = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
@@ -87,6 +86,13 @@ class BaseTable(TableReader):
             _log.info("MemWAL is enabled [table=%s, version=%d]", self.uri, made.version)
             return made
         raise self._lost_every_attempt("enable MemWAL")
+
+    def plan_mem_wal_index(
+        self, state: TableState, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
+    ) -> MemWalIndexDetails:
+        """Return the details that ``create_mem_wal_index`` would commit on a version; errors as there."""
+        self.require_no_regions(state)
+        return new_details(state, specs, maintained_indexes, self.indexes(state.version))
 
     def update_details(
         self,

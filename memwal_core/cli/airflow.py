@@ -10,6 +10,7 @@ import typer
 
 import memwal_core
 from memwal_core.cli.nothing import may_find_nothing
+from memwal_core.cli.options import AsJson, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 
@@ -34,6 +35,7 @@ def install(
         bool, typer.Option("--replace", help="Replace files that are there and differ, as after an upgrade.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Copy DAGs, page and Spark applications of this version into a directory; other files there stay as they are.
 
@@ -50,13 +52,18 @@ def install(
             files=[str(path) for path in different],
         )
     for path in missing:
-        typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
+        if not json:
+            typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
         if not dry_run:
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (directory / path).write_bytes(wanted[path])
-    if not missing:
+    if not missing and not json:
         typer.echo(f"everything is there: {directory}")
-        sys.exit(JobOutcome.NOTHING_TO_DO.exit_code)
+    acted = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
+    outcome = acted if missing else JobOutcome.NOTHING_TO_DO
+    if json:
+        print_json({"outcome": outcome.value, "directory": str(directory), "files": [str(path) for path in missing]})
+    sys.exit(outcome.exit_code)
 
 
 def shipped(name: str) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +13,14 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-from memwal_core.base_table import translated
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.base_table import TableState, translated
+from memwal_core.base_table.new import write_empty_table
+from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region.spec.describe import describe_spec
 from memwal_core.settings import load_settings
+from memwal_core.storage import open_store
 from memwal_core.storage.options import environment_storage_options, parse_pairs
 from memwal_core.table import Table
 
@@ -56,6 +61,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
     key: Key = None,
     buckets: Buckets = None,
     by: By = None,
+    dry_run: DryRun = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -68,6 +74,13 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
     regions = _regions(buckets, by)
     options = {**environment_storage_options(), **parse_pairs(storage_option)}
     schema = _schema_of(like, options) if like else _schema(column or [])
+    settings = load_settings()
+    if dry_run:
+        store = open_store(uri, storage_options=options or None, settings=settings.storage)
+        planned = write_empty_table(store, schema, list(key or ()), regions, dry_run=True)
+        specs = [describe_spec(planned.spec, planned.field_ids)]
+        _show(_Shown(uri, "would be created", 0, tuple(key or ()), specs), json=json)
+        return
     table = Table.create(
         uri,
         schema,
@@ -75,9 +88,9 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         buckets=regions if isinstance(regions, int) else 1,
         regions=() if isinstance(regions, int) else regions,
         storage_options=options or None,
-        settings=load_settings(),
+        settings=settings,
     )
-    _show(table, "created", json=json)
+    _show(_shown(table.uri, table.base.state(), "created"), json=json)
 
 
 def enable(  # noqa: PLR0913 - one parameter for each option of the command
@@ -89,6 +102,7 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
         list[str] | None,
         typer.Option("--index", help="Index that MemTables maintain. Repeatable.", metavar="NAME"),
     ] = None,
+    dry_run: DryRun = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -102,13 +116,15 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
     """
     regions = _regions(buckets, by)
     table = open_table(uri, storage_option)
-    table.enable(key=list(key or ()), regions=regions, maintained_indexes=list(index or ()))
-    _show(table, "enabled", json=json)
+    state = table.enable(key=list(key or ()), regions=regions, maintained_indexes=list(index or ()), dry_run=dry_run)
+    shown = _shown(table.uri, state, "would be enabled" if dry_run else "enabled")
+    _show(shown, json=json)
 
 
 def add_spec(
     uri: TableUri,
     by: By = None,
+    dry_run: DryRun = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -121,11 +137,13 @@ def add_spec(
     if not by:
         raise InvalidRequestError("a spec needs a component", remedy="give at least one --by COMPONENT")
     table = open_table(uri, storage_option)
-    report = table.configuration.divide(by)
+    report = table.configuration.divide(by, dry_run=dry_run)
     if json:
         print_json(report.to_dict())
     else:
-        Console(highlight=False, soft_wrap=True).print(f"{report.change}, version {report.version}", markup=False)
+        Console(highlight=False, soft_wrap=True).print(
+            f"{'planned: ' if dry_run else ''}{report.change}, version {report.version}", markup=False
+        )
     sys.exit(report.outcome.exit_code)
 
 
@@ -181,15 +199,28 @@ def _schema_of(source: str, options: dict[str, str]) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in found])
 
 
-def _show(table: Table, what: str, *, json: bool) -> None:
-    state = table.base.state()
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    uri: str
+    what: str
+    version: int
+    key: Sequence[str]
+    regions: Sequence[str]
+
+
+def _shown(uri: str, state: TableState, what: str) -> _Shown:
     specs = [describe_spec(spec, state.field_ids) for spec in state.require_details().region_specs]
+    return _Shown(uri, what, state.version, state.primary_key.columns, specs)
+
+
+def _show(table: _Shown, *, json: bool) -> None:
     if json:
+        outcome = JobOutcome.PLANNED if table.what.startswith("would") else JobOutcome.DONE
         print_json(
-            {"outcome": "done", "table_uri": table.uri, "version": state.version,
-             "key": list(state.primary_key.columns), "regions": specs}
+            {"outcome": outcome.value, "table_uri": table.uri, "version": table.version,
+             "key": list(table.key), "regions": list(table.regions)}
         )  # fmt: skip
         return
     console = Console(highlight=False, soft_wrap=True)
-    key, regions = ", ".join(state.primary_key.columns), "; ".join(specs)
-    console.print(f"{what}: {table.uri}  version {state.version}, key ({key}), regions {regions}", markup=False)
+    key, regions = ", ".join(table.key), "; ".join(table.regions)
+    console.print(f"{table.what}: {table.uri}  version {table.version}, key ({key}), regions {regions}", markup=False)

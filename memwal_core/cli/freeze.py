@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_view
 from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import InvalidRequestError
-from memwal_core.jobs.thaw.run import Decision
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.run import Decision, require_reason
 
 By = Annotated[str, typer.Option("--by", help="Who decides; the user of this process by default.", metavar="NAME")]
 
@@ -21,6 +22,7 @@ def freeze(
     uri: TableUri,
     reason: Annotated[str, typer.Option("--reason", help="Why, for whoever finds the table frozen.", metavar="TEXT")],
     by: By = "",
+    dry_run: DryRun = False,
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -29,10 +31,15 @@ def freeze(
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
     """
     table = open_table(uri, storage_option)
-    table.freeze(reason, by=by or _user())
+    if dry_run:
+        require_reason(reason)
+    else:
+        table.freeze(reason, by=by or _user())
     found = table.thaw()
     if json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), **({"outcome": JobOutcome.PLANNED.value} if dry_run else {})})
+    elif dry_run:
+        typer.echo(f"would freeze {uri}: {reason}")
     else:
         show_view(found.view())
 

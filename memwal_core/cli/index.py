@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.cli.nothing import may_find_nothing
-from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.jobs.configure.run import ConfigureReport
 
 index = typer.Typer(
@@ -23,16 +23,28 @@ IndexName = Annotated[str, typer.Argument(help="An index of the base table.", me
 
 @index.command()
 @may_find_nothing
-def maintain(uri: TableUri, name: IndexName, storage_option: StorageOptions = None, json: AsJson = False) -> None:
+def maintain(
+    uri: TableUri,
+    name: IndexName,
+    dry_run: DryRun = False,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
     """Let MemTables maintain an index, from their next flush on."""
-    _show(open_table(uri, storage_option).configuration.maintain_index(name), json=json)
+    _show(open_table(uri, storage_option).configuration.maintain_index(name, dry_run=dry_run), json=json)
 
 
 @index.command()
 @may_find_nothing
-def release(uri: TableUri, name: IndexName, storage_option: StorageOptions = None, json: AsJson = False) -> None:
+def release(
+    uri: TableUri,
+    name: IndexName,
+    dry_run: DryRun = False,
+    storage_option: StorageOptions = None,
+    json: AsJson = False,
+) -> None:
     """Let MemTables maintain an index no longer; the base table's index stays."""
-    _show(open_table(uri, storage_option).configuration.release_index(name), json=json)
+    _show(open_table(uri, storage_option).configuration.release_index(name, dry_run=dry_run), json=json)
 
 
 @index.command()

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from memwal_core.base_table.keys.counts import count_keys
-from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, is_key_type
+from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, PrimaryKey, is_key_type
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.errors import ConflictError, InvalidRequestError
 
 
-def define_key(table: BaseTable, columns: Sequence[str]) -> None:
-    """Make columns the primary key of a table; do nothing if they are it already.
+def check_key(table: BaseTable, columns: Sequence[str]) -> TableState:
+    """Return what the newest version would be if columns were its primary key.
 
     Every row is read once, because no two may have the same key, and no key may be NULL.
+
+    Raises:
+        InvalidRequestError: As for ``define_key``.
+    """
+    state = table.state()
+    if state.primary_key.columns:
+        _check_same(state, columns)
+        return state
+    _check_columns(state, columns)
+    _check_rows(table, state, columns)
+    fields = [field.with_nullable(False) if field.name in columns else field for field in state.schema]
+    key = PrimaryKey(tuple(columns), tuple(state.field_ids[name] for name in columns))
+    return replace(state, schema=pa.schema(fields, metadata=state.schema.metadata), primary_key=key)
+
+
+def define_key(table: BaseTable, columns: Sequence[str]) -> None:
+    """Make columns the primary key of a table, checked as by ``check_key``; do nothing if they are it already.
 
     Raises:
         InvalidRequestError: A column cannot be part of a key, or rows contradict the key, or the table has another

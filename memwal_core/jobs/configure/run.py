@@ -68,8 +68,8 @@ class TableConfiguration:
         self._manifests = manifests
         self._concurrency = concurrency
 
-    def add_region_spec(self, spec: RegionSpec) -> ConfigureReport:
-        """Add a region spec; writers use it from their next claim on.
+    def add_region_spec(self, spec: RegionSpec, *, dry_run: bool = False) -> ConfigureReport:
+        """Add a region spec; writers use it from their next claim on. A dry run only checks.
 
         Raises:
             InvalidRequestError: Its id is taken, or it does not fit the table. Correct the spec.
@@ -81,9 +81,9 @@ class TableConfiguration:
             validate_new_spec(spec, details.region_specs, fields, state.require_primary_key().field_ids)
             return with_region_spec(details, spec)
 
-        return self._update(change, f"region spec {spec.spec_id} added")
+        return self._update(change, f"region spec {spec.spec_id} added", dry_run=dry_run)
 
-    def divide(self, regions: Sequence[str]) -> ConfigureReport:
+    def divide(self, regions: Sequence[str], *, dry_run: bool = False) -> ConfigureReport:
         """Add a region spec of the given components, for example ``["bucket(id, 8)"]``, under the next free id.
 
         Rows that lie in regions of older specs stay there until they are merged; merge them before writers follow the
@@ -97,10 +97,10 @@ class TableConfiguration:
         used = {spec.spec_id for spec in self._table.require_mem_wal(state).region_specs}
         made = self._manifests.load_many(self._manifests.region_ids(), self._concurrency)
         spec_id = next_spec_id({*used, *(manifest.region_spec_id for manifest in made)})
-        return self.add_region_spec(parse_spec(spec_id, regions, state.schema, state.field_ids))
+        return self.add_region_spec(parse_spec(spec_id, regions, state.schema, state.field_ids), dry_run=dry_run)
 
-    def maintain_index(self, name: str) -> ConfigureReport:
-        """Let MemTables maintain an index of the base table, from their next flush on.
+    def maintain_index(self, name: str, *, dry_run: bool = False) -> ConfigureReport:
+        """Let MemTables maintain an index of the base table, from their next flush on. A dry run only checks.
 
         Raises:
             InvalidRequestError: The index does not exist, or is the primary key's own. Correct the name.
@@ -112,18 +112,20 @@ class TableConfiguration:
             check_maintained(changed.maintained_indexes, self._table.indexes(state.version), state.primary_key)
             return changed
 
-        return self._update(change, f"MemTables maintain index {name}")
+        return self._update(change, f"MemTables maintain index {name}", dry_run=dry_run)
 
-    def release_index(self, name: str) -> ConfigureReport:
-        """Stop MemTables from maintaining an index; the index of the base table stays.
+    def release_index(self, name: str, *, dry_run: bool = False) -> ConfigureReport:
+        """Stop MemTables from maintaining an index; the index of the base table stays. A dry run only checks.
 
         Raises:
             InvalidRequestError: They do not maintain it. Correct the name.
             ConflictError: Other processes kept changing the table. Try again.
         """
-        return self._update(
-            lambda _, details: without_maintained_index(details, name), f"MemTables no longer maintain index {name}"
-        )
+
+        def change(_: TableState, details: MemWalIndexDetails) -> MemWalIndexDetails:
+            return without_maintained_index(details, name)
+
+        return self._update(change, f"MemTables no longer maintain index {name}", dry_run=dry_run)
 
     def replace_index(
         self, old: str, new: str, *, readers_moved: bool = False, dry_run: bool = False
@@ -202,10 +204,16 @@ class TableConfiguration:
             return any(has_values(dataset, column) for column in columns)
 
     def _update(
-        self, change: Callable[[TableState, MemWalIndexDetails], MemWalIndexDetails], what: str
+        self, change: Callable[[TableState, MemWalIndexDetails], MemWalIndexDetails], what: str, *, dry_run: bool
     ) -> ConfigureReport:
         state = self._table.state()
         before = state.version
+        if dry_run:
+            details = self._table.require_mem_wal(state)
+            self._check()
+            is_so = change(state, details) == details
+            outcome = JobOutcome.NOTHING_TO_DO if is_so else JobOutcome.PLANNED
+            return ConfigureReport(self._table.uri, outcome, what, before)
 
         def once(details: MemWalIndexDetails) -> MemWalIndexDetails:
             if details is not state.details:

@@ -46,6 +46,12 @@ class Decision:
     reason: str = ""
 
 
+def require_reason(reason: str) -> None:
+    """Refuse a freeze without a reason (``InvalidRequestError``)."""
+    if not reason.strip():
+        raise InvalidRequestError("a freeze needs a reason", remedy="say why, for whoever finds the table frozen")
+
+
 def freeze_by_hand(opened: OpenTable, reason: str, by: str) -> Freeze:
     """Freeze a table, and record who did and why.
 
@@ -53,8 +59,7 @@ def freeze_by_hand(opened: OpenTable, reason: str, by: str) -> Freeze:
         InvalidRequestError: No reason is given.
         UnavailableError: Storage failed; the table may not be frozen. Try again.
     """
-    if not reason.strip():
-        raise InvalidRequestError("a freeze needs a reason", remedy="say why, for whoever finds the table frozen")
+    require_reason(reason)
     with opened.ledger.run(opened.new_run(FREEZE, by)) as run:
         freeze = opened.freezes.add(FreezeCause.BY_HAND, {"reason": reason}, by)
         run.verdict = f"frozen by hand: {reason}"

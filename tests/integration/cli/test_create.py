@@ -181,3 +181,28 @@ def test_keys_of_several_columns_are_lists_and_have_the_types_of_their_columns(u
 
 def test_version_is_shown() -> None:
     assert run("--version").stdout.startswith("memwal 0.1.0 (pylance ")
+
+
+def test_dry_run_says_what_would_be_made_and_refuses_what_would_be_refused(uri: str, tmp_path: Path) -> None:
+    columns = ("--column", "id:int64", "--column", "day:date32", "--key", "id")
+    planned = done("create", uri, *columns, "--buckets", 2, "--dry-run")
+    assert not Path(uri).exists()
+    made = done("create", uri, *columns, "--buckets", 2)
+    assert {**planned, "outcome": "done", "version": made["version"]} == made
+    assert (planned["outcome"], planned["version"]) == ("planned", 0)
+    assert "already" in refusal("create", uri, *columns, "--dry-run").what
+
+    refusal("add-spec", uri, "--by", "bucket(nothing, 2)", "--dry-run")
+    planned = done("add-spec", uri, "--by", "bucket(id, 8)", "--dry-run")
+    assert (planned["outcome"], planned["change"]) == ("planned", "region spec 2 added")
+    assert done("schema", uri)["regions"] == ["bucket(id, 2)"]
+
+    other = str(tmp_path / "other.lance")
+    lance.write_dataset(ROWS, other)
+    enable = ("enable", other, "--key", "id", "--buckets", 4)
+    planned = done(*enable, "--dry-run")
+    assert lance.dataset(other).version == planned["version"] == 1
+    refusal("enable", other, "--key", "tenant", "--dry-run")
+    refusal("enable", other, "--key", "id", "--index", "nothing", "--dry-run")
+    made = done(*enable)
+    assert {**planned, "outcome": "done", "version": made["version"]} == made

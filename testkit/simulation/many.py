@@ -64,7 +64,7 @@ def _play(scene: Scene, seed: int, played: Played) -> None:
 
 
 @dataclass
-class Outcome:
+class PlayedSeeds:
     """What became of many seeds.
 
     Attributes:
@@ -83,9 +83,9 @@ class Outcome:
         (self.failed if played.problems else self.passed).append(seed)
 
 
-def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Console) -> Outcome:
+def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Console) -> PlayedSeeds:
     """Play seeds in some scenes, lowest first, and print why one fails; Ctrl-C and SIGTERM end it early."""
-    outcome = Outcome()
+    outcome = PlayedSeeds()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A fresh process per seed block: pylance must not be forked after it has started its threads.
     context = multiprocessing.get_context("spawn")

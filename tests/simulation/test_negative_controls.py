@@ -80,7 +80,7 @@ def test_without_the_epoch_check_before_a_flush_rows_are_lost(tmp_path: Path, mo
     """The rules of what follows a flush are left out, too: they refuse what a zombie flushes late."""
     monkeypatch.setattr(ownership, "check_epoch", lambda local, stored: None)
     _let_flushes_come_in_any_order(monkeypatch)
-    assert _symptom(tmp_path, 0, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 45, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
 
 
 @pytest.mark.req("WRT-41", "LEASE-14")
@@ -102,7 +102,7 @@ def test_without_the_replay_of_late_entries_rows_are_lost(tmp_path: Path, monkey
     monkeypatch.setattr(WalAppender, "append", lambda self, *args: replace(append(self, *args), late=()))
     # A MemTable refuses entries that do not follow each other.
     monkeypatch.setattr(MemTable, "_advance", _take_any_entry)
-    assert _symptom(tmp_path, 13, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 61, rivals, AIMED, RIVALS.turns) is Symptom.WRONG_ROWS
 
 
 def _take_any_entry(memtable: MemTable, entry: StoredEntry) -> None:
@@ -132,7 +132,7 @@ def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
             return [part._replace(value=((part.value[0] + 1) % 4,)) for part in super().route(rows)]
 
     monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
-    assert _symptom(tmp_path, 15) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 50) is Symptom.WRONG_ROWS
 
 
 class GapMerger(MergeActor):

@@ -100,7 +100,7 @@ def test_with_a_register_that_overwrites_an_acknowledged_freeze_is_forgotten(
         self._write_hint(version)
 
     monkeypatch.setattr(VersionedRegister, "create", overwrite)
-    assert _symptom(tmp_path, 43) is Symptom.FORGOTTEN
+    assert _symptom(tmp_path, 10) is Symptom.FORGOTTEN
 
 
 @pytest.mark.req("IDX-28", "BLD-15")

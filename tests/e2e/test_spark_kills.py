@@ -1,4 +1,6 @@
-"""Every job on a cluster, with a worker or its driver killed: the repeat makes it right.
+"""Every job on a cluster, with an executor, a worker or its driver killed: it goes on, or the repeat makes it right.
+
+Executors of the other jobs are killed in ``test_spark_jobs.py``.
 
 After a driver has died, the job is run once more while tasks of the dead one may still be at work: rows, progress,
 indexes and files are what they would have been.
@@ -21,10 +23,12 @@ from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.verify.request import VerifyRequest
+from memwal_core.quality.model import Stage
 from memwal_core.settings import load_settings
 from memwal_core.table import Table
 from testkit.simulation.view import lsm_view
@@ -32,7 +36,7 @@ from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, write_generations
 from testkit.tables.native_regions import native_region_id
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, quality_of
 from tests.e2e.job_cluster import SETTINGS, JobCluster, Victim
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.req("O10")]
@@ -138,6 +142,21 @@ def _to_verify(uri: str) -> tuple[Check, Check]:
     return always, always
 
 
+def _to_check(uri: str) -> tuple[Check, Check]:
+    table = _flushed(uri)
+    Table.open(uri).run(MergeRequest())
+    write_generations(table, list(range(250, 350)), name="b")
+
+    def done() -> None:
+        quality = quality_of(Table.open(uri))
+        for stage in Stage:
+            report = quality.newest(stage)
+            assert report is not None
+            assert {each["result"] for each in report["results"]} <= {"passed", "skipped"}, report
+
+    return _always(table), done
+
+
 def _with_indexes_behind(uri: str) -> tuple[Check, Check]:
     table = make_articles_table(uri, maintained=["title_idx", "vec_idx"])
     for generation in range(1, 5):
@@ -184,17 +203,25 @@ SCENES = {
         "on executors: count keys",
         _to_verify,
     ),
+    "quality": Scene(
+        QualityRequest(stage=Stages.BOTH),
+        "on executors: count keys",
+        _to_check,
+    ),
 }
 
 
-@pytest.mark.parametrize("name", ["merge", "gc"])
-def test_job_goes_on_when_a_worker_is_lost_with_all_its_executors(
-    tmp_path: Path, job_cluster: JobCluster, name: str
+@pytest.mark.parametrize(
+    ("name", "victim"),
+    [*((name, Victim.WORKER) for name in SCENES), ("merge", Victim.EXECUTOR), ("quality", Victim.EXECUTOR)],
+)
+def test_job_goes_on_when_executors_are_lost(
+    tmp_path: Path, job_cluster: JobCluster, name: str, victim: Victim
 ) -> None:
     scene, uri = SCENES[name], str(tmp_path / "t")
     always, done = scene.make(uri)
 
-    report = job_cluster.submit(uri, scene.request, tmp_path / "job.log", scene.begins, Victim.WORKER)
+    report = job_cluster.submit(uri, scene.request, tmp_path / "job.log", scene.begins, victim)
 
     assert report["outcome"] == "done"
     always()
@@ -214,6 +241,11 @@ def test_job_whose_driver_was_killed_is_made_right_by_the_next_run(
     job_cluster.submit(uri, scene.request, tmp_path / "job.log", scene.begins, Victim.DRIVER)
 
     always()
+    if scene.request.info.needs_spark:
+        job_cluster.submit(uri, scene.request, tmp_path / "repeat.log", scene.begins, Victim.NONE)
+        always()
+        done()
+        return
     table = Table.open(uri, settings=load_settings(), clock=LaterClock())
     repeat = scene.request.model_copy(update={"engine": Engine.LOCAL})
     assert table.run(repeat).outcome in (JobOutcome.DONE, JobOutcome.NOTHING_TO_DO)

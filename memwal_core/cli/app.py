@@ -18,6 +18,7 @@ from memwal_core.cli.examine.doctor import doctor
 from memwal_core.cli.examine.explain import explain
 from memwal_core.cli.examine.history import history
 from memwal_core.cli.examine.status import status
+from memwal_core.cli.examine.storage import storage
 from memwal_core.cli.examine.why import why
 from memwal_core.cli.freeze import freeze, thaw
 from memwal_core.cli.index import index
@@ -61,6 +62,7 @@ app.command()(history)
 app.command()(watch)
 app.add_typer(index, name="index")
 app.add_typer(airflow, name="airflow")
+app.add_typer(storage, name="storage")
 
 
 def _version(wanted: bool) -> None:

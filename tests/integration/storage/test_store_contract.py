@@ -14,7 +14,7 @@ from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNot
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
-from memwal_core.storage.probe import probe_conditional_put
+from memwal_core.storage.probe import probe_conditional_put, race_conditional_puts
 from testkit.faults.faulty_store import FaultyStore
 from testkit.s3_server import S3Server, s3_server
 
@@ -325,5 +325,6 @@ def test_address_of_a_path_lies_below_the_root(store: ObjectStore) -> None:
 @pytest.mark.req("LEASE-17")
 def test_conditional_probe_accepts_the_store_and_leave_nothing(store: ObjectStore) -> None:
     probe_conditional_put(store, "_mem_wal", seeded_rng(1))
+    race_conditional_puts([store] * 4, "_mem_wal", 2, seeded_rng(2))
 
     assert _paths(store, "") == set()

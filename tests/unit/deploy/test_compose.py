@@ -329,6 +329,7 @@ def test_collector_offers_metrics_where_prometheus_looks_for_them() -> None:
 def test_tasks_and_jobs_send_metrics_and_traces_to_the_collector_over_http(compose: dict[str, Any]) -> None:
     for name in ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"):
         environment = compose["services"][name]["environment"]
+        assert environment["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
         assert environment["AIRFLOW__METRICS__OTEL_ON"] == environment["AIRFLOW__TRACES__OTEL_ON"] == "True"
         # Airflow's exporter of traces speaks gRPC unless it is named; this port is for HTTP.
         assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"].endswith(":4318")

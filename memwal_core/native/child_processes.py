@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import queue
+import select
 import selectors
 import signal
 import subprocess
@@ -12,7 +14,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from memwal_core.clock import SystemClock
+
 _ATTEMPTS = 2
+_PIECE_BYTES = 65_536
+_CLOCK = SystemClock()
 _OWN_FAULTS = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 
 
@@ -114,8 +120,9 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, question: bytes, longest_s: float | None, *, repeats: bool) -> dict[str, Any]:
+        until = None if longest_s is None else _CLOCK.monotonic() + longest_s
         for attempt in range(_ATTEMPTS):
-            line = _answer(self._running(), question, longest_s)
+            line = _answer(self._running(), question, until)
             if line:
                 return dict(json.loads(line))
             if line is None:
@@ -158,17 +165,37 @@ class _Child:
         return process.returncode
 
 
-def _answer(process: subprocess.Popen[bytes], question: bytes, longest_s: float | None) -> bytes | None:
-    """Return a line; nothing if the process ends instead, None if neither happens in time."""
+def _answer(process: subprocess.Popen[bytes], question: bytes, until: float | None) -> bytes | None:
+    """Return a line; nothing if the process ends before its end, None if neither happens in time."""
     assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not said.endswith(b"\n"):
+            left_s = None if until is None else until - _CLOCK.monotonic()
+            ready = selector.select(left_s) if left_s is None or left_s > 0 else []
+            if not ready:
+                return None
+            for key, _ in ready:
+                if key.fileobj is process.stdout:
+                    piece = os.read(key.fd, _PIECE_BYTES)
+                    if not piece:
+                        return b""
+                    said += piece
+                elif question:
+                    question = _written(key.fd, question)
+                else:
+                    selector.unregister(key.fileobj)
+    return said
+
+
+def _written(pipe: int, data: bytes) -> bytes:
+    """Write to a pipe that has room, no more than is sure not to wait; return the rest, nothing if nobody reads."""
     try:
-        process.stdin.write(question)
-        process.stdin.flush()
+        return data[os.write(pipe, data[: select.PIPE_BUF]) :]
     except BrokenPipeError:
         return b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        return process.stdout.readline() if selector.select(longest_s) else None
 
 
 def name_of(ended: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import psutil
@@ -48,6 +49,24 @@ def test_a_silent_process_is_ended() -> None:
 
     with pytest.raises(ProcessSilentError, match=r"0\.2 s"):
         processes.ask({"sleep_s": 600})
+
+
+def test_a_process_that_stops_within_its_answer_is_ended() -> None:
+    with pytest.raises(ProcessSilentError):
+        ChildProcesses(_CHILD, longest_s=0.5).ask({"half": True})
+
+
+def test_a_process_that_does_not_read_its_question_is_ended() -> None:
+    deaf = ChildProcesses(_CHILD, longest_s=0.5, environment={**os.environ, "DEAF": "1"})
+
+    with pytest.raises(ProcessSilentError):
+        deaf.ask({"long": "x" * 300_000})
+
+
+def test_a_long_question_is_asked_and_a_long_answer_read() -> None:
+    answer = ChildProcesses(_CHILD, longest_s=60).ask({"echo": "x" * 300_000})
+
+    assert answer["echo"] == "x" * 300_000
 
 
 def test_the_process_of_a_table_that_hangs_is_killed_after_twice_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -143,8 +144,8 @@ def test_merge_between_the_manifests_and_the_base_table_leads_to_another_look(
     running.write()
     looks = []
 
-    def take(taker: CensusTaker) -> Census:
-        census = original(taker)
+    def take(taker: CensusTaker, *given: Any) -> Census:
+        census = original(taker, *given)
         looks.append(census)
         if len(looks) == 1:
             running.write()
@@ -187,8 +188,8 @@ def test_moment_never_has_wal_of_a_writer_that_its_manifest_does_not_know(
     running.write()
     original, successors = CensusTaker.take, []
 
-    def take(taker: CensusTaker) -> Census:
-        census = original(taker)
+    def take(taker: CensusTaker, *given: Any) -> Census:
+        census = original(taker, *given)
         for number in (1, 2):
             writer = Table.open(running.uri, settings=EAGER).writer(takeover="fence")
             successors.append(writer)

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -21,13 +22,16 @@ from demo.directory import DemoDirectory, claim_directory
 from demo.stack.marked import marked, marked_processes
 from demo.stack.stack import Stack, free_port, stack_environment, start_stack, stop_stack
 from memwal_core.base_table import BaseTable
+from memwal_core.format.paths import LEDGER_DIRECTORY
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.rng import system_rng
+from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.processes.spark_cluster import CLOCK, ask, start_spark, until
 from testkit.s3_server import BUCKET, S3Server, s3_server
 from testkit.tables.people import make_people_table, people
+from tests.integration.airflow.processes import jobs_of, whatever_was_written
 
 pytestmark = [
     pytest.mark.airflow,
@@ -39,6 +43,15 @@ pytestmark = [
 ]
 
 ROWS = 20_000
+STORE_KEY, STORE_SECRET = "CANARYstorekey0123456789", "CANARYstore/secret+0123456789"
+"""Of the connection alone; the store takes any."""
+OF_THE_CLUSTER = "CANARY0cluster0123456789abcdef0123"
+OF_AIRFLOW = {
+    "AIRFLOW__API__SECRET_KEY": "CANARYapi0123456789abcdef",
+    "AIRFLOW__API_AUTH__JWT_SECRET": "CANARYjwt0123456789abcdef" * 3,
+    "AIRFLOW__CORE__FERNET_KEY": "CANARYfernet0123456789abcdef0123456789abcde=",
+    "AIRFLOW_CONN_OTHER": "postgresql://somebody:CANARYother0123456789@127.0.0.1/other",
+}
 TABLE = f"s3://{BUCKET}/people.lance"
 
 
@@ -55,6 +68,7 @@ class Platform:
     ):
         self.workers, self.master, self.storage = workers, master, storage
         self.directory, self.stack = directory, stack
+        self.seen: dict[int, tuple[str, str]] = {}
         body = {"username": "admin", "password": stack.password}
         self.token: str = ask(f"{stack.address}/auth/token", body)["access_token"]
 
@@ -71,11 +85,33 @@ class Platform:
     def processes(self) -> list[psutil.Process]:
         return marked_processes(str(self.directory.root.resolve()))
 
+    def look(self) -> None:
+        """Keep command line and environment of every Spark process."""
+        self.seen.update(jobs_of(self.directory.root.parent))
+
     def drivers(self) -> list[psutil.Process]:
         return [process for process in self.processes() if _is_driver(process)]
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         return list(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
+
+
+@contextmanager
+def repeated(look: Callable[[], None]) -> Iterator[None]:
+    """Call a function again and again, in another thread, until the block ends."""
+    ended = threading.Event()
+
+    def looks() -> None:
+        while not ended.wait(0.2):
+            look()
+
+    thread = threading.Thread(target=looks)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _is_driver(process: psutil.Process) -> bool:
@@ -108,7 +144,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         directory = claim_directory(root / "stack")
         master, ui = free_port(), free_port()
         variables = _variables(directory, s3, master)
-        workers = start_spark(cleanup, root, variables, master, ui)
+        of_spark = {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")}
+        workers = start_spark(cleanup, root, of_spark, master, ui)
         cleanup.callback(stop_stack, directory, CLOCK)
         stack = start_stack(directory, variables, {}, CLOCK, system_rng())
         (directory.root / "tables.toml").write_text(
@@ -126,8 +163,11 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
         defaults.write("spark.executor.memory 512m\nspark.executor.cores 1\nspark.task.maxFailures 8\n")
         # As in the containers: everything on the cluster proves that it belongs to it.
         defaults.write((Path(__file__).parents[2] / "deploy" / "spark-defaults.conf").read_text())
-        defaults.write("spark.authenticate.secret 0123456789abcdef0123456789abcdef\n")
-    options = dict(s3.storage_options)
+        defaults.write(f"spark.authenticate.secret {OF_THE_CLUSTER}\n")
+        events = directory.root.parent / "events"
+        events.mkdir()
+        defaults.write(f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n")
+    options = {**s3.storage_options, "aws_access_key_id": STORE_KEY, "aws_secret_access_key": STORE_SECRET}
     key, secret = options.pop("aws_access_key_id"), options.pop("aws_secret_access_key")
     cluster = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": master, "extra": {"deploy-mode": "client"}}
     java = find_java(checkout, os.environ)
@@ -136,6 +176,7 @@ def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(cluster),
         "MEMWAL_MERGE__EXECUTORS_MIN_BYTES": "0",
         "MEMWAL_DISPATCH__MAX_OBJECTS": "0",  # so that the merge, of a few generations, is not done in the worker
+        **OF_AIRFLOW,
         "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "lance", "login": key, "password": secret, "extra": options}),
     }
 
@@ -150,8 +191,9 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     run = platform.trigger("memwal_merge", {"table": "people"})
     until(lambda: ask(platform.master)["activeapps"])  # the Spark job has begun
     os.kill(platform.workers[0].pid, signal.SIGKILL)
+    with repeated(platform.look):
+        assert platform.wait("memwal_merge", run) == "success"
 
-    assert platform.wait("memwal_merge", run) == "success"
     assert platform.workers[0].wait(60) == -signal.SIGKILL
     admin = Table.open(table.uri, storage_options=platform.storage)
     rows = table.dataset().to_table(columns=["id", "name"]).sort_by("id").to_pydict()
@@ -167,6 +209,33 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
     merged = next(record for record in admin.opened.ledger.runs("merge") if record.outcome.value == "done")
     assert "executors can write fragments at once" in str(merged.facts["strategy_reason"])
+
+
+@pytest.mark.req("T2", "T3")
+def test_no_secret_is_left_on_a_cluster(platform: Platform) -> None:
+    """What the merge before left anywhere: in files, events, answers and the ledger; and what its processes had."""
+    written = whatever_was_written(platform.directory.root.parent)
+    named = [name for name, text in written.items() if "CANARY" in text]
+    store = open_store(TABLE, storage_options=platform.storage)
+    recorded = [store.get(info.path) for info in store.list_objects(LEDGER_DIRECTORY)]
+    run = platform.runs("memwal_merge")[0]["dag_run_id"].replace("+", "%2B")
+    answers = f"{platform.stack.address}/api/v2/dags/memwal_merge/dagRuns/{run}"
+    told = [ask(f"{answers}/{each}", None, platform.token) for each in ("taskInstances", "taskInstances/~/xcomEntries")]
+    executors = [both for both in platform.seen.values() if "CoarseGrainedExecutorBackend" in both[0]]
+    drivers = [both for both in platform.seen.values() if "MAINTENANCE_JOB=" in both[1]]
+
+    assert named == ["stack/spark/spark-defaults.conf"], "where the operator keeps the secret of the cluster"
+    assert [name for name in written if name.startswith("events/")]
+    assert recorded
+    assert "CANARY" not in json.dumps(told)
+    assert not [data for data in recorded if b"CANARY" in data]
+    assert executors
+    assert drivers
+    assert not [command for command, _ in platform.seen.values() if "CANARY" in command]
+    assert all(STORE_SECRET.partition("/")[0] in environment for _, environment in drivers)
+    for secret in (*OF_AIRFLOW, *OF_AIRFLOW.values(), "AIRFLOW_CONN"):
+        assert not [each for _, each in (*executors, *drivers) if secret in each], secret
+    assert not [each for _, each in executors if STORE_SECRET.partition("/")[0] in each]
 
 
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:

@@ -11,7 +11,7 @@ from testkit.simulation.actors.readers import ReaderActor
 from testkit.simulation.simulate import everybody
 from testkit.simulation.world import Actor, World
 
-SEEDS = [*range(100, 102), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(102, 108))]
+SEEDS = [101, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (100, *range(102, 108)))]
 BUSY = Chances(interleave=0.1, fail=0.01, crash=0.005)
 
 

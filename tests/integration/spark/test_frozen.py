@@ -78,6 +78,7 @@ def test_check_that_fails_in_a_spark_application_freezes_until_a_thaw_and_merges
     assert Table.open(uri).opened.freezes.active() == ()
 
 
+@pytest.mark.slow
 def test_dry_run_of_an_ingest_says_that_the_table_is_frozen(uri: str, tmp_path: Path, spark: SparkSession) -> None:
     del spark
     source = tmp_path / "rows.parquet"

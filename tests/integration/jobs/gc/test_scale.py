@@ -60,6 +60,7 @@ def test_planning_ten_thousand_objects_takes_as_many_requests_as_a_hundred(tmp_p
 
 @pytest.mark.s3
 @pytest.mark.req("GC-01", "GC-20")
+@pytest.mark.slow
 def test_table_on_s3_is_collected():
     with s3_server() as server:
         uri, options = server.uri("bucket/people.lance"), dict(server.storage_options)

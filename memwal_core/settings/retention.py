@@ -183,9 +183,9 @@ class GcSettings(BaseModel):
     wal_epoch_checks: float = Field(
         default=6.0,
         ge=0,
-        description="WAL entries younger than this many times `writer.epoch_check_interval_s` are kept, too, so that a "
-        "stalled writer finds its successor's entry. Larger takes more storage. Below 2 it is refused without "
-        "`allow_unsafe_retention`.",
+        description="WAL entries that were written or flushed less than this many times "
+        "`writer.epoch_check_interval_s` ago are kept, so that a stalled writer finds its successor's entry. Larger "
+        "takes more storage. Below 2 it is refused without `allow_unsafe_retention`.",
     )
     manifest_retention: int = Field(
         default=20,

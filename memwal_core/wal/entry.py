@@ -13,6 +13,7 @@ from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundErro
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.text import whole_number
 
 WRITER_EPOCH_KEY = "writer_epoch"
 GENERATION_KEY = "generation"
@@ -29,6 +30,7 @@ FIELD_IDS_KEY = "memwal:field_ids"
 """Schema metadata: the base table's field id of each column, comma-separated; empty for the tombstone column."""
 FIELD_ID_KEY = b"lance:field_id"
 """Field metadata: the base table's field id."""
+_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +55,8 @@ class EntryShape:
 
 def noted_field_ids(schema: pa.Schema) -> dict[str, int] | None:
     """Return column -> field id of an entry's rows; None if the entry does not record them."""
-    noted = {field.name: (field.metadata or {}).get(FIELD_ID_KEY, b"") for field in schema}
-    return {name: int(number) for name, number in noted.items() if number.isdigit()} or None
+    noted = {field.name: whole_number((field.metadata or {}).get(FIELD_ID_KEY, b"")) for field in schema}
+    return {name: number for name, number in noted.items() if number is not None} or None
 
 
 def same_columns(found: pa.Schema, other: pa.Schema) -> bool:
@@ -197,18 +199,19 @@ def described_entry(
     if place and place != place_of(region_id, wal_id):
         suffix = LANCE_WAL_SUFFIX if file_version is not None else ARROW_WAL_SUFFIX
         refuse_unreadable(region_id, wal_id, suffix, f"it is the entry of another place: {place}")
-    epoch = metadata.get(WRITER_EPOCH_KEY.encode(), b"").decode(errors="replace")
-    if not (epoch.isascii() and epoch.isdecimal()):
+    stated = metadata.get(WRITER_EPOCH_KEY.encode(), b"")
+    epoch = whole_number(stated)
+    if epoch is None:
         raise CorruptionError(
             "a WAL entry has no writer epoch",
             remedy="keep the file; find out which program wrote it before anything replays it",
             region_id=str(region_id),
             wal_id=wal_id,
-            found=epoch,
+            found=stated.decode(errors="replace")[:_SHOWN],
         )
     return WalEntry(
         wal_id=wal_id,
-        writer_epoch=int(epoch),
+        writer_epoch=epoch,
         attempt=metadata.get(ATTEMPT_KEY.encode(), b"").decode(errors="replace"),
         rows=rows,
         size_bytes=size_bytes,

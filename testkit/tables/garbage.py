@@ -100,7 +100,9 @@ def region(
         for number, age in sorted((wal or {}).items())
     )
     suffixes = frozenset({LANCE_WAL_SUFFIX}) if entries else frozenset()
-    return GcRegionState(REGION, manifest, directories=tuple(found), wal=entries, wal_suffixes=suffixes)
+    return GcRegionState(
+        REGION, manifest, settled_wal_id=replay, directories=tuple(found), wal=entries, wal_suffixes=suffixes
+    )
 
 
 def versions(ages_s: Mapping[int, float]) -> tuple[NumberedObject, ...]:

@@ -146,7 +146,7 @@ class Patient:
     def context(self, store: FaultyStore) -> GcContext:
         chosen = Settings(gc=GcSettings(collect_wal=WalCollection.ALL, grace_s=0, manifest_retention=2, concurrency=1))
         admin = gc_admin(self.uri, store=store)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, collect_wal=WalCollection.ALL)
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, WalCollection.ALL, later(OLD_S).now())
         clock = later(OLD_S)
         return GcContext(surveyor, chosen, clock, no_lease)
 

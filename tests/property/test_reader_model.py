@@ -174,7 +174,7 @@ class _Table:
         """Delete what nobody needs, as if all of it were old; the versions before the newest first."""
         lance.dataset(self._uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
         admin = gc_admin(self._uri)
-        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, collect_wal=WalCollection.ALL)
+        surveyor = GcSurveyor(admin.base, admin.opened.manifests, 1, WalCollection.ALL, later(OLD_S).now())
         report = collect_garbage(GcContext(surveyor, Settings(gc=GC), later(OLD_S), no_lease))
         assert report.failures == ()
 

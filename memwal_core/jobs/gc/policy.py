@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings import DAY_S, GcSettings, Settings
@@ -25,22 +25,34 @@ class Policy:
         now: Wall time in UTC.
         wal_age_s: Minimum age of a WAL entry: the larger of the configured age and the multiple of the interval at
             which writers verify their epoch.
+        settled_s: That multiple: so long ago verified whoever may still acknowledge without a look, at the latest.
     """
 
     now: datetime
     gc: GcSettings
     wal_age_s: float
+    settled_s: float
+
+    @property
+    def settled_before(self) -> datetime:
+        """When whoever may still acknowledge without a look at its region verified its epoch, at the earliest."""
+        return self.now - timedelta(seconds=self.settled_s)
 
     @classmethod
     def of(cls, settings: Settings, now: datetime) -> Policy:
         """Return the policy of all settings (the writer's interval counts, too); unsafe ones are refused."""
         check_retention(settings.gc)
-        by_epoch = settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
-        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch))
+        by_epoch = settled_s(settings)
+        return cls(now, settings.gc, max(settings.gc.wal_min_age_s, by_epoch), by_epoch)
 
     def age_s(self, modified: datetime) -> float:
         """Return how long ago something was written; negative if the store's clock is ahead."""
         return (self.now - modified).total_seconds()
+
+
+def settled_s(settings: Settings) -> float:
+    """Return after how many seconds no writer acknowledges any more by an epoch that it verified before."""
+    return settings.gc.wal_epoch_checks * settings.writer.epoch_check_interval_s
 
 
 def check_retention(settings: GcSettings) -> None:

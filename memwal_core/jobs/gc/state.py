@@ -79,6 +79,8 @@ class GcRegionState:
         epochs: When retained manifest versions were written and which epoch they have, ascending. Read only if there
             are directories that the newest manifest does not record.
         drained: Directory -> when its record was removed, for those that a retained manifest version still records.
+        settled_wal_id: The replay pointer as it was before any writer that may still acknowledge without a look at the
+            region verified its epoch; 0 if it was not read, because no WAL entry could be deleted.
         directories: Directories of flushed MemTables, recorded or not.
         wal: WAL entries of both codecs, ascending by number.
         temporaries: Temporary files in the directories of manifests and WAL entries.
@@ -92,6 +94,7 @@ class GcRegionState:
     versions: tuple[NumberedObject, ...] = ()
     epochs: tuple[tuple[datetime, int], ...] = ()
     drained: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
+    settled_wal_id: int = 0
     directories: tuple[DirectoryState, ...] = ()
     wal: tuple[NumberedObject, ...] = ()
     wal_suffixes: frozenset[str] = frozenset()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Self
 
@@ -34,6 +35,7 @@ from memwal_core.format.paths import (
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.contents import RegionContents, region_contents
+from memwal_core.jobs.gc.policy import settled_s
 from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
@@ -58,6 +60,8 @@ class GcSurveyor:
     Attributes:
         concurrency: Requests under way at once.
         collect_wal: Whose flushed MemTables are opened to find out which WAL entries they consist of.
+        settled_before: When whoever may still acknowledge without a look at its region verified its epoch, at the
+            earliest. None: nobody knows, and every WAL entry stays.
         sharing: Divides a survey between executors; None: this process does it.
     """
 
@@ -65,13 +69,16 @@ class GcSurveyor:
     manifests: ManifestStore
     concurrency: int
     collect_wal: WalCollection
+    settled_before: datetime | None = None
     sharing: Sharing | None = None
 
     @classmethod
     def of(cls, context: JobContext, sharing: Sharing | None = None) -> Self:
         """Return what reads the table of a run."""
         settings = context.settings
-        return cls(context.base, context.manifests, settings.storage.concurrency, settings.gc.collect_wal, sharing)
+        settled = context.clock.now() - timedelta(seconds=settled_s(settings))
+        gc, concurrency = settings.gc, settings.storage.concurrency
+        return cls(context.base, context.manifests, concurrency, gc.collect_wal, settled, sharing)
 
     @property
     def store(self) -> ObjectStore:
@@ -110,7 +117,8 @@ class GcSurveyor:
     def _contents_of(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
         if self.sharing is None or not self.sharing.on_executors:
             return self.contents(pairs)
-        shares = self.sharing.run("list regions", _list_regions, self.sharing.divide(pairs))
+        listing = partial(_list_regions, settled_before=self.settled_before)
+        shares = self.sharing.run("list regions", listing, self.sharing.divide(pairs))
         return [each for share in shares for each in share]
 
     def contents(self, pairs: Sequence[FoundRegion]) -> list[GcRegionState]:
@@ -200,7 +208,23 @@ class GcSurveyor:
             problem=problem,
             is_damaged=isinstance(manifest, DamagedError),
         )
-        return state if known is None else self._with_history(state, known)
+        return state if known is None else self._with_history(self._with_settled(state, known), known)
+
+    def _with_settled(self, state: GcRegionState, manifest: RegionManifest) -> GcRegionState:
+        """Find the replay pointer that every writer knows; reads at most one old manifest version."""
+        settled = self.settled_before
+        if settled is None or not any(entry.number <= manifest.replay_after_wal_id for entry in state.wal[:-1]):
+            return state
+        old = [each for each in state.versions if each.number <= manifest.version and each.info.modified <= settled]
+        if not old:
+            return state
+        if old[-1].number == manifest.version:
+            return replace(state, settled_wal_id=manifest.replay_after_wal_id)
+        try:
+            read = self._version(state.region_id, old[-1])
+        except CorruptionError as error:
+            return replace(state, problem=str(error), is_damaged=isinstance(error, DamagedError))
+        return state if read is None else replace(state, settled_wal_id=read[1].replay_after_wal_id)
 
     def _with_history(self, state: GcRegionState, manifest: RegionManifest) -> GcRegionState:
         """Find out since when directories are unrecorded; reads old manifest versions only if it has to."""
@@ -290,5 +314,7 @@ def _read_manifests(
     return GcSurveyor.of(context).newest(region_ids)
 
 
-def _list_regions(context: JobContext, regions: Sequence[FoundRegion]) -> list[GcRegionState]:
-    return GcSurveyor.of(context).contents(regions)
+def _list_regions(
+    context: JobContext, regions: Sequence[FoundRegion], *, settled_before: datetime | None
+) -> list[GcRegionState]:
+    return replace(GcSurveyor.of(context), settled_before=settled_before).contents(regions)

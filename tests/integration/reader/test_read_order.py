@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from memwal_core.base_table import BaseTable, TableReader, TableState
-from memwal_core.format.paths import wal_directory
+from memwal_core.errors import DamagedError
+from memwal_core.format.paths import wal_directory, wal_entry_path
+from memwal_core.ids import IdSource
 from memwal_core.jobs.gc import survey as gc_survey
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
@@ -20,6 +22,7 @@ from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.plan.survey import Survey, Surveyor
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.region.changes import raise_wal_hint
 from memwal_core.settings import GcSettings, Settings, WalCollection
 from memwal_core.storage import open_store
 from memwal_core.table import Table
@@ -171,3 +174,23 @@ def test_rows_flushed_and_merged_after_the_wal_was_read_are_seen(tmp_path: Path,
     reader = MergedReader(Overtaken(table, overtake), consistency=Consistency.DURABLE)
 
     assert as_model(reader.to_arrow()) == dict.fromkeys(KEYS, "newer")
+
+
+@pytest.mark.req("MEM-41", "D-04")
+def test_read_of_a_wal_that_lost_several_entries_is_refused_and_no_row_lost(tmp_path: Path) -> None:
+    """One missing entry shows because the next one exists; only the manifest tells that more are missing."""
+    table, writer = written(tmp_path, RegionStatus.SEALED)
+    ManifestStore(table.store, IdSource()).update(writer.region_id, lambda stored: raise_wal_hint(stored, len(KEYS)))
+    for missing in (2, 3):
+        table.store.delete(wal_entry_path(writer.region_id, missing, ".lance"))
+
+    with pytest.raises(DamagedError, match="hole"):
+        MergedReader(TableReader.open(table.uri), consistency=Consistency.DURABLE).to_arrow()
+
+
+def test_read_of_a_wal_that_another_codec_goes_on_with_is_refused_and_no_row_lost(tmp_path: Path) -> None:
+    table, writer = written(tmp_path, RegionStatus.SEALED)
+    table.store.put(wal_entry_path(writer.region_id, len(KEYS) + 1, ".arrow"), b"rows of a writer that sees no .lance")
+
+    with pytest.raises(DamagedError, match="two codecs"):
+        MergedReader(TableReader.open(table.uri), consistency=Consistency.DURABLE).to_arrow()

@@ -12,7 +12,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
 from memwal_core.wal import ArrowCodec, LanceCodec, WalCodec
-from memwal_core.wal.entry import ATTEMPT_KEY, WRITER_EPOCH_KEY
+from memwal_core.wal.entry import ATTEMPT_KEY, FIELD_ID_KEY, WRITER_EPOCH_KEY, noted_field_ids
 from testkit.fuzz.changes.reseal import reseal
 from testkit.tables.wal_entries import written_entry
 
@@ -51,3 +51,15 @@ def test_values_that_end_outside_of_their_buffer_are_damage(codec, tmp_path) -> 
     assert ends in data
     with pytest.raises(CorruptionError, match="cannot be read"):
         _decoded(codec, data.replace(ends, struct.pack(width, 2**30) + struct.pack(width, 10)))
+
+
+@pytest.mark.parametrize("epoch", ["9" * 5000, str(2**64), "-1", "\u0664", ""])
+def test_epoch_that_is_no_number_of_64_bits_is_damage_and_not_an_error_of_python(codec, epoch, tmp_path) -> None:
+    data = written_entry(tmp_path / "entry", codec, ROWS, {WRITER_EPOCH_KEY: epoch, ATTEMPT_KEY: "ab"})
+    with pytest.raises(CorruptionError, match="has no writer epoch"):
+        codec.decode(open_store("memory://"), REGION, 1, data)
+
+
+def test_field_ids_that_are_no_numbers_count_as_none() -> None:
+    schema = pa.schema([pa.field("name", pa.string(), metadata={FIELD_ID_KEY: b"9" * 5000})])
+    assert noted_field_ids(schema) is None

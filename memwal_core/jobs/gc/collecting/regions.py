@@ -59,7 +59,8 @@ def collect_regions(context: JobContext, garbage: RegionGarbage) -> Collected:
     Raises:
         FrozenError: What was read again contradicts what was seen before.
     """
-    deleter = Deleter(GcSurveyor.of(context), garbage.policy, garbage.base, context.guard)
+    surveyor = replace(GcSurveyor.of(context), settled_before=garbage.policy.settled_before)
+    deleter = Deleter(surveyor, garbage.policy, garbage.base, context.guard)
     for kind, rules in KINDS.items():
         items = [item for item in garbage.items if item.kind is kind]
         if items:

@@ -1,4 +1,4 @@
-"""WAL entries: flushed, unreferenced, and too old for a stalled writer to fill their position again."""
+"""WAL entries: unreferenced, and flushed too long ago for a stalled writer to fill their position again."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def _plan_region(region: GcRegionState, directories: Sequence[DirectoryState], p
             _gate(entry, region.manifest.replay_after_wal_id, newest)
             or switched_off
             or _age(entry, policy)
+            or _settled(entry, region.settled_wal_id, policy)
             or _use(entry, users, unclear)
         )
         items.append(item.freed(FreeingRule.UNREFERENCED) if gate is None else item.kept(*gate))
@@ -87,6 +88,13 @@ def _age(entry: NumberedObject, policy: Policy) -> tuple[Gate, str] | None:
     age = policy.age_s(entry.info.modified)
     if age < policy.wal_age_s:
         return Gate.YOUNG, f"{age:.0f} s of {policy.wal_age_s:.0f} s old"
+    return None
+
+
+def _settled(entry: NumberedObject, settled_wal_id: int, policy: Policy) -> tuple[Gate, str] | None:
+    """Keep what an older writer may not know of: its next put would find the place free, and be acknowledged."""
+    if entry.number > settled_wal_id:
+        return Gate.YOUNG, f"the replay pointer passed it less than {policy.settled_s:.0f} s ago"
     return None
 
 

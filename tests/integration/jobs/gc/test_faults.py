@@ -50,7 +50,9 @@ def guarded(uri: str, store: FaultyStore, check) -> GcContext:
     settings = Settings(gc=NOW)
     table = gc_admin(uri, store=store).base
     manifests = ManifestStore(store, IdSource())
-    return GcContext(GcSurveyor(table, manifests, 4, collect_wal=WalCollection.ALL), settings, later(OLD_S), check)
+    return GcContext(
+        GcSurveyor(table, manifests, 4, WalCollection.ALL, later(OLD_S).now()), settings, later(OLD_S), check
+    )
 
 
 @pytest.mark.req("GC-21", "LEASE-38")

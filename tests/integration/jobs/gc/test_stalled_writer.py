@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import FencedError
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.gc.items import Kind
+from memwal_core.jobs.gc.kinds import wal_entries
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.settings import GcSettings, Settings, WalCollection, WriterSettings
 from memwal_core.table import Table
@@ -80,3 +84,52 @@ def test_without_the_age_rule_a_stalled_writer_acknowledges_rows_that_are_lost(t
     receipt = stalled.put(people(99, name="late"))
     assert receipt.durable
     assert 99 not in lsm_view(table)
+
+
+DAYS_S = 5 * 86_400.0
+
+
+def stall_where_an_older_writer_wrote(uri: str) -> RegionWriter:
+    """Let a writer claim a region, of which its predecessor does not know and writes on, and do nothing for long.
+
+    Then, within one interval: it flushes, which looks at its epoch; a successor takes over and flushes what the
+    predecessor wrote, at the place that the stalled writer takes for the next; and everything is collected.
+    """
+    chosen = Settings(
+        writer=WriterSettings(epoch_check_interval_s=INTERVAL_S), gc=GcSettings(collect_wal=WalCollection.ALL)
+    )
+    table = BaseTable.open(uri, settings=chosen)
+    region = only_region(Table.open(uri))
+    predecessor = RegionWriter.open(table, region, settings=chosen)
+    predecessor.put(people(70, name="first"))
+    stalled = RegionWriter.open(table, region, settings=chosen)
+    for number in (80, 81):
+        assert predecessor.put(people(number, name="late")).durable
+    for each in (Path(uri) / "_mem_wal" / str(region)).glob("*/*"):
+        os.utime(each, (each.stat().st_mtime - DAYS_S,) * 2)
+    stalled.flush()
+    with RegionWriter.open(table, region, settings=chosen) as successor:
+        successor.put(people(90, name="successor"))
+        successor.flush()
+    collect(Table(OpenTable.of(table, settings=chosen)))
+    return stalled
+
+
+def test_place_that_only_a_late_predecessor_had_filled_is_not_free_for_a_stalled_writer(tmp_path):
+    uri = make_merged_table(str(tmp_path / "t")).uri
+
+    stalled = stall_where_an_older_writer_wrote(uri)
+
+    with pytest.raises(FencedError):
+        stalled.put(people(99, name="lost"))
+    assert {80, 81, 90} <= set(lsm_view(BaseTable.open(uri)))
+
+
+def test_control_without_the_settled_pointer_the_stalled_writer_acknowledges_a_row_that_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(wal_entries, "_settled", lambda *_: None)
+    uri = make_merged_table(str(tmp_path / "t")).uri
+
+    stalled = stall_where_an_older_writer_wrote(uri)
+
+    assert stalled.put(people(99, name="lost")).durable
+    assert 99 not in lsm_view(BaseTable.open(uri))

@@ -104,6 +104,12 @@ def test_young_entry_stays(age_s, reason):
     assert items[1].reason is reason
 
 
+def test_old_entry_stays_as_long_as_an_older_writer_may_not_know_that_it_is_flushed():
+    items = planned(replace(region(current=2, replay=3, wal=entries(1, 2, 3, 4)), settled_wal_id=1), merged=1)
+
+    assert reasons(items) == {1: FreeingRule.UNREFERENCED, 2: Gate.YOUNG, 3: Gate.YOUNG, 4: Gate.NOT_FLUSHED}
+
+
 def test_slow_epoch_checks_lengthen_the_age():
     settings = Settings(
         writer=WriterSettings(epoch_check_interval_s=3600), gc=GcSettings(wal_min_age_s=DAY_S, wal_epoch_checks=48)

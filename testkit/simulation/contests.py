@@ -63,6 +63,9 @@ class WriteKind(StrEnum):
         return _RARITY.get(self, 1.0)
 
 
+_UNMODELLED = frozenset({WriteKind.REGION_MANIFEST, WriteKind.LEASE, WriteKind.LEDGER})
+"""Kinds whose loss no row and no freeze shows: two writers get one epoch, which the WAL notices; two runs have one
+lease; what a run did is forgotten."""
 _RARITY = {WriteKind.HINT: 0.15, WriteKind.LEDGER: 0.15, WriteKind.LEASE: 0.5, WriteKind.FREEZE: 0.5}
 
 
@@ -100,6 +103,9 @@ class Contests:
         store: Never fails, and is not watched.
         seen: Where to count.
         actor: Returns the name of whoever acts now; empty if it is the simulation itself.
+
+    Attributes:
+        replaced: Versions of region manifests, leases and the ledger that a rival wrote, and that were written over.
     """
 
     def __init__(self, store: ObjectStore, seen: Counter[str], actor: Callable[[], str]) -> None:
@@ -108,6 +114,7 @@ class Contests:
         self._manifests = ManifestFiles(store)
         self._seen = seen
         self._actor = actor
+        self.replaced: list[str] = []
         self._writers: defaultdict[str, set[str]] = defaultdict(set)
 
     def rivals(self, path: str) -> frozenset[str]:
@@ -127,14 +134,17 @@ class Contests:
             return
         self.joins(_directory(call.path))
         counted = [kind]
-        if kind is WriteKind.BASE_VERSION and self._changes_index(call.path, content):
+        if kind is WriteKind.BASE_VERSION and self.changes_index(call.path, content):
             counted.append(WriteKind.MEM_WAL_INDEX)
         is_late = kind is WriteKind.HINT and self._is_overtaken(call.path, content)
+        was_there = kind in _UNMODELLED and self._holds_other(call.path, content)
         try:
             yield
         except ObjectExistsError:
             self._seen.update(each.lost for each in counted)
             raise
+        if was_there:
+            self.replaced.append(call.path)
         self._seen.update(each.lost if is_late else each.won for each in counted)
 
     def _is_overtaken(self, path: str, content: bytes) -> bool:
@@ -142,7 +152,11 @@ class Contests:
         suffix = MANIFEST_SUFFIX if path.split("/")[-2] == "manifest" else _DOCUMENT_SUFFIX
         return self._store.head(f"{_directory(path)}/{numbered_name(following, suffix)}") is not None
 
-    def _changes_index(self, path: str, content: bytes) -> bool:
+    def _holds_other(self, path: str, content: bytes) -> bool:
+        return self._store.head(path) is not None and self._store.get(path) != content
+
+    def changes_index(self, path: str, content: bytes) -> bool:
+        """Return whether a version of the base table has another MemWAL index than the one before it."""
         version = version_of_manifest(path.rpartition("/")[2])
         if version is None:
             return False

@@ -41,6 +41,8 @@ class Symptom(StrEnum):
     """Merge progress went back, or an index claims more than is merged."""
     FORGOTTEN = "forgotten freeze"
     """What a person froze goes on, or what a person thawed does not."""
+    REPLACED = "replaced version"
+    """What a rival had written of a region, a lease or the ledger was written over."""
     ERROR = "unexplained error"
     """An actor met an error that rivals and faults do not explain."""
 
@@ -183,6 +185,8 @@ def check(world: World, *, every_version: bool) -> None:
         wrong = world.freezes.mismatches(world.frozen())
         if wrong:
             raise SimulationFailedError(world, Symptom.FORGOTTEN, str(wrong))
+    if world.contests.replaced:
+        raise SimulationFailedError(world, Symptom.REPLACED, ", ".join(world.contests.replaced))
 
 
 def _check_version(world: World, version: int, *, is_newest: bool) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from memwal_core.base_table import BaseTable, Sources
 from memwal_core.coordination.freeze import FreezeCause, FreezeStore
@@ -68,13 +68,21 @@ class Chances:
     aim: float = 0.0
 
 
-class Actor(Protocol):
-    """Somebody who uses the table."""
+class Actor:
+    """Somebody who uses the table.
 
-    @property
-    def name(self) -> str:
-        """Name in the trace."""
-        ...
+    Args:
+        world: Where it lives.
+        name: Its name in the trace.
+    """
+
+    contests: ClassVar[WriteKind | None] = None
+    """A kind of write at which it is the rival if anybody is."""
+
+    def __init__(self, world: World, name: str) -> None:
+        """Keep the parts."""
+        self.name = name
+        self._world = world
 
     def turn(self) -> str:
         """Do one thing.
@@ -82,11 +90,10 @@ class Actor(Protocol):
         Returns:
             What was done, for the trace.
         """
-        ...
+        raise NotImplementedError
 
     def die(self) -> None:
-        """Forget everything that a killed process would forget."""
-        ...
+        """Forget everything that a killed process would forget: nothing, if all that it knows is in the store."""
 
 
 class World:
@@ -259,7 +266,8 @@ class World:
             return
         idle = [actor for actor in self.actors if actor not in self._running]
         known = self.contests.rivals(call.path)
-        rivals = [actor for actor in idle if actor.name in known] or idle
+        rivals = [actor for actor in idle if actor.contests is kind]
+        rivals = rivals or [actor for actor in idle if actor.name in known] or idle
         if rivals:
             self.contested = kind
             self._interrupt(self.rng.choice(rivals))
@@ -295,6 +303,7 @@ class World:
         """
         if threading.get_ident() == self._thread:
             self.take_turn(actor)
+            self.store.notice()  # Else what it wrote past the store would be as old as the first look at it.
             return
 
         def turn() -> None:
@@ -303,6 +312,7 @@ class World:
                 # The defect is kept, and raised again when the interrupted turn ends.
                 with suppress(MemwalError, WrongRowError):
                     self.take_turn(actor)
+                self.store.notice()
             finally:
                 self._thread = outer
 

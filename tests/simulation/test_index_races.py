@@ -66,13 +66,8 @@ def test_progress_survives_every_builder_that_a_merge_overtakes(seed: int, turns
     assert overtaken["builder-1"] + overtaken["builder-2"] > 0
 
 
-class StaleBuilder:
+class StaleBuilder(Actor):
     """A builder that commits what it read with Lance's plain commit, whatever happened meanwhile."""
-
-    name = "stale-builder"
-
-    def __init__(self, world: World) -> None:
-        self._world = world
 
     def turn(self) -> str:
         world = self._world
@@ -90,9 +85,6 @@ class StaleBuilder:
         lance.LanceDataset.commit(world.table.uri, operation, read_version=state.version, max_retries=0)
         return "overwrote the MemWAL index"
 
-    def die(self) -> None:
-        """Forget nothing."""
-
 
 @pytest.mark.req("IDX-28", "BLD-15")
 def test_without_the_strict_commit_of_builders_progress_goes_back(tmp_path: Path) -> None:
@@ -102,7 +94,7 @@ def test_without_the_strict_commit_of_builders_progress_goes_back(tmp_path: Path
         scratch = tmp_path / str(seed)
         scratch.mkdir()
         try:
-            run(seed, scratch, lambda world: [*index_writers(world), StaleBuilder(world)])
+            run(seed, scratch, lambda world: [*index_writers(world), StaleBuilder(world, "stale-builder")])
         except SimulationFailedError as error:
             found.append(str(error))
             break

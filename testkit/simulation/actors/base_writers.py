@@ -11,11 +11,11 @@ from memwal_core.errors import CommitUnknownError
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from testkit.simulation.actors.writers import completed
 from testkit.simulation.model import Value
-from testkit.simulation.world import World
+from testkit.simulation.world import Actor, World
 from testkit.tables.people import people
 
 
-class BaseWriterActor:
+class BaseWriterActor(Actor):
     """Appends, updates and deletes rows of its own keys, which no region has, by plain commits of Lance.
 
     Nothing interrupts its turn, because Lance's requests pass no store of ours; it is there to interrupt others.
@@ -28,8 +28,7 @@ class BaseWriterActor:
 
     def __init__(self, world: World, name: str, keys: Sequence[int]) -> None:
         """Begin with no rows."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._keys = keys
 
     def turn(self) -> str:
@@ -54,9 +53,6 @@ class BaseWriterActor:
         world.model.acknowledged(since, {key: value}, self)
         world.seen[f"base table: {action}"] += 1
         return f"{action} {key} -> {value} in the base table"
-
-    def die(self) -> None:
-        """Forget nothing: what was committed is in the table."""
 
     def _commit(self, key: int, value: Value, action: str) -> None:
         dataset = self._world.plain.dataset()

@@ -25,7 +25,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region import ManifestStore
 from memwal_core.table import Table
 from testkit.simulation.small import LONG_SLEEP_S, RETENTION_S
-from testkit.simulation.world import World
+from testkit.simulation.world import Actor, World
 
 _COLUMNS_ADDED = 2
 
@@ -52,7 +52,7 @@ ROUTINE = (
 """What a table needs all the time."""
 
 
-class JobActor:
+class JobActor(Actor):
     """Runs one of the jobs at each turn, under the settings of the world.
 
     Args:
@@ -63,8 +63,7 @@ class JobActor:
 
     def __init__(self, world: World, name: str, jobs: tuple[SimulatedJob, ...]) -> None:
         """Keep the parts."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._jobs = jobs
 
     def turn(self) -> str:
@@ -75,9 +74,6 @@ class JobActor:
         outcome = _RUNS[job](admin, world)
         world.seen[f"{job} {outcome}"] += 1
         return f"{job} {outcome}"
-
-    def die(self) -> None:
-        """Forget nothing: what a job knows is in the store. Its lease stays until it expires."""
 
 
 def _merge(admin: Table, world: World) -> str:
@@ -127,13 +123,8 @@ _RUNS: dict[SimulatedJob, Callable[[Table, World], str]] = {
 }
 
 
-class MergeActor:
+class MergeActor(Actor):
     """A merger without a lease, one of several that know nothing of each other."""
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
 
     def turn(self) -> str:
         """Run one merge."""
@@ -158,17 +149,13 @@ class MergeActor:
         world.seen[f"merge {report.outcome} ({report.strategy})"] += 1
         return f"merge {report.outcome} ({report.strategy})"
 
-    def die(self) -> None:
-        """Forget nothing: a merger has no memory."""
 
-
-class ColumnActor:
+class ColumnActor(Actor):
     """Somebody who adds a column while writers and generations hold rows without it."""
 
     def __init__(self, world: World, name: str) -> None:
         """Keep the parts."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._added = 0
 
     def turn(self) -> str:
@@ -187,17 +174,9 @@ class ColumnActor:
         world.seen["column added"] += 1
         return f"added the column added_{self._added}"
 
-    def die(self) -> None:
-        """Forget nothing."""
 
-
-class CleanupActor:
+class CleanupActor(Actor):
     """Somebody who removes old versions of the base table, so that garbage collection may take what they needed."""
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
 
     def turn(self) -> str:
         """Remove the versions that are older than anything that is under way."""
@@ -208,22 +187,9 @@ class CleanupActor:
         world.seen["version removed"] += removed
         return f"removed {removed} versions"
 
-    def die(self) -> None:
-        """Forget nothing."""
 
-
-class TimeActor:
-    """Lets time pass: short waits always, retention times only between turns.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
-    """
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
+class TimeActor(Actor):
+    """Lets time pass: short waits always, retention times only between turns."""
 
     def turn(self) -> str:
         """Let some time pass."""
@@ -232,6 +198,3 @@ class TimeActor:
         seconds = world.rng.choice((1.0, 30.0, 7200.0) if world.is_interrupting else (30.0, 7200.0, LONG_SLEEP_S))
         world.clock.advance(seconds)
         return f"{seconds:.0f} s pass"
-
-    def die(self) -> None:
-        """Time does not die."""

@@ -9,24 +9,17 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.table import Table
 from testkit.faults.failpoints import SimulatedCrash
+from testkit.simulation.contests import WriteKind
 from testkit.simulation.model import Value
-from testkit.simulation.world import FREEZE_KEY, FROZEN, World
+from testkit.simulation.world import FREEZE_KEY, FROZEN, Actor
 
 _MOMENTARY = 0.8
 
 
-class PersonActor:
-    """Freezes the table, mostly for a moment, and thaws it if it is frozen.
+class PersonActor(Actor):
+    """Freezes the table, mostly for a moment, and thaws it if it is frozen."""
 
-    Args:
-        world: Where it lives.
-        name: Its name.
-    """
-
-    def __init__(self, world: World, name: str) -> None:
-        """Begin with a table that is not frozen."""
-        self.name = name
-        self._world = world
+    contests = WriteKind.FREEZE
 
     def turn(self) -> str:
         """Freeze the table, or thaw it if it is frozen."""
@@ -34,7 +27,8 @@ class PersonActor:
         if any(freeze.cause is FreezeCause.BY_HAND for freeze in table.opened.freezes.active()):
             return self._decide(table, is_frozen=False)
         done = self._decide(table, is_frozen=True)
-        if self._world.rng.random() < _MOMENTARY:
+        # A freeze that is to be lost to whoever was interrupted has to last.
+        if self._world.contested is not WriteKind.FREEZE and self._world.rng.random() < _MOMENTARY:
             done += ", " + self._decide(table, is_frozen=False)
         return done
 
@@ -60,6 +54,3 @@ class PersonActor:
         report = table.thaw(Decision(Choice.ACCEPT, self.name, FreezeCause.BY_HAND))
         if report.outcome not in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}:
             raise ConflictError("the table stays frozen", remedy="look again", obstacles=report.obstacles)
-
-    def die(self) -> None:
-        """Forget nothing: what a person did is in the store."""

@@ -12,26 +12,17 @@ from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.reader.view import TableView
 from testkit.simulation.model import WrongRowError
-from testkit.simulation.world import BASE_KEYS, KEYS, World
+from testkit.simulation.world import BASE_KEYS, KEYS, Actor
 from testkit.tables.readable import as_model, keys_of
 
 _COLUMNS = ("id", "name")
 
 
-class ReaderActor:
+class ReaderActor(Actor):
     """Reads everything that is durable, by one of the ways to read, and compares it with the model.
 
     A read that others interrupt may show what was there when it began, or what was written since.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
     """
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
 
     def turn(self) -> str:
         """Read the whole table once.
@@ -56,9 +47,6 @@ class ReaderActor:
             raise WrongRowError(f"{self.name} by {way}: {wrong}")
         world.seen[f"read by {way}"] += 1
         return f"read {len(found)} rows by {way}"
-
-    def die(self) -> None:
-        """Forget nothing: a reader has no memory."""
 
 
 def _scan(view: TableView) -> pa.Table:

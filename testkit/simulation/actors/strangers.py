@@ -20,7 +20,7 @@ from memwal_core.table import Table
 from memwal_core.writer.region_directory import RegionDirectory
 from testkit.simulation.actors.writers import completed, keys_by_region
 from testkit.simulation.model import TableMoment, Value, WrongRowError
-from testkit.simulation.world import World
+from testkit.simulation.world import Actor, World
 from testkit.tables.people import people
 from testkit.tables.readable import as_model
 
@@ -31,20 +31,15 @@ COPY_SHOWS = Consistency.DURABLE
 """What of a copy is read: all of it."""
 
 
-class NativeWriterActor:
+class NativeWriterActor(Actor):
     """Lance's own writer of the region that it may write: opened, used and closed within a turn.
 
     Its requests pass no store of ours, so nothing interrupts it; it interrupts others, and fences their writers.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
     """
 
     def __init__(self, world: World, name: str) -> None:
         """Find the region's keys."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         # As for our writers: of the two regions of a run one has each codec.
         self._value = (world.seed % 2,)
         self._keys = keys_by_region(world)[self._value]
@@ -74,9 +69,6 @@ class NativeWriterActor:
         world.seen["native delete" if is_delete else "native put"] += 1
         return f"wrote {writes}"
 
-    def die(self) -> None:
-        """Forget nothing: it lives for one turn."""
-
     def _region(self) -> str:
         world = self._world
         spec = world.table.require_writable().region_specs[0]
@@ -94,18 +86,12 @@ class NativeWriterActor:
             writer.put(completed(people(*keys, name=name), dataset.schema))
 
 
-class CopyActor:
-    """Somebody who makes a backup while everybody works, and reads it as a table of its own.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
-    """
+class CopyActor(Actor):
+    """Somebody who makes a backup while everybody works, and reads it as a table of its own."""
 
     def __init__(self, world: World, name: str) -> None:
         """Begin without copies."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._copies = 0
         self._began: TableMoment | None = None
 
@@ -131,22 +117,9 @@ class CopyActor:
         world.seen[f"copy {outcome}"] += 1
         return f"copied {len(found)} rows"
 
-    def die(self) -> None:
-        """Forget nothing: a half-made copy stays one."""
 
-
-class SlowStoreActor:
-    """Makes every later call to the store take seconds, or none: leases expire and epochs grow old within turns.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
-    """
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
+class SlowStoreActor(Actor):
+    """Makes every later call to the store take seconds, or none: leases expire and epochs grow old within turns."""
 
     def turn(self) -> str:
         """Choose how long calls take from now on."""
@@ -156,22 +129,9 @@ class SlowStoreActor:
             world.seen["slow store"] += 1
         return f"a call to the store takes {world.call_takes_s:.0f} s"
 
-    def die(self) -> None:
-        """A store does not die."""
 
-
-class WrongClockActor:
-    """Sets the wall clock forward or back by minutes, as an operator or NTP may; monotonic time goes on.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
-    """
-
-    def __init__(self, world: World, name: str) -> None:
-        """Keep the parts."""
-        self.name = name
-        self._world = world
+class WrongClockActor(Actor):
+    """Sets the wall clock forward or back by minutes, as an operator or NTP may; monotonic time goes on."""
 
     def turn(self) -> str:
         """Jump."""
@@ -180,11 +140,8 @@ class WrongClockActor:
         self._world.seen["clock jumped back" if seconds < 0 else "clock jumped forward"] += 1
         return f"the clock jumps by {seconds:.0f} s"
 
-    def die(self) -> None:
-        """Time does not die."""
 
-
-STRANGERS: tuple[type[NativeWriterActor | CopyActor | SlowStoreActor | WrongClockActor], ...] = (
+STRANGERS: tuple[type[Actor], ...] = (
     NativeWriterActor,
     CopyActor,
     SlowStoreActor,

@@ -13,27 +13,22 @@ from testkit.faults.failpoints import SimulatedCrash
 from testkit.inline_executor import InlineExecutor
 from testkit.simulation.actors.writers import completed, facts, keys_by_region
 from testkit.simulation.model import Value
-from testkit.simulation.world import KEYS, World
+from testkit.simulation.world import KEYS, Actor, World
 from testkit.tables.people import people
 
 _Part = dict[int, Value]
 
 
-class TableWriterActor:
+class TableWriterActor(Actor):
     """A process that routes each batch to the regions of the table.
 
     It opens with either answer to a region that seems to have a live writer. When one of its regions
     was taken from it, it starts anew; when it is replaced without being told, it lives on as a zombie.
-
-    Args:
-        world: Where it lives.
-        name: Its name.
     """
 
     def __init__(self, world: World, name: str) -> None:
         """Begin without a writer."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._regions = keys_by_region(world)
         self._writer: TableWriter | None = None
         self._zombie: TableWriter | None = None

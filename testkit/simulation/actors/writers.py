@@ -17,11 +17,11 @@ from memwal_core.writer.stats import FLUSH_FAILURES, FLUSHES, WAL_FAILURES, WAL_
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.simulation.contests import WriteKind
 from testkit.simulation.model import Value
-from testkit.simulation.world import KEYS, World
+from testkit.simulation.world import KEYS, Actor, World
 from testkit.tables.people import people
 
 
-class WriterActor:
+class WriterActor(Actor):
     """A process that writes one region: it opens, writes, flushes, closes, and opens again.
 
     When it is replaced without being told, the old writer lives on as a zombie.
@@ -34,8 +34,7 @@ class WriterActor:
 
     def __init__(self, world: World, name: str, value: RegionValue) -> None:
         """Begin without a writer; the region may not exist yet."""
-        self.name = name
-        self._world = world
+        super().__init__(world, name)
         self._value = value
         self._keys = keys_by_region(world).get(value, [])
         self._writer: RegionWriter | None = None

@@ -1,4 +1,4 @@
-"""Alert rules and dashboard name only what the watch emits."""
+"""Alert rules and dashboard name only what the watch and the service emit."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from memwal_core.cli.maintain import exposition as service
 from memwal_core.cli.watch.exposition import METRICS, SIGNAL, TABLE
 from memwal_core.observe.signals import Signal
 
@@ -37,8 +38,8 @@ def expressions() -> Iterator[str]:
 
 
 def problem_with(expression: str) -> str:
-    """Return what an expression names that the watch does not emit; empty if there is nothing."""
-    unknown = set(NAME.findall(expression)) - set(METRICS) - LABELS
+    """Return what an expression names that neither the watch nor the service emits; empty if there is nothing."""
+    unknown = set(NAME.findall(expression)) - set(METRICS) - set(service.METRICS) - LABELS
     labels = set(re.findall(r"(\w+)(?:=~|!=|=)\"", expression)) - LABELS
     named = {name for text in re.findall(rf"{SIGNAL}=~?\"([^\"]+)\"", expression) for name in text.split("|")}
     signals = named - {signal.value for signal in Signal}

@@ -32,7 +32,7 @@ DIGEST = re.compile(r"^[\w./-]+:[\w.-]*(\d+\.\d+|\d{4}-\d{2}-\d{2})[\w.-]*@sha25
 ROLES = {
     "postgres", "s3", "s3-volume", "s3-setup", "airflow-init", "airflow-api", "airflow-scheduler",
     "airflow-dag-processor", "airflow-triggerer", "spark-master", "spark-worker", "otel-collector", "prometheus",
-    "maintain",
+    "maintain", "watch",
 }  # fmt: skip
 # Who may read what; everything else is refused. Jobs run in the scheduler and the workers.
 SECRETS = {
@@ -50,6 +50,7 @@ SECRETS = {
     "spark-master": {"spark_defaults"},
     "spark-worker": {"s3_credentials", "spark_defaults"},
     "maintain": {"s3_credentials"},
+    "watch": {"s3_credentials"},
 }  # fmt: skip
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memwal_core.airflow.failures import RetryByExitCode, tell_failure
+from memwal_core.airflow.failures import RetryByExitCode, tell_failure, tell_overdue
+from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
+from memwal_core.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.deadline import DeadlineAlert
 
 RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
 """Further attempts of each task; 0 where somebody watches, as in the demonstration."""
@@ -17,6 +22,12 @@ TASK_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_TASK_TIMEOUT_
 
 RUN_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_RUN_TIMEOUT_S") or 24 * 3600))
 """When a run that has not ended fails."""
+
+if os.environ.get(NOTIFIERS_VARIABLE):
+    notifiers()  # What is wrong with them shall show here, not at the first failure.
+
+DEADLINE_VARIABLE = "MAINTENANCE_DEADLINE_S"
+"""Seconds from the queueing of a run after which an alert says that it has not ended; none by default."""
 
 DEFAULT_ARGUMENTS: dict[str, Any] = {
     "owner": "data-platform",
@@ -29,6 +40,30 @@ DEFAULT_ARGUMENTS: dict[str, Any] = {
     "on_failure_callback": tell_failure,
 }
 """For all tasks: conflicts with other writers pass by themselves, so wait and try again."""
+
+
+def deadlines() -> list[DeadlineAlert]:
+    """Return what a DAG passes as ``deadline``: nothing, unless the variable says how long a run may take.
+
+    Raises:
+        InvalidRequestError: The variable is no number of seconds above 0; correct it.
+    """
+    text = os.environ.get(DEADLINE_VARIABLE)
+    if not text:
+        return []
+    from airflow.sdk.definitions.callback import SyncCallback
+    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+    try:
+        allowed = timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        allowed = timedelta(0)
+    if allowed <= timedelta(0):
+        raise InvalidRequestError(
+            f"{DEADLINE_VARIABLE} is no number of seconds", remedy="write one above 0, like 1800", found=text
+        )
+    told = SyncCallback(tell_overdue, {"seconds": allowed.total_seconds()})
+    return [DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, allowed, told)]
 
 
 def pool_for(job: str) -> dict[str, str]:

@@ -31,6 +31,7 @@ _LONGEST = 4000
 """Characters of a part of an alert."""
 
 _ANY_FAILURE = "job-failures.md"
+_TOO_LONG = "stuck-job.md"
 
 
 class RetryByExitCode(RetryPolicy):
@@ -80,20 +81,49 @@ def exit_code_of(exception: BaseException) -> int | None:
 
 
 def tell_failure(context: Mapping[str, Any]) -> None:
-    """Log what on-call needs: table, region, verdict, runbook. Log shippers look for the logger's name."""
+    """Say what on-call needs: table, region, verdict, runbook."""
     exception, instance = context.get("exception"), context.get("ti")
     facts = getattr(exception, "facts", {})
     verdict = verdict_of(exception)
     page = _PAGE.search(verdict)
-    _alerts.error(
-        "maintenance failed [table=%s, region=%s, verdict=%s, runbook=%s, dag=%s, task=%s]",
-        _line(facts.get("table") or _table_of(context) or "see the log of the task"),
-        _line(facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-"),
-        _line(verdict),
-        f"{RUNBOOKS}/{page[1] if page else _ANY_FAILURE}",
-        getattr(instance, "dag_id", "-"),
-        getattr(instance, "task_id", "-"),
+    _tell(
+        "maintenance failed",
+        {
+            "table": facts.get("table") or _table_of(context) or "see the log of the task",
+            "region": facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-",
+            "verdict": verdict,
+            "runbook": f"{RUNBOOKS}/{page[1] if page else _ANY_FAILURE}",
+            "dag": getattr(instance, "dag_id", "-"),
+            "task": getattr(instance, "task_id", "-"),
+        },
+        context,
     )
+
+
+def tell_overdue(context: Mapping[str, Any], seconds: float) -> None:
+    """Say that a run has not ended in the time that the operator allows it."""
+    run = context.get("dag_run") or {}
+    _tell(
+        "maintenance takes too long",
+        {
+            "table": (run.get("conf") or {}).get("table") or "see the run",
+            "region": "-",
+            "verdict": f"the run {run.get('dag_run_id', '-')} has not ended in {seconds:g} s",
+            "runbook": f"{RUNBOOKS}/{_TOO_LONG}",
+            "dag": run.get("dag_id", "-"),
+            "task": "-",
+        },
+        context,
+    )
+
+
+def _tell(what: str, facts: Mapping[str, object], context: Mapping[str, Any]) -> None:
+    """Log an alert, where log shippers look for the logger's name, and hand it to the operator's notifiers."""
+    alert = {name: _line(value) for name, value in facts.items()}
+    _alerts.error("%s [%s]", what, ", ".join(f"{name}={value}" for name, value in alert.items()))
+    from memwal_core.airflow.notifying import notify
+
+    notify({"what": what, **alert}, context)
 
 
 def verdict_of(exception: object) -> str:
@@ -115,7 +145,11 @@ def _table_of(context: Mapping[str, Any]) -> str | None:
     """Return the table that a task works on: from the form, else from the work that the task was given."""
     if named := (context.get("params") or {}).get("table"):
         return str(named)
-    task = context.get("task")
+    return table_of_task(context.get("task"))
+
+
+def table_of_task(task: object) -> str | None:
+    """Return the table of the work that a task was given; several with commas between them."""
     given = [getattr(task, name, None) for name in ("item", "items", "op_args", "op_kwargs")]
     return ", ".join(dict.fromkeys(_tables_in(given))) or None
 

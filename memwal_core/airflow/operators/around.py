@@ -36,6 +36,7 @@ class PlanWork(SparkWork):
         super().__init__(item=None, **arguments)
         self.starts = tuple(starts)
         self.shows = shows
+        self.items: list[dict[str, Any]] = []
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Plan.
@@ -53,6 +54,7 @@ class PlanWork(SparkWork):
         due = [dict(item) for item in items if not only_plans(item)]
         if not due:
             raise AirflowSkipException("nothing to do, or a dry run; the log above says why")
+        self.items = due  # For the link to the table's page.
         return due
 
 

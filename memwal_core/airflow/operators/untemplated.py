@@ -6,12 +6,16 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from memwal_core.airflow.links import RunbookLink, TablePageLink
+
 
 class Untemplated(BaseOperator):
     """Takes results of other tasks as they are: text that looks like a template stays text.
 
     Airflow resolves results only in fields that it also renders; here resolving is all that rendering does.
     """
+
+    operator_extra_links = (TablePageLink(), RunbookLink())
 
     def render_template(
         self,

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -90,6 +91,17 @@ def as_list(value):
     return list(value) if isinstance(value, (list, tuple)) else [value] if value else []
 
 
+def plugins_without_folder():
+    """What an Airflow loads that has installed the package and copied nothing."""
+    for module in ("memwal_page", "memwal_core.airflow.page"):
+        sys.modules.pop(module, None)
+    plugins_manager._get_plugins.cache_clear()
+    with TemporaryDirectory() as empty:
+        settings.PLUGINS_FOLDER = empty
+        plugins, errors = plugins_manager._get_plugins()
+    return [[plugin.name for plugin in plugins], errors]
+
+
 def task_facts(task):
     kind = task.operator_class if task.is_mapped else type(task)
     return {
@@ -121,7 +133,7 @@ bag = DagBag(folder)
 seconds = time.process_time() - began
 configurations = json.load(sys.stdin)
 
-from airflow import plugins_manager  # noqa: E402
+from airflow import plugins_manager, settings  # noqa: E402
 
 from memwal_core.airflow import failures  # noqa: E402
 from memwal_core.airflow.operators.spark import SparkWork  # noqa: E402
@@ -166,6 +178,7 @@ facts = {
     "plugins": {
         "names": sorted(plugin.name for plugin in plugins_manager._get_plugins()[0]),
         "errors": plugins_manager._get_plugins()[1],
+        "of_the_package": plugins_without_folder(),
         "loose": sorted({"hook", "triggers", "job_dag", "failures", "params"} & set(sys.modules)),
     },
     "wrong": [wrong_with(bag.dags["memwal_merge"], configuration) for configuration in configurations],

@@ -20,6 +20,32 @@ CLOCK = SystemClock()
 RETRIES = 1
 ATTEMPTS = 5
 
+REGISTRY = """
+[[include]]
+pattern = '{root}/*'
+
+[[tables]]
+name = 'cycle'
+uri = '{root}/cycle.lance'
+
+[[sources]]
+name = 'landing'
+address = '{root}/landing'
+format = 'csv'
+"""
+
+LAKES = """
+[[tables]]
+name = 'lake'
+uri = 's3://bucket/lake.lance'
+connection = 'lake'
+
+[[tables]]
+name = 'broken'
+uri = 's3://bucket/broken.lance'
+connection = 'broken'
+"""
+
 
 def _found_busy(error: BaseException) -> bool:
     """SQLite has one writer: a request that finds it busy, before it did anything, is answered so."""

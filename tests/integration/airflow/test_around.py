@@ -204,7 +204,7 @@ def test_cycle_plans_no_large_collection_in_its_worker(
     )
     monkeypatch.setenv(REGISTRY_VARIABLE, str(registry))
     admin = Table.open(table.uri)
-    for job in ("flush", "catchup", "compact", "snapshot"):
+    for job in ("flush", "verify", "catchup", "compact", "snapshot"):
         admin.run(parse_request(job, {}))
     assert [each["table"] for each in choose_cycle_tables([], by_schedule=True)] == ["people"]
 

@@ -182,7 +182,8 @@ def test_cycle_is_in_the_order_in_which_jobs_need_each_other(facts: dict[str, An
     tasks = facts["dags"]["memwal_maintain"]["tasks"]
     assert tasks["cycle.flush"]["upstream"] == ["cycle.begin", "tables"]
     assert "cycle.collect_garbage" in tasks["cycle.end"]["upstream"]
-    steps = ["flush", "merge", "catch_up", "compact", "catch_up_again", "snapshot", "collect_garbage"]
+    steps = ["flush", "audit", "merge", "verify", "catch_up", "check", "compact", "catch_up_again",
+             "snapshot", "collect_garbage"]  # fmt: skip
 
     for before, after in itertools.pairwise(steps):
         assert f"cycle.{before}" in tasks[f"cycle.{after}"]["upstream"]
@@ -209,7 +210,7 @@ def test_dags_of_all_jobs_have_the_same_shape_and_their_work_may_go_to_spark(fac
     assert more == {"merge_parameters", "start_merge"}
     cycle = facts["dags"]["memwal_maintain"]["tasks"]
     steps = [name for name in cycle if name.startswith("cycle.") and name not in ("cycle.begin", "cycle.end")]
-    assert len(steps) == 7
+    assert len(steps) == 10
     assert all(cycle[name]["may_use_spark"] for name in steps)
 
 
@@ -249,6 +250,7 @@ def test_only_the_page_is_a_plugin(facts: dict[str, Any]) -> None:
     plugins = facts["plugins"]
 
     assert (plugins["names"], plugins["errors"]) == (["memwal_page"], {})
+    assert plugins["of_the_package"] == [["memwal_page"], {}]
     assert plugins["loose"] == []  # Airflow would load each file as a module of its own name
 
 

@@ -78,8 +78,10 @@ def test_nothing_else_of_a_task_is_a_template_or_is_called_with_one(facts: dict[
     assert {callback for each in written.values() for callback in each["callbacks"]} == {"tell_failure"}
     assert not any(message for each in written.values() for message in each["told"])
     assert not [name for name, each in written.items() if each["display"]]
-    # Airflow's own link, to the run that a task triggered.
-    assert {link for each in written.values() for link in each["links"]} <= {"TriggerDagRunLink"}
+    # Airflow's own link, to the run that a task triggered, and two of ours below Airflow's own address, which a table's
+    # name is quoted in (test_links_lead_to_the_page_of_the_table_and_to_its_runbook).
+    links = {link for each in written.values() for link in each["links"]}
+    assert links <= {"TriggerDagRunLink", "TablePageLink", "RunbookLink"}
     assert all(each["pool"] in ("default_pool", None) or "{" not in each["pool"] for each in written.values())
 
 

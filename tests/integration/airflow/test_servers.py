@@ -28,12 +28,13 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.quoting_server import QuotingServer, quoting_server
+from testkit.notifiers import notifiers_telling, told
 from testkit.s3_server import S3Server, s3_server
 from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people
 from tests.integration.airflow import role_matrix
 from tests.integration.airflow.processes import jobs_of, whatever_was_written
-from tests.integration.airflow.servers import CLOCK, RETRIES, Servers
+from tests.integration.airflow.servers import CLOCK, LAKES, REGISTRY, RETRIES, Servers
 from tests.integration.telemetry.collector import Collector, collecting
 
 pytestmark = [
@@ -43,34 +44,6 @@ pytestmark = [
     # The servers outlive the objects that started them, and are stopped by their numbers.
     pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
 ]
-
-REGISTRY = """
-[[include]]
-pattern = '{root}/*'
-
-[[tables]]
-name = 'cycle'
-uri = '{root}/cycle.lance'
-
-[[sources]]
-name = 'landing'
-address = '{root}/landing'
-format = 'csv'
-"""
-
-
-LAKES = """
-[[tables]]
-name = 'lake'
-uri = 's3://bucket/lake.lance'
-connection = 'lake'
-
-[[tables]]
-name = 'broken'
-uri = 's3://bucket/broken.lance'
-connection = 'broken'
-"""
-
 
 SECRET = "the-password-of-a-connection"
 BAIT = "AIRFLOW_CONN_BAIT"
@@ -127,6 +100,9 @@ def servers(
         "MAINTENANCE_GC_APPROVAL": "true",
         "MAINTENANCE_SCHEDULE": "0 0 * * *",
         "MAINTENANCE_RETRIES": str(RETRIES),
+        "MAINTENANCE_NOTIFIERS": notifiers_telling(root / "told"),
+        "MAINTENANCE_DEADLINE_S": "15",
+        "PYTHONPATH": str(checkout.root),
         "AIRFLOW__METRICS__OTEL_ON": "True",
         "AIRFLOW__TRACES__OTEL_ON": "True",
         "OTEL_TRACES_EXPORTER": "otlp_proto_http",
@@ -137,8 +113,9 @@ def servers(
         stack = start_stack(directory, environment, {}, CLOCK, rng)
         passwords = json.loads((directory.airflow_home / "passwords.json").read_text())
         found = Servers(stack, passwords, root)
-        found.until(lambda: found.ask("GET", "dags?tags=memwal")["total_entries"] >= 8)
-        for other in ("memwal_catchup", "memwal_quality", "memwal_maintain"):  # each test starts what it looks at
+        others = {"memwal_catchup", "memwal_quality", "memwal_maintain"}  # each test starts what it looks at
+        found.until(lambda: others <= {each["dag_id"] for each in found.ask("GET", "dags?tags=memwal")["dags"]})
+        for other in others:
             found.ask("PATCH", f"dags/{other}", {"is_paused": True})
         (directory.root / "tables.toml").write_text(REGISTRY.format(root=root))
         yield found
@@ -266,12 +243,21 @@ def test_run_waits_for_a_lease_in_the_triggerer_and_goes_on_when_it_is_free(serv
     jobs = servers.ask("GET", f"{servers.run_path('memwal_snapshot', run)}/taskInstances/hold")
     assert jobs["trigger"]["classpath"] == "memwal_core.airflow.triggers.LeaseFreeTrigger"
     servers.settled("memwal_snapshot", run, "hold")
+    overdue = (
+        f"maintenance takes too long: {table.uri}; the run {run} has not ended in 15 s; docs/runbooks/stuck-job.md"
+    )
+    servers.until(lambda: any(each.startswith(overdue) for each in told(servers.root / "told")))
     lease.release()
     states = servers.end("memwal_snapshot", run)
 
     assert {states[task] for task in ("hold", "work", "release", "memwal_snapshot")} == {"success"}
     [record] = Table.open(table.uri).opened.ledger.runs("snapshot")
     assert (record.outcome.value, record.fencing_token) == ("done", 2)
+    for task, index in (("plan", -1), ("hold", -1), ("work", 0)):
+        path = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/{task}/links?map_index={index}"
+        links = servers.ask("GET", path)["extra_links"]
+        assert links["Table"].endswith(f"/memwal/table?name={quote(table.uri, safe='')}")
+        assert "/memwal/runbook?name=job-failures" in links["Runbook"]
 
 
 @pytest.mark.req("LEASE-42")
@@ -299,6 +285,8 @@ def test_run_that_loses_its_lease_while_it_waits_fails_at_once_in_spite_of_retri
     assert "the lease of this job is lost" in log
     assert "fenced: somebody else has the lease, and does the work" in log
     assert f"maintenance failed [table={table.uri}" in log
+    assert "a notifier failed [class=BrokenNotifier]" in log
+    assert any(each.startswith(f"maintenance failed: {table.uri}; ") for each in told(servers.root / "told"))
     assert flushed_directories(table) == 4
     assert outcomes(table, "gc") == ["done", "fenced"]
 

@@ -1,0 +1,74 @@
+"""What the operator's notifiers are handed, and how long a run may take; servers are asked in ``test_servers``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memwal_core.airflow import failures
+from memwal_core.airflow.defaults import DEADLINE_VARIABLE, deadlines
+from memwal_core.airflow.links import RunbookLink, TablePageLink
+from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
+from memwal_core.errors import CorruptionError, InvalidRequestError
+from testkit.notifiers import notifiers_telling, told
+
+pytestmark = pytest.mark.airflow
+
+
+def test_failure_reaches_every_notifier_and_hostile_text_is_rendered_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, notifiers_telling(tmp_path / "told"))
+    error = CorruptionError("a {{ 7 * 7 }} is gone", remedy="follow docs/runbooks/wal-lag.md", table="orders")
+
+    failures.tell_failure({"exception": error, "params": {}, "ti": SimpleNamespace(dag_id="d", task_id="t")})
+
+    [message] = told(tmp_path / "told")
+    assert message.startswith("maintenance failed: orders; a {{ 7 * 7 }} is gone")
+    assert message.endswith("; docs/runbooks/wal-lag.md; False")
+
+
+def test_run_that_takes_too_long_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, notifiers_telling(tmp_path / "told"))
+    run = {"dag_id": "memwal_merge", "dag_run_id": "manual__1", "conf": {"table": "orders"}}
+    failures.tell_overdue({"dag_run": run}, 600)
+    assert told(tmp_path / "told") == [
+        "maintenance takes too long: orders; the run manual__1 has not ended in 600 s; docs/runbooks/stuck-job.md; True"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}1", '[{"with": {}}]', '["x"]', '[{"class": "no.such.Notifier"}]', '[{"class": "pathlib.Path"}]']
+)
+def test_wrong_setting_is_refused_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, text)
+    with pytest.raises(InvalidRequestError, match="SmtpNotifier"):
+        notifiers()
+
+
+def test_runs_have_no_deadline_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deadlines() == []
+    monkeypatch.setenv(DEADLINE_VARIABLE, "1800")
+    [deadline] = deadlines()
+    assert deadline.interval == timedelta(minutes=30)
+    assert deadline.callback.path == "memwal_core.airflow.failures.tell_overdue"
+
+
+@pytest.mark.parametrize("text", ["30m", "0", "-1", "nan", "1e300"])
+def test_deadline_that_is_no_time_is_refused_by_its_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DEADLINE_VARIABLE, text)
+    with pytest.raises(InvalidRequestError, match=DEADLINE_VARIABLE):
+        deadlines()
+
+
+def test_links_lead_to_the_page_of_the_table_and_to_its_runbook() -> None:
+    task: Any = SimpleNamespace(item={"table": "or/ders & co", "label": "x"})
+    key: Any = None
+    assert TablePageLink().get_link(task, ti_key=key).endswith("/memwal/table?name=or%2Fders+%26+co")
+    assert RunbookLink().get_link(task, ti_key=key).endswith("/memwal/runbook?name=job-failures&table=or%2Fders+%26+co")
+    fleet: Any = SimpleNamespace()
+    assert TablePageLink().get_link(fleet, ti_key=key).endswith("/memwal/")

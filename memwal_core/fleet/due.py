@@ -94,4 +94,6 @@ def cycle_request(table: RegisteredTable, *, dry_run: bool = False, ignore_pause
         delete=table.collect_garbage,
         remove_versions=table.remove_versions,
         ignore_pauses=ignore_pauses,
+        checks=table.checks,
+        suites=table.suites,
     )

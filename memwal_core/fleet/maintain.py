@@ -15,6 +15,7 @@ from memwal_core.fleet.due import Due, cycle_due, cycle_request, work_due
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.rounds import failed, run_cycle
+from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.opening import open_here
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
@@ -49,7 +50,8 @@ class Fleet:
     """Maintains many tables. Thread-safe; two at once, here or elsewhere, do no harm.
 
     Each table is worked on in a process of its own, because its files may end that; with ``open_table`` or
-    ``executors``, which belong to this process, in a thread of this one.
+    ``executors``, which belong to this process, in a thread of this one. With ``executors``, a table whose last cycle
+    died is worked on in a process of its own and without them: if its files did that, they end no other table's work.
 
     Args:
         open_table: Opens a registered table; with the settings and storage options of the environment if None.
@@ -76,8 +78,7 @@ class Fleet:
         self._settings = settings if settings is not None else FleetSettings()
         self._clock = clock if clock is not None else SystemClock()
         known = self._settings
-        is_apart = open_table is None and executors is None
-        self._apart = TableProcesses(known.parallel, known.survey_deadline_s) if is_apart else None
+        self._apart = TableProcesses(known.parallel, known.survey_deadline_s) if open_table is None else None
         self._threads = Isolation(self._clock, stopped)
 
     @property
@@ -193,11 +194,16 @@ class Fleet:
 
     def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> TableRound:
         request = cycle_request(table, dry_run=asked.dry_run, ignore_pauses=asked.ignore_pauses)
-        if self._apart is not None:
+        if self._apart is not None and (self._executors is None or self._has_died(table)):
             return self._apart.cycle(table.name, table.uri, self._options(table), request, deadline)
         opened = self._open(table)
         executors = self._executors(opened) if self._executors is not None else None
         return run_cycle(table.name, table.uri, opened, request, deadline, executors)
+
+    def _has_died(self, table: RegisteredTable) -> bool:
+        """Tell whether the last cycle of a table has no end: its process died, or it works still, which is no harm."""
+        runs = self._open(table).opened.ledger.history(MaintainRequest().key).runs
+        return bool(runs) and not runs[-1].has_ended
 
 
 def broken_round(entry: BrokenEntry) -> TableRound:

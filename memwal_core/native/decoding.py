@@ -16,7 +16,7 @@ _LONGEST_S = 600
 """For one file: far more than one needs that a merge can take."""
 
 
-def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int) -> dict[str, Any]:
+def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int | str) -> dict[str, Any]:
     """Decode a Lance file, or what else the process knows, in a process that may die of it; safe for threads.
 
     The first call costs half a second of processor time. What decodes ends by itself when it is not needed.
@@ -24,7 +24,7 @@ def decode_elsewhere(uri: str, storage_options: Mapping[str, str], **more: int) 
     Args:
         uri: Of a file or a table.
         storage_options: Of its store.
-        more: A version and a fragment of a table.
+        more: A version of a table, and a fragment, or the name of an index.
 
     Returns:
         How many ``rows`` it has, and more.

@@ -88,7 +88,10 @@ KINDS: Mapping[str, KindOfFile] = MappingProxyType(
         "bloom filter": KindOfFile((f"{_REGION}/*_gen_*/bloom_filter.bin",), _message),
         "transaction": KindOfFile(("_transactions/*.txn", f"{_REGION}/*_gen_*/_transactions/*.txn"), _message),
         "base data": KindOfFile(("data/*.lance",), change_lance_file, has_pages=True),
-        "base index": KindOfFile(("_indices/*/page_*.lance",), change_lance_file, has_pages=True),
+        "base index": KindOfFile(
+            tuple(f"_indices/*/{name}.lance" for name in ("page_*", "bitmap_*", "part_*", "metadata")),
+            change_lance_file,
+        ),
         "lease": KindOfFile(("_mem_wal/_leases/*/*/[01]*.json",), _document),
         "ledger": KindOfFile(("_mem_wal/_ledger/*/*/[01]*.json",), _document),
         "freeze": KindOfFile(("_mem_wal/_record/[01]*.json",), _document),

@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from memwal_core.base_table import BaseTable
 from memwal_core.coordination.freeze import Choice
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.backup.request import BackupRequest
@@ -42,7 +44,7 @@ def _settings(codec: str, inline: int = 100) -> Settings:
 def _ours(uri: str, codec: str, inline: int) -> None:
     settings = _settings(codec, inline)
     made = make_people_table(uri, rows=people(*range(5)), buckets=2, settings=settings)
-    made.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    _index(made)
     table = Table.open(uri, settings=settings, rng=seeded_rng(inline))
     with table.writer() as writer:
         writer.put(people(*range(3, 40), name="first"))  # Its end leaves a record that it released the regions.
@@ -60,6 +62,12 @@ def _ours(uri: str, codec: str, inline: int) -> None:
         writer.put(people(*range(65, 75), name="newest"))
         # What a writer leaves that died: closing would flush the rest.
         _keep(uri)
+
+
+def _index(table: BaseTable) -> None:
+    dataset: Any = table.dataset()
+    for column, kind in (("name", "BTREE"), ("score", "BITMAP"), ("name", "INVERTED")):
+        dataset.create_scalar_index(column, kind, name=f"{column}_{kind.lower()}_idx")
 
 
 def _documents(table: Table) -> None:
@@ -85,7 +93,7 @@ def _documents(table: Table) -> None:
 
 def _native(uri: str) -> None:
     made = make_people_table(uri, rows=people(*range(5)), buckets=2, settings=_settings("arrow"))
-    made.dataset().create_scalar_index("name", "BTREE", name="name_idx")
+    _index(made)
     for number, ids in ((1, range(0, 40, 2)), (2, range(1, 40, 2))):
         first, second = people(*ids, name="first"), people(*ids[:5], name="second")
         write_native_generations(uri, native_region_id(number), [[Put(first)], [Put(second)]])

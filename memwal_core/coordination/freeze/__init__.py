@@ -4,6 +4,7 @@ Owns ``_mem_wal/_record/``. ``memory`` says what is remembered, ``comparison`` w
 ``store`` keeps both with the freezes. Runs compare through ``HistoryWatch`` (``memwal_core.jobs.history``).
 """
 
+from memwal_core.coordination.freeze.accepted import accepted_failures, failure_evidence
 from memwal_core.coordination.freeze.cause import CAUSES, CauseFacts, Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.comparison import Contradiction, Sighting, compare
 from memwal_core.coordination.freeze.document import Freeze, FreezeEnd, MaintenanceRecord
@@ -25,6 +26,8 @@ __all__ = [
     "SeenRegion",
     "SeenTable",
     "Sighting",
+    "accepted_failures",
     "compare",
+    "failure_evidence",
     "refuse_frozen",
 ]

@@ -6,10 +6,19 @@ May import the register, storage and what lies below.
 
 from memwal_core.coordination.ledger.codec import RUNS_SCHEMA, run_to_dict, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
-from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
+from memwal_core.coordination.ledger.history import (
+    AFTER_DEATH,
+    History,
+    RunEnd,
+    RunOutcome,
+    RunRecord,
+    begin_run,
+    end_run,
+)
 from memwal_core.coordination.ledger.store import Ledger, RunInProgress
 
 __all__ = [
+    "AFTER_DEATH",
     "RUNS_SCHEMA",
     "History",
     "Ledger",

@@ -48,7 +48,7 @@ def _pause(history: History, now: datetime, settings: LedgerSettings) -> RunVerd
     last = failed[-1]
     cause = last.error or last.outcome.value
     if not last.has_ended:
-        cause = "it ended without a report"
+        cause = "its process ended without a report"
     beyond = len(failed) - settings.failures_before_cooldown
     if beyond < 0:
         return RunVerdict(True, f"{len(failed)} failures in a row, the last: {cause}", len(failed))

@@ -43,6 +43,12 @@ class RunOutcome(StrEnum):
         return self in {RunOutcome.CONFLICT, RunOutcome.BLOCKED, RunOutcome.FAILED}
 
 
+AFTER_DEATH = (
+    "its process died: run `memwal doctor --deep`, which names files that end processes; if it names none, find out "
+    "whether memory was short"
+)
+"""What to do about a run without an end."""
+
 _DID_NOTHING = {RunOutcome.NOTHING_TO_DO, RunOutcome.FROZEN}
 
 
@@ -99,6 +105,12 @@ class History:
     def find(self, run_id: str) -> RunRecord | None:
         """Return a remembered run."""
         return next((run for run in self.runs if run.run_id == run_id), None)
+
+    @property
+    def died_before(self) -> RunRecord | None:
+        """The run before the newest one, if its process ended without a report; None otherwise."""
+        before = self.runs[-2] if len(self.runs) > 1 else None
+        return before if before is not None and not before.has_ended else None
 
     @property
     def failures_in_a_row(self) -> tuple[RunRecord, ...]:

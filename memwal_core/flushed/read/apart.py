@@ -23,3 +23,13 @@ def decode_fragment_apart(store: ObjectStore, uri: str, version: int, fragment_i
     """
     answer = decode_elsewhere(uri, store.storage_options, version=version, fragment=fragment_id)
     return int(answer["rows"]), int(answer["expected"])
+
+
+def load_index_apart(store: ObjectStore, uri: str, version: int, name: str, *, everything: bool) -> tuple[int, ...]:
+    """Open an index of a table elsewhere, or load all of it; costs and errors as for ``decode_elsewhere``.
+
+    Returns:
+        How many vectors each of its partitions has, over all its segments; nothing if it has none.
+    """
+    answer = decode_elsewhere(uri, store.storage_options, version=version, index=name, everything=everything)
+    return tuple(map(int, answer["partitions"]))

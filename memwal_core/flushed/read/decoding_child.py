@@ -1,4 +1,4 @@
-"""``python -m``: decodes files and fragments that standard input names, a JSON document a line; says how many rows.
+"""``python -m``: decodes what standard input names, a JSON document a line: files, fragments, indexes; counts rows.
 
 Lance may end this process; whoever started it then knows the file.
 """
@@ -11,6 +11,7 @@ import selectors
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, object]:
         with decoding(uri):
             if "fragment" in asked:
                 return _read_fragment(uri, options, asked["version"], asked["fragment"])
+            if "index" in asked:
+                return _load_index(_opened(uri, options, asked["version"]), asked["index"], asked["everything"])
             reader = open_file(uri, options)
             return {"rows": sum(batch.num_rows for batch in reader.read_all().to_batches())}
     except MemwalError as error:
@@ -63,12 +66,26 @@ def _answer(asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _read_fragment(uri: str, options: Mapping[str, str], version: int, fragment_id: int) -> dict[str, object]:
-    fragment = lance.dataset(uri, version=version, storage_options=dict(options) or None).get_fragment(fragment_id)
+    fragment = _opened(uri, options, version).get_fragment(fragment_id)
     if fragment is None:
         raise ValueError(f"version {version} has no fragment {fragment_id}")
     # Reading ahead would take the memory that forged pages must not.
     batches = fragment.to_batches(batch_size=_READ_ROWS, batch_readahead=1)
     return {"rows": sum(batch.num_rows for batch in batches), "expected": fragment.count_rows()}
+
+
+def _load_index(dataset: lance.LanceDataset, name: str, everything: int) -> dict[str, object]:
+    """Open an index, or load all of it, as queries do; say how many vectors each partition has."""
+    segments = dataset.stats.index_stats(name)["indices"]
+    if everything:
+        dataset.prewarm_index(name)
+    # Segments share their centroids, so partition n of one belongs with partition n of the next.
+    columns = [[int(each["size"]) for each in segment.get("partitions", ())] for segment in segments]
+    return {"rows": 0, "partitions": [sum(sizes) for sizes in zip_longest(*columns, fillvalue=0)]}
+
+
+def _opened(uri: str, options: Mapping[str, str], version: int) -> lance.LanceDataset:
+    return lance.dataset(uri, version=version, storage_options=dict(options) or None)
 
 
 if __name__ == "__main__":

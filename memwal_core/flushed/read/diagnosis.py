@@ -27,6 +27,7 @@ from memwal_core.format.malformed import MalformedError, apparent_damage
 from memwal_core.format.paths import (
     LANCE_WAL_SUFFIX,
     TABLE_MANIFEST_SUFFIX,
+    TABLE_VERSIONS_DIRECTORY,
     generation_path,
     parse_table_manifest_name,
     region_directory,
@@ -37,7 +38,6 @@ from memwal_core.ids import RegionId
 from memwal_core.storage.limits import MAX_TABLE_MANIFEST_BYTES
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
-_VERSIONS = "_versions"
 _MOST_CAUSE = 300
 
 
@@ -94,7 +94,11 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
         return (_vanished(store, region_id, root),)
     manifest = _newest_manifest(listed)
     if manifest is None:
-        return (Damage(FileKind.MANIFEST, f"{root}/{_VERSIONS}", "no manifest of the flushed MemTable is left"),)
+        return (
+            Damage(
+                FileKind.MANIFEST, f"{root}/{TABLE_VERSIONS_DIRECTORY}", "no manifest of the flushed MemTable is left"
+            ),
+        )
     cause = _cause_of_manifest(store, manifest)
     if cause:
         return (Damage(FileKind.MANIFEST, manifest.path, cause),)
@@ -133,7 +137,7 @@ def _newest_manifest(listed: Mapping[str, ObjectInfo]) -> ObjectInfo | None:
     found = {}
     for relative, info in listed.items():
         directory, _, name = relative.rpartition("/")
-        if directory == _VERSIONS and name.endswith(TABLE_MANIFEST_SUFFIX):
+        if directory == TABLE_VERSIONS_DIRECTORY and name.endswith(TABLE_MANIFEST_SUFFIX):
             try:
                 found[parse_table_manifest_name(name)] = info
             except InvalidRequestError:

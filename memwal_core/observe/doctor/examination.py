@@ -10,10 +10,10 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from memwal_core.base_table import RetainedVersion, TableState
-from memwal_core.base_table.indexes.partitions import PartitionSizes
 from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.ids import RegionId
+from memwal_core.observe.doctor.index_files import IndexFiles
 from memwal_core.observe.doctor.readability import BaseFiles, FileProblem
 from memwal_core.observe.status import TableStatus, WalTail
 from memwal_core.region import RegionManifest
@@ -116,6 +116,7 @@ class Examination:
         deep: Whether every object was listed and every flushed MemTable opened.
         status: Of the regions whose manifests can be read; None without a MemWAL index.
         torn: Newest manifests of the base table that are torn: path -> what is wrong.
+        indexes: Those of the newest version; nothing if the look was not deep.
         base_files: The files of the newest version; nothing if the look was not deep.
         obstacle: Why no merge can take this table's rows at all; empty if one can.
     """
@@ -129,7 +130,7 @@ class Examination:
     strangers: tuple[str, ...]
     legacy: tuple[LegacyIndex, ...]
     record: MaintenanceRecord | None = None
-    partitions: tuple[PartitionSizes, ...] = ()
+    indexes: IndexFiles = field(default_factory=IndexFiles)
     orphan_age_s: float = 259_200.0
     orphan_share: float = 0.1
     retrain_imbalance: float = 10.0

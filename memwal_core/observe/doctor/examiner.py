@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from memwal_core.base_table import RetainedVersion, TableState, retained_versions
 from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
-from memwal_core.base_table.indexes.partitions import PartitionSizes, partition_sizes
 from memwal_core.coordination.freeze import MaintenanceRecord
-from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget
 from memwal_core.format.memwal_index.codec import is_legacy_payload
 from memwal_core.format.memwal_index.legacy import LegacyIndex
@@ -20,6 +19,7 @@ from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
 from memwal_core.observe.doctor.readability import (
     BaseFiles,
     GenerationProof,
@@ -28,6 +28,7 @@ from memwal_core.observe.doctor.readability import (
 )
 from memwal_core.observe.doctor.region_examiner import RegionExaminer
 from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
+from memwal_core.observe.region_values import values_by_rows
 from memwal_core.observe.status import TableStatus, derive_status
 from memwal_core.region import RegionManifest
 from memwal_core.region.quarantine import QuarantineStore
@@ -45,7 +46,6 @@ class _Base:
     problem: str | None
     retained: tuple[RetainedVersion, ...]
     legacy: tuple[LegacyIndex, ...]
-    partitions: tuple[PartitionSizes, ...]
     torn: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class Examiner:
             legacy=base.legacy,
             record=record,
             record_problem=record_problem,
-            partitions=base.partitions,
+            indexes=self._indexes(base.state),
             retrain_imbalance=self._settings.doctor.retrain_imbalance_threshold,
             orphan_age_s=self._settings.gc.orphan_age_s,
             orphan_share=self._settings.doctor.orphan_share,
@@ -130,22 +130,28 @@ class Examiner:
             legacy = self._legacy(retained, state) if state.is_legacy else ()
         except CorruptionError as error:
             torn = {each.path: each.problem for each in find_torn_versions(self._table.store).torn}
-            return _Base(None, str(error), (), (), (), torn)
-        return _Base(state, None, retained, legacy, self._partitions(state) if self._deep else ())
+            return _Base(None, str(error), (), (), torn)
+        return _Base(state, None, retained, legacy)
 
-    def _partitions(self, state: TableState) -> tuple[PartitionSizes, ...]:
-        try:
-            return partition_sizes(self._table, state.version)
-        except (ObjectNotFoundError, InvalidRequestError, InternalError) as error:
-            _log.info("partition sizes not read [table=%s]: %s", self._table.uri, error)
-            return ()
+    def _indexes(self, state: TableState | None) -> IndexFiles:
+        if state is None or not self._deep:
+            return IndexFiles()
+        return examine_indexes(self._table, state.version, self._progress, contents=self._contents)
 
     def _status(self, state: TableState | None, regions: Sequence[ExaminedRegion]) -> TableStatus | None:
         if state is None or state.details is None:
             return None
         readable = [(each.manifest, each.tail) for each in regions if each.manifest is not None]
         manifests, tails = [manifest for manifest, _ in readable], [tail for _, tail in readable if tail is not None]
-        return derive_status(self._table.uri, state, manifests, tails, QuarantineStore(self._table.store).by_region())
+        values = values_by_rows(
+            self._table.store,
+            state.details.region_specs,
+            manifests,
+            [tail.wal_id for tail in tails],
+            self._settings.storage.concurrency,
+        )
+        quarantined = QuarantineStore(self._table.store).by_region()
+        return derive_status(self._table.uri, state, manifests, tails, quarantined, values)
 
     def _legacy(self, retained: tuple[RetainedVersion, ...], state: TableState) -> tuple[LegacyIndex, ...]:
         versions = [each.version for each in retained if each.legacy and each.branch is None]

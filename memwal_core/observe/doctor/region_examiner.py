@@ -113,7 +113,7 @@ class RegionExaminer:
             manifest=manifest,
             problem=str(found) if isinstance(found, MemwalError) else None,
             manifests=listing.manifests,
-            history=tuple(self._readable(region_id, sorted(listing.manifests)[-self._history :])),
+            history=tuple(self._readable(region_id, sorted(listing.manifests)[-self._history :], manifest)),
             wal=listing.wal,
             directories=tuple(sorted(listing.directories.values(), key=lambda each: each.name)),
             size_bytes=listing.size_bytes,
@@ -139,8 +139,13 @@ class RegionExaminer:
                 listing.wal = {tail.suffix: {tail.wal_id}}
         return listing
 
-    def _readable(self, region_id: RegionId, versions: Iterable[int]) -> Iterable[RegionManifest]:
+    def _readable(
+        self, region_id: RegionId, versions: Iterable[int], known: RegionManifest | None
+    ) -> Iterable[RegionManifest]:
         for version in versions:
+            if known is not None and version == known.version:
+                yield known
+                continue
             try:
                 yield self._manifests.load_version(region_id, version)
             except (CorruptionError, ObjectNotFoundError):

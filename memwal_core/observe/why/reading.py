@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.freeze import FreezeStore
@@ -13,12 +13,13 @@ from memwal_core.coordination.ledger import Ledger
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.plan import GcPlan, plan_gc
-from memwal_core.jobs.gc.policy import Policy
+from memwal_core.jobs.gc.policy import Policy, settled_s
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge.decide.due import search_work, waiting_generations
 from memwal_core.jobs.merge.decide.triggers import due_by_number_alone, judge_triggers
 from memwal_core.jobs.merge.plan import plan_merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.observe.region_values import values_by_rows
 from memwal_core.observe.status import derive_status, find_wal_tail
 from memwal_core.observe.why.answers import FrozenFor, RegionAnswer, RegionCase, explain_region
 from memwal_core.region import ManifestStore
@@ -49,7 +50,10 @@ def why(context: WhyContext, region_id: RegionId) -> RegionAnswer:
     plan = plan_merge(survey, context.settings.merge, regions={region_id})
     share = next(each for each in plan.regions if each.region_id == region_id)
     tail = find_wal_tail(context.table.store, manifest)
-    status = derive_status(context.table.uri, state, [manifest], [tail])
+    values = values_by_rows(
+        context.table.store, state.require_details().region_specs, [manifest], [tail.wal_id], concurrency=1
+    )
+    status = derive_status(context.table.uri, state, [manifest], [tail], values=values)
     now = context.table.clock.now()
     waiting = waiting_generations(context.table, manifest, share, now)
     if due_by_number_alone(judge_triggers(waiting, context.settings.merge_triggers)):
@@ -83,7 +87,11 @@ def _freezes(context: WhyContext, region_id: RegionId) -> list[FrozenFor]:
 def _garbage(context: WhyContext, region_id: RegionId, now: datetime) -> GcPlan | str:
     settings = context.settings
     surveyor = GcSurveyor(
-        context.table, context.manifests, settings.storage.concurrency, collect_wal=settings.gc.collect_wal
+        context.table,
+        context.manifests,
+        settings.storage.concurrency,
+        settings.gc.collect_wal,
+        now - timedelta(seconds=settled_s(settings)),
     )
     try:
         policy = Policy.of(settings, now)

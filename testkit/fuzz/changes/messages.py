@@ -16,6 +16,8 @@ _MAX_FIELD = 4096
 _MAX_DEPTH = 12
 _NESTING = (100, 1_000, 20_000)
 _REPEATS = (2, 100, 5_000)
+_MOST_BYTES = 8 << 20
+"""Of repeated fields, beyond two: memory of whoever changes a file counts as that of whoever reads it."""
 
 
 @dataclass(slots=True)
@@ -136,9 +138,10 @@ def _removed(siblings: list[Node], index: int) -> str:
 
 def _repeated(siblings: list[Node], index: int, times: int) -> str:
     node = siblings[index]
-    siblings[index:index] = [
-        Node(node.number, node.kind, _content(node) if node.kind == _BYTES else node.value)
-    ] * times
+    value = _content(node) if node.kind == _BYTES else node.value
+    size = len(value) if isinstance(value, bytes) else 1
+    times = max(2, min(times, _MOST_BYTES // max(1, size)))
+    siblings[index:index] = [Node(node.number, node.kind, value)] * times
     return f"repeated {times} times"
 
 

@@ -153,7 +153,7 @@ def test_no_further_step_begins_after_the_deadline(registry, opening):
 
     report = Table.open(registry.tables[0].uri, clock=opening.clock).run(MaintainRequest(), guard=over.check)
 
-    assert [step.end.value for step in report.steps] == ["not_reached"] * 7
+    assert [step.end.value for step in report.steps] == ["not_reached"] * 10
     assert report.outcome is JobOutcome.NOTHING_TO_DO
     assert "time for this table is over" in report.steps[0].why
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,6 @@ import pytest
 
 from memwal_core.fleet import Due, Fleet, FleetRequest, RoundEnd, TableRound
 from memwal_core.fleet.report import FleetReport
-from memwal_core.opening import open_here
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
 from testkit.tables.generations import GenerationTable, make_generation_table
@@ -34,9 +35,17 @@ def fleet_of(directory: Path) -> Registry:
 
 
 def maintain_here(directory: str) -> None:
-    """Maintain all tables in this process."""
-    fleet = Fleet(lambda table: open_here(table.uri), settings=FleetSettings(parallel=1))
-    fleet.maintain_tables(fleet_of(Path(directory)), FleetRequest(due_only=False))
+    """Maintain all tables as an application of Spark does, whose driver does what is small."""
+    fleet = Fleet(executors=lambda _: None, settings=FleetSettings(parallel=1))
+    report = fleet.maintain_tables(fleet_of(Path(directory)), FleetRequest(due_only=False))
+    for found in report.tables:
+        sys.stdout.write(f"{found.table} {ends(report)[found.table]} {found.error}\n")
+
+
+def as_on_spark(tables: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _IN_ONE_PROCESS, str(tables)], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -87,12 +96,53 @@ def test_file_that_ends_a_process_stops_the_cycle_of_its_table_only(
         assert ends(second)["attacked"] == "failed"
 
 
-def test_control_without_processes_of_their_own_the_fleet_ends(tables: Path, model: GenerationTable) -> None:
-    forged_file(tables, model, "flushed MemTable")
+def test_fleet_on_spark_that_died_works_on_that_table_apart_and_on_the_others(
+    tables: Path, model: GenerationTable
+) -> None:
+    """Its first run is the control, too: without processes of their own, one table ends the work on all."""
+    forged_file(tables, model, "base table")
 
-    ended = subprocess.run([sys.executable, "-c", _IN_ONE_PROCESS, str(tables)], capture_output=True, check=False)
+    first = as_on_spark(tables)
+    shutil.rmtree(tables / "attacked" / "_mem_wal" / "_leases")  # As when those of the dead have ended.
+    second = as_on_spark(tables)
 
-    assert ended.returncode == -6
+    assert (first.returncode, first.stdout) == (-signal.SIGABRT, "")
+    assert second.returncode == 0
+    attacked, sound = second.stdout.splitlines()
+    assert attacked.startswith("attacked failed")
+    assert "SIGABRT" in attacked
+    assert "memwal doctor --deep" in attacked
+    assert sound.startswith("sound done")
+
+
+@pytest.mark.long
+def test_service_over_a_table_with_a_forged_page_lives_and_names_it(
+    tables: Path, model: GenerationTable, tmp_path: Path
+) -> None:
+    path = forged_file(tables, model, "flushed MemTable")
+    registry = tmp_path / "tables.toml"
+    registry.write_text(
+        "".join(f'[[tables]]\nname = "{name}"\nuri = "{tables / name}"\n' for name in ("attacked", "sound"))
+    )
+    options = ["maintain", "--registry", str(registry), "--every", "1s", "--now", "--json"]
+    command = [sys.executable, "-c", "from memwal_core.cli import main; main()", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
+        try:
+            assert service.stdout is not None
+            lines = map(json.loads, service.stdout)
+            died = next(line for line in lines if line["table"] == "attacked")
+            assert died["error"]["facts"]["ended"] == "SIGABRT"
+            assert "memwal doctor --deep" in died["error"]["next"]
+            assert next(line for line in lines if line["table"] == "sound")["outcome"] in {"done", "nothing_to_do"}
+
+            shutil.rmtree(tables / "attacked" / "_mem_wal" / "_leases")  # As when those of the dead have ended.
+            parked = next(line for line in lines if line["table"] == "attacked" and line["outcome"] == "partial")
+            assert path.name in json.dumps(parked)
+            assert service.poll() is None
+        finally:
+            service.terminate()
+        service.communicate(timeout=120)
+    assert service.returncode == 0
 
 
 def test_survey_that_plans_outlives_a_table_that_ends_its_planner(tables: Path, model: GenerationTable) -> None:

@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     identity.keys_live_in_one_region,
     identity.rows_are_routed_right,
     indexes.partitions_are_balanced,
+    indexes.indexes_can_be_read,
     space.bytes_are_recorded,
     space.names_are_known,
 )

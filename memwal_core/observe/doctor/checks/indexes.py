@@ -14,7 +14,7 @@ def partitions_are_balanced(seen: Examination) -> Iterator[Finding]:
 
     The finding only proposes a migration, because centroids never change in place: MemTables use the same ones.
     """
-    for index in seen.partitions:
+    for index in seen.indexes.partitions:
         if index.imbalance > seen.retrain_imbalance:
             yield Finding(
                 "index-imbalanced",
@@ -31,3 +31,17 @@ def partitions_are_balanced(seen: Examination) -> Iterator[Finding]:
                 "no rows are at risk; searches read more than they need, or find less",
                 "retrain by a migration: build the index on a new table, and enable MemWAL there afterwards",
             )
+
+
+def indexes_can_be_read(seen: Examination) -> Iterator[Finding]:
+    """Every index can be loaded: of a deep look its statistics, where contents are asked for all of it."""
+    for name, problems in seen.indexes.problems:
+        yield Finding(
+            "index-file-damaged",
+            Severity.WARNING,
+            "files of an index are missing or damaged",
+            {"subject": name, "index": name, "files": {each.path: each.cause for each in problems}},
+            "no rows are at risk; searches with the index, lookups of keys and the next catch-up fail, or end their "
+            "process",
+            "drop the index with Lance (`LanceDataset.drop_index`) and create it again: rows have everything it needs",
+        )

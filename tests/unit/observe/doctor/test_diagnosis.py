@@ -15,6 +15,8 @@ from memwal_core.jobs.findings import Severity
 from memwal_core.jobs.health import Health
 from memwal_core.observe.doctor import CHECKS, Examination, diagnose, look_twice
 from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedGeneration
+from memwal_core.observe.doctor.index_files import IndexFiles
+from memwal_core.observe.doctor.readability import FileProblem
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import DoctorSettings
 from memwal_core.settings.status import StatusSettings
@@ -79,7 +81,7 @@ def test_healthy_table_is_looked_at_once():
 
 def test_findings_come_most_urgent_first_and_print_as_json():
     patient = replace(
-        seen(region(generations=GONE)), strangers=("lost+found",), partitions=(PartitionSizes("v", (100, 1)),)
+        seen(region(generations=GONE)), strangers=("lost+found",), indexes=IndexFiles((PartitionSizes("v", (100, 1)),))
     )
     last, findings = look_twice(Glances(patient, patient))
     assert [finding.severity for finding in findings] == [Severity.CRITICAL, Severity.INFO, Severity.INFO]
@@ -100,12 +102,21 @@ def test_checks_find_nothing_in_a_table_without_regions():
     assert diagnose(seen()) == ()
 
 
+@pytest.mark.req("T6")
+def test_index_that_cannot_be_read_is_a_warning_that_names_its_files():
+    problem = FileProblem("_indices/one/page_data.lance", "it ends the process")
+    (finding,) = diagnose(seen(indexes=IndexFiles(problems=(("name_idx", (problem,)),))))
+    assert (finding.finding_id, finding.severity) == ("index-file-damaged", Severity.WARNING)
+    assert (finding.subject, finding.evidence["files"]) == ("name_idx", {problem.path: problem.cause})
+    assert "drop_index" in finding.remedy
+
+
 class TestImbalance:
     @pytest.mark.req("LEASE-39")
     def test_ratio_at_the_threshold_is_no_finding_and_above_it_a_proposal(self):
         threshold = DoctorSettings().retrain_imbalance_threshold
-        at = seen(partitions=(PartitionSizes("v", (int(threshold) * 10, 10)),), retrain_imbalance=threshold)
-        above = replace(at, partitions=(PartitionSizes("v", (int(threshold) * 10 + 1, 10)),))
+        at = seen(indexes=IndexFiles((PartitionSizes("v", (int(threshold) * 10, 10)),)), retrain_imbalance=threshold)
+        above = replace(at, indexes=IndexFiles((PartitionSizes("v", (int(threshold) * 10 + 1, 10)),)))
         assert diagnose(at) == ()
         (finding,) = diagnose(above)
         assert (finding.finding_id, finding.severity) == ("index-imbalanced", Severity.INFO)
@@ -114,7 +125,7 @@ class TestImbalance:
     @pytest.mark.req("LEASE-40")
     def test_empty_partition_counts_as_infinitely_unbalanced(self):
         assert imbalance([5, 0]) == math.inf
-        (finding,) = diagnose(seen(partitions=(PartitionSizes("v", (5, 0)),)))
+        (finding,) = diagnose(seen(indexes=IndexFiles((PartitionSizes("v", (5, 0)),))))
         assert finding.evidence["imbalance"] is None
         json.dumps(finding.to_dict(), allow_nan=False)
 

@@ -30,6 +30,9 @@ ONE_THREAD = {
     "LANCE_IO_THREADS": "2",  # With one, Lance waits for itself for ever in each write.
 }
 
+_LITTLE_JAVA = "-XX:TieredStopAtLevel=1"
+"""Java carries shares only; compiling its code as well as it can takes a core for seconds. See ``docs/spark.md``."""
+
 _TIMEOUT_S = 180.0
 _TAIL = 2000
 
@@ -135,6 +138,7 @@ def _start(cleanup: ExitStack, root: Path, cores: list[int], count: int) -> Driv
         until_alive(ui, workers=count)
         memory = "--executor-memory 512m --driver-memory 1g"
         quiet = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
+        quiet += "".join(f" --conf spark.{side}.extraJavaOptions={_LITTLE_JAVA}" for side in ("driver", "executor"))
         ready = f"--conf spark.scheduler.minRegisteredResourcesRatio=1 --conf spark.cores.max={count}"
         submitted = f"--master spark://127.0.0.1:{master} {memory} {quiet} {ready} pyspark-shell"
         variables["PYSPARK_SUBMIT_ARGS"] = submitted

@@ -15,6 +15,7 @@ from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, Versio
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, check_primary_key, primary_key_of
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from memwal_core.ids import IdSource
 from memwal_core.region.spec import RegionSpec, bucket_spec
 from memwal_core.region.spec.text import parse_spec
@@ -62,7 +63,7 @@ def write_empty_table(
     check_table(keyed, field_ids, check_primary_key(keyed, found), [spec])
     if not dry_run:
         _publish(store, keyed)
-    elif any(store.list_objects("_versions")):
+    elif any(store.list_objects(TABLE_VERSIONS_DIRECTORY)):
         raise _taken(store.uri)
     return NewTable(keyed, field_ids, spec)
 

@@ -36,8 +36,9 @@ class ExecutorSettings(BaseModel):
         "repeat after an executor died, and slots that end together; fewer: less overhead.",
     )
     part_bytes: int = Field(
-        default=32 * MIB,
+        default=8 * MIB,
         ge=1,
         description="Bytes of keys that a task counts or compares at once, which it holds in memory several times. "
-        "Smaller: less memory; more, and smaller, pieces between executors.",
+        "Smaller: less memory, and more that fits into a processor's cache; more, and smaller, pieces between "
+        "executors.",
     )

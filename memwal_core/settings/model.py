@@ -359,6 +359,12 @@ class QualitySettings(_Section):
         le=10_000,
         description="Number of newest versions of the table among which the last merge is searched. More takes longer.",
     )
+    verify_every_s: float = Field(
+        default=3600.0,
+        ge=0,
+        description="Seconds between two counts of all keys in a table's cycle, each only after merges. Longer: less "
+        "reading of large tables, and keys that occur twice are found later.",
+    )
 
 
 class IngestSettings(_Section):

@@ -11,6 +11,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import UNNAMED_STREAM
 from memwal_core.reader import Consistency
 from memwal_core.settings import MIB
+from memwal_core.text import whole_number
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -212,7 +213,8 @@ def _whole(options: Mapping[str, str], option: str, least: int) -> int | None:
     text = options.get(option)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) >= least):
+    number = whole_number(text)
+    if number is None or number < least:
         raise InvalidRequestError(
             "an option is not a whole number in range",
             remedy="use a whole number of at least `least`",
@@ -220,7 +222,7 @@ def _whole(options: Mapping[str, str], option: str, least: int) -> int | None:
             found=text,
             least=least,
         )
-    return int(text)
+    return number
 
 
 def _one_of(kind: type[_Choice], options: Mapping[str, str], option: str, default: _Choice) -> _Choice:

@@ -17,6 +17,7 @@ from memwal_core.errors import BareExecutorError, InternalError, MemwalError, Un
 from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
 from memwal_core.spark.session import Session, session_of
+from memwal_core.spark.slots import settle, slots_of
 
 _DESCRIPTION = "spark.job.description"
 _GROUP = "spark.jobGroup.id"
@@ -46,7 +47,7 @@ class SparkTasks(Executors):
     @property
     def slots(self) -> int:
         """Tasks that run at once."""
-        return max(1, int(session_of(self._spark).sparkContext.defaultParallelism))
+        return slots_of(session_of(self._spark).sparkContext)
 
     def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         """Apply a function to each share; see ``Executors.map``."""
@@ -115,6 +116,7 @@ class SparkTasks(Executors):
 
 def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> tuple[str, object]:
     """Return what a share came to: an error on purpose is not to be repeated by Spark."""
+    settle()
     try:
         return _DONE, function(share)
     except MemwalError as error:
@@ -125,6 +127,7 @@ def _pieces(
     spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]], share: GivenT
 ) -> Iterator[tuple[int, tuple[str, object]]]:
     """Yield what a share was spread to; an error on purpose goes to a part, which comes to it."""
+    settle()
     try:
         for part, piece in spread(share):
             yield part, (_DONE, piece)

@@ -15,6 +15,7 @@ from obstore.store import ObjectStore as Backend
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.extras import extras_named
+from memwal_core.native.threads import require_threads
 from memwal_core.native.waiting import TIMEOUT_OPTION
 from memwal_core.redaction import remember_secrets
 from memwal_core.rng import Rng, system_rng
@@ -63,8 +64,10 @@ def open_store(
         rng: Jitter and names of temporary files.
 
     Raises:
-        InvalidRequestError: Address or options cannot be used, or credentials are missing.
+        InvalidRequestError: Address or options cannot be used, credentials are missing, or Lance's threads are too
+            few (``native.threads``).
     """
+    require_threads()
     address = parse_address(uri)
     settings = settings if settings is not None else StorageSettings()
     rng = rng if rng is not None else system_rng()

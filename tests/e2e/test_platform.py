@@ -6,12 +6,10 @@ import json
 import os
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -77,10 +75,17 @@ class Platform:
         return str(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", body, self.token)["dag_run_id"])
 
     def wait(self, dag: str, run: str) -> str:
-        path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}/wait?interval=1"
-        request = Request(path.replace("+", "%2B"), headers={"Authorization": f"Bearer {self.token}"})
-        with urlopen(request, timeout=1200) as answer:
-            return str(json.loads(answer.read().splitlines()[-1])["state"])
+        """Return how a run ended; until then look at the processes of Spark again and again."""
+        path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}".replace("+", "%2B")
+        states: list[str] = []
+
+        def has_ended() -> bool:
+            self.look()
+            states.append(ask(path, None, self.token)["state"])
+            return states[-1] in ("success", "failed")
+
+        until(has_ended, 1200)
+        return states[-1]
 
     def processes(self) -> list[psutil.Process]:
         return marked_processes(str(self.directory.root.resolve()))
@@ -94,24 +99,6 @@ class Platform:
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         return list(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
-
-
-@contextmanager
-def repeated(look: Callable[[], None]) -> Iterator[None]:
-    """Call a function again and again, in another thread, until the block ends."""
-    ended = threading.Event()
-
-    def looks() -> None:
-        while not ended.wait(0.2):
-            look()
-
-    thread = threading.Thread(target=looks)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _is_driver(process: psutil.Process) -> bool:
@@ -128,6 +115,19 @@ def _is_suspended(driver: psutil.Process) -> bool:
         return bool(driver.status() == psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess:
         return False
+
+
+def _runs_tasks(platform: Platform) -> bool:
+    """Whether the first worker's executor has begun to run Python: earlier, the job would not even count it."""
+    processes = psutil.Process(platform.workers[0].pid).children(recursive=True)
+    return any("pyspark.daemon" in _command(process) for process in processes)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -189,10 +189,9 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
             writer.flush()
 
     run = platform.trigger("memwal_merge", {"table": "people"})
-    until(lambda: ask(platform.master)["activeapps"])  # the Spark job has begun
+    until(lambda: _runs_tasks(platform))
     os.kill(platform.workers[0].pid, signal.SIGKILL)
-    with repeated(platform.look):
-        assert platform.wait("memwal_merge", run) == "success"
+    assert platform.wait("memwal_merge", run) == "success"
 
     assert platform.workers[0].wait(60) == -signal.SIGKILL
     admin = Table.open(table.uri, storage_options=platform.storage)

@@ -67,22 +67,29 @@ def build_segment(table: TableReader, build: SegmentBuild, fragments: Sequence[i
         )
 
 
-def publish_segments(table: BaseTable, build: SegmentBuild, segments: Sequence[lance.Index]) -> int:
-    """Make one segment of all, and publish it in the version after the one that was indexed; return that version.
+def publish_segments(table: BaseTable, built: Sequence[tuple[SegmentBuild, Sequence[lance.Index]]]) -> int:
+    """Make one segment of all of each index, and publish them in the version after the one that was indexed.
 
-    Only there is it certain that the index covers what catch-up is recorded for.
+    Only there is it certain that the indexes cover what catch-up is recorded for.
+
+    Args:
+        table: Its base table.
+        built: For each index its segments, all of the same version.
+
+    Returns:
+        The version that has the segments.
 
     Raises:
         ConflictError: Another commit came first. Build again.
         CommitUnknownError: Read the table before trying again.
     """
-    read = table.state(build.version)
-    name = build.recipe.name
-    with translated("merge index segments", table.uri, index=name, version=build.version):
+    [version] = {build.version for build, _ in built}
+    read, names = table.state(version), ", ".join(build.recipe.name for build, _ in built)
+    with translated("merge index segments", table.uri, index=names, version=version):
         # Also where there is one: a text segment is searched only after this step.
-        merged = table.dataset(build.version).merge_existing_index_segments(list(segments))
-    operation = lance.LanceOperation.CreateIndex(new_indices=[merged], removed_indices=[])
-    return table.strict_commit(operation, read=read, change=_unchanged, message=f"extend the index {name}").version
+        merged = [table.dataset(version).merge_existing_index_segments(list(segments)) for _, segments in built]
+    operation = lance.LanceOperation.CreateIndex(new_indices=merged, removed_indices=[])
+    return table.strict_commit(operation, read=read, change=_unchanged, message=f"extend the index {names}").version
 
 
 def _unchanged(details: MemWalIndexDetails) -> MemWalIndexDetails:

@@ -65,7 +65,8 @@ def _split(keys: pa.Table, origin: str, parts: int) -> Iterator[tuple[int, KeyPi
         yield 0, KeyPiece(origin, _stream(keys))
         return
     hashes = pc.fill_null(murmur3_multi([plain_array(column) for column in keys.columns]), 0).to_numpy()
-    numbers = hashes.view(np.uint32) % np.uint32(parts)
+    # Numbers of 16 bits are sorted several times as fast, by their digits.
+    numbers = (hashes.view(np.uint32) % np.uint32(parts)).astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     ordered, bounds = keys.take(pa.array(order)), np.searchsorted(numbers[order], np.arange(parts + 1))
     for part, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):

@@ -31,7 +31,8 @@ from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
-from memwal_core.storage import ObjectStore, StoreKind, open_store
+from memwal_core.storage import ObjectStore, open_store
+from memwal_core.storage.concurrent import NEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ def _is_region(directory: str) -> bool:
 
 def _require_answer(store: ObjectStore) -> None:
     """Ask a remote store for anything: Lance would wait for a silent one several times as long as we do."""
-    if store.kind in {StoreKind.LOCAL, StoreKind.MEMORY}:
+    if store.kind in NEAR:
         return
     try:
         store.head(table_manifest_path(1))

@@ -6,50 +6,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import lance
-
 from memwal_core.base_table import BaseTable, extend_index, read_coverage, vector_model_digest
-from memwal_core.base_table.indexes.segments import SegmentBuild, build_segment, publish_segments, segment_build
-from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, UnavailableError
-from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
+from memwal_core.failpoints import Failpoint
+from memwal_core.jobs.catchup.context import CatchupContext
+from memwal_core.jobs.catchup.elsewhere import extend_elsewhere
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan
-from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.outcome import CheckLease, no_lease
-from memwal_core.jobs.sharing.sharing import Sharing
-from memwal_core.rng import Rng
-from memwal_core.settings import CatchupSettings
 
 _log = logging.getLogger(__name__)
 
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 5.0
-
 CATCHUP_SURVEYED = Failpoint("catchup.surveyed")
 CATCHUP_EXTENDED = Failpoint("catchup.extended")
-
-
-@dataclass(frozen=True, slots=True)
-class CatchupContext:
-    """What a catch-up works with.
-
-    Attributes:
-        check_lease: Called before each write.
-        failpoints: Hit at the places of a catch-up, and of a compaction around it.
-        sharing: Divides the building of segments between executors; None: this process extends.
-    """
-
-    table: BaseTable
-    settings: CatchupSettings
-    clock: Clock
-    rng: Rng
-    check_lease: CheckLease = no_lease
-    failpoints: Failpoints = NO_FAILPOINTS
-    sharing: Sharing | None = None
-
-    def back_off(self, attempt: int) -> None:
-        """Wait after a lost attempt; the wait grows and spreads with each one."""
-        self.clock.sleep(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S) * self.rng.random())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +30,17 @@ class Extension:
     rows_indexed: int
 
 
-def extend(context: CatchupContext, name: str, look: Callable[[], tuple[CatchupSurvey, CatchupPlan]]) -> Extension:
+def extend(
+    context: CatchupContext, name: str, look: Callable[[], tuple[CatchupSurvey, CatchupPlan]], tried: int = 0
+) -> Extension:
     """Extend an index over the newest version, again after each conflict; zero attempts if nothing was left to do.
+
+    Attempts that ended without a certain outcome before are ``tried``.
 
     Lance records catch-up in the same commit, with the merge progress of the version that the extension read,
     so it does not credit a merge that lands meanwhile. A ``CorruptionError`` means that the index must not be
     trusted any longer.
     """
-    tried = 0
     while True:
         survey, plan = look()
         index = plan.named(name)
@@ -95,13 +65,28 @@ def extend(context: CatchupContext, name: str, look: Callable[[], tuple[CatchupS
 def _extend_once(context: CatchupContext, survey: CatchupSurvey, index: IndexPlan) -> int:
     """Extend an index, then check that its model is unchanged and that no row of the version read is missing."""
     table, read = context.table, survey.version
-    # An index without a model gets its first one now.
-    has_model = index.is_vector and index.is_trained
-    before = vector_model_digest(table, read, index.name) if has_model else ""
-    version = _extend_elsewhere(context, read, index)
-    if version is None:
+    before = model_of(table, read, index)
+    together = extend_elsewhere(context, read, [index])
+    if together is None:
         version = extend_index(table, index.name, read_version=read, segments_to_merge=index.segments_to_merge)
-    if has_model and vector_model_digest(table, version, index.name) != before:
+    else:
+        version = together.version
+    require_extended(table, index, before, read, version)
+    return version
+
+
+def model_of(table: BaseTable, version: int, index: IndexPlan) -> str:
+    """Return a digest of what an extension must not change; empty for an index that gets its first model now."""
+    return vector_model_digest(table, version, index.name) if index.is_vector and index.is_trained else ""
+
+
+def require_extended(table: BaseTable, index: IndexPlan, before: str, read: int, version: int) -> None:
+    """Return if a version has an index with the same model and with all rows of the version read.
+
+    Raises:
+        CorruptionError: The index must not be trusted any longer.
+    """
+    if before and vector_model_digest(table, version, index.name) != before:
         raise CorruptionError(
             "extending a vector index changed its centroids or its quantizer",
             remedy="stop catch-up, because distances in MemTables and base table no longer compare; create the index "
@@ -111,42 +96,6 @@ def _extend_once(context: CatchupContext, survey: CatchupSurvey, index: IndexPla
             version_after=version,
         )
     _require_covered(table, index.name, read, version)
-    return version
-
-
-def _extend_elsewhere(context: CatchupContext, read: int, index: IndexPlan) -> int | None:
-    """Let executors build segments over the unindexed fragments; None if this process has to extend the index.
-
-    Joining all segments, the first training, and kinds whose model cannot be handed on are Lance's own.
-    """
-    sharing, table = context.sharing, context.table
-    if sharing is None or not sharing.on_executors or index.segments_to_merge or not index.is_trained:
-        return None
-    coverage = read_coverage(table, read).named(index.name)
-    build = segment_build(table, read, index.name, index.kind)
-    if build is None or coverage is None or not coverage.unindexed_fragments:
-        return None
-    # Each share makes a segment, which takes its time to begin, and which this process has to join.
-    shares = [SegmentShare(build, each) for each in sharing.divide(coverage.unindexed_fragments, per_slot=1)]
-    segments = sharing.run(f"build {index.name}", build_share, shares)
-    built = [each for each in segments if each is not None]
-    if len(built) < len(segments):
-        return None
-    context.check_lease()
-    return publish_segments(table, build, built)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentShare:
-    """Some fragments to index."""
-
-    build: SegmentBuild
-    fragments: tuple[int, ...]
-
-
-def build_share(context: JobContext, share: SegmentShare) -> lance.Index | None:
-    """Build one segment."""
-    return build_segment(context.base, share.build, share.fragments)
 
 
 def _require_covered(table: BaseTable, name: str, read: int, version: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memwal_core.errors import CorruptionError, InternalError
-from memwal_core.jobs.catchup.extend import CatchupContext
+from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.catchup.run import catch_up, count_catchup

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
-from memwal_core.base_table import TableState, list_fragments, read_coverage, record_catchup
+from memwal_core.base_table import BaseTable, TableState, list_fragments, read_coverage, record_catchup
 from memwal_core.errors import BareExecutorError, CommitUnknownError, ConflictError, FencedError, MemwalError
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
-from memwal_core.jobs.catchup.extend import RETRYABLE, CatchupContext, extend
+from memwal_core.jobs.catchup.context import CatchupContext
+from memwal_core.jobs.catchup.elsewhere import extend_elsewhere
+from memwal_core.jobs.catchup.extend import (
+    CATCHUP_EXTENDED,
+    CATCHUP_SURVEYED,
+    RETRYABLE,
+    Extension,
+    extend,
+    model_of,
+    require_extended,
+)
 from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupSurvey, IndexPlan, plan_catchup
 from memwal_core.jobs.catchup.report import CatchupReport, IndexReport, IndexResult
 from memwal_core.jobs.outcome import JobOutcome
@@ -71,14 +82,17 @@ class _Run:
         self._merge_segments = merge_segments
         self._began = context.clock.monotonic()
         self._reports: dict[str, IndexReport] = {}
+        self._tried = 0
 
     def run(self, *, dry_run: bool) -> CatchupReport:
         survey, plan = self._look()
         self._reports = {index.name: _untouched(index) for index in plan.indexes}
         self._choose_place(survey, plan)
         if not dry_run:
+            done = self._extend_together(plan)
             for index in plan.to_extend:
-                self._extend(index)
+                if index.name not in done:
+                    self._extend(index)
         reason = "" if dry_run else self._record()
         return self._report(plan, survey, reason, dry_run=dry_run)
 
@@ -100,21 +114,53 @@ class _Run:
         settings = self._context.settings
         return plan_catchup(survey, settings, indexes=self._indexes, merge_segments=self._merge_segments)
 
-    def _extend(self, index: IndexPlan) -> None:
-        began = self._context.clock.monotonic()
-        report = self._reports[index.name]
+    def _extend_together(self, plan: CatchupPlan) -> frozenset[str]:
+        """Let executors extend what they can at once; return for which indexes it is settled how that ended.
+
+        If anything fails, each index is tried by itself, so that it stands alone.
+        """
+        context, table, read = self._context, self._context.table, plan.version
+        sharing, indexes = context.sharing, plan.to_extend
+        if sharing is None or not sharing.on_executors or len(indexes) < 2:
+            return frozenset()
+        began = context.clock.monotonic()
         try:
-            done = extend(self._context, index.name, self._look)
+            models = {index.name: model_of(table, read, index) for index in indexes}
+            context.failpoints.hit(CATCHUP_SURVEYED)
+            context.check_lease()
+            together = extend_elsewhere(context, read, indexes)
         except (FencedError, BareExecutorError):
             raise
         except MemwalError as error:
-            _log.warning("index stays behind, the others go on [index=%s]: %s", index.name, error)
+            _log.info("indexes not extended together, each is tried by itself [error=%s]", error)
+            self._tried = int(isinstance(error, ConflictError | CommitUnknownError))
+            return frozenset()
+        if together is None:
+            return frozenset()
+        context.failpoints.hit(CATCHUP_EXTENDED)
+        for index in together.indexes:
+            self._settle(index.name, began, partial(_checked, table, index, models[index.name], read, together.version))
+        return frozenset(index.name for index in together.indexes)
+
+    def _extend(self, index: IndexPlan) -> None:
+        began = self._context.clock.monotonic()
+        self._settle(index.name, began, lambda: extend(self._context, index.name, self._look, self._tried))
+
+    def _settle(self, name: str, began: float, work: Callable[[], Extension]) -> None:
+        """Do or check the extension of one index, and note how it ended."""
+        report = self._reports[name]
+        try:
+            done = work()
+        except (FencedError, BareExecutorError):
+            raise
+        except MemwalError as error:
+            _log.warning("index stays behind, the others go on [index=%s]: %s", name, error)
             result = IndexResult.CONFLICT if isinstance(error, RETRYABLE) else IndexResult.FAILED
             report = replace(report, result=result, reason=str(error))
         else:
             result = IndexResult.EXTENDED if done.attempts else IndexResult.NONE
             report = replace(report, result=result, rows_indexed=done.rows_indexed, attempts=done.attempts)
-        self._reports[index.name] = replace(report, seconds=self._context.clock.monotonic() - began)
+        self._reports[name] = replace(report, seconds=self._context.clock.monotonic() - began)
 
     def _record(self) -> str:
         """Record what the indexes cover beyond the record; return why that failed, empty if it did not."""
@@ -160,6 +206,11 @@ class _Run:
             reason=reason,
             place=self._context.sharing.place if self._context.sharing is not None else None,
         )
+
+
+def _checked(table: BaseTable, index: IndexPlan, model: str, read: int, version: int) -> Extension:
+    require_extended(table, index, model, read, version)
+    return Extension(1, index.unindexed_rows)
 
 
 def _untouched(index: IndexPlan) -> IndexReport:

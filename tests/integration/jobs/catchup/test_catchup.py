@@ -14,7 +14,8 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.jobs.catchup import extend as extending
-from memwal_core.jobs.catchup.extend import CATCHUP_EXTENDED, CATCHUP_SURVEYED, CatchupContext
+from memwal_core.jobs.catchup.context import CatchupContext
+from memwal_core.jobs.catchup.extend import CATCHUP_EXTENDED, CATCHUP_SURVEYED
 from memwal_core.jobs.catchup.plan import CatchupVerdict
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
 from memwal_core.jobs.catchup.request import CatchupRequest

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memwal_core.base_table import BaseTable, read_coverage, vector_model_digest
+from memwal_core.errors import UnavailableError
 from memwal_core.jobs.catchup.report import CatchupReport
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -63,9 +64,10 @@ def test_executors_extend_what_one_process_extends(tmp_path, uri, slots, times):
 
     shared, expected = run(uri, executors, Engine.SPARK), run(alone, None, Engine.LOCAL)
 
-    assert sorted(executors.stages) == [f"catchup: build {name}" for name in NAMES]
-    assert set(executors.shares) == {slots}
+    assert executors.stages == [f"catchup: build {', '.join(NAMES)}"]
+    assert executors.shares == [slots * len(NAMES)]
     assert shared.outcome is expected.outcome is JobOutcome.DONE
+    assert shared.version_after == shared.version_before + 1
     for name in NAMES:
         [mine], [theirs] = ([each for each in report.indexes if each.name == name] for report in (shared, expected))
         assert (mine.result, mine.rows_indexed, mine.segments, mine.caught_up_through) == (
@@ -104,9 +106,31 @@ def test_merge_that_lands_meanwhile_is_indexed_before_it_counts(uri):
     report = run(uri, executors, Engine.SPARK)
 
     assert report.outcome is JobOutcome.DONE
-    assert executors.stages[0] == executors.stages[1]
+    assert executors.stages == [f"catchup: build {name}" for name in (", ".join(NAMES), *NAMES)]
+    assert {each.attempts for each in report.indexes} == {2}
     table = BaseTable.open(uri)
     state = table.state()
     assert state.details is not None
     assert all(state.details.index_catchup[name] == {A: 5} for name in NAMES)
     assert all(not each.unindexed_fragments for each in read_coverage(table, state.version).indexes)
+
+
+class Failing(PicklingExecutors):
+    """Cannot build one of the indexes."""
+
+    def map(self, stage, function, shares):
+        if "title_idx" in stage:
+            raise UnavailableError("the executors did not finish their work", remedy="run it again", stage=stage)
+        return super().map(stage, function, shares)
+
+
+def test_index_that_executors_cannot_build_stays_behind_alone(uri):
+    report = run(uri, Failing(), Engine.SPARK)
+
+    assert report.outcome is JobOutcome.CONFLICT
+    assert {each.name: str(each.result) for each in report.indexes} == {
+        name: "conflict" if name == "title_idx" else "extended" for name in NAMES
+    }
+    table = BaseTable.open(uri)
+    covered = read_coverage(table, table.state().version).indexes
+    assert [each.name for each in covered if each.unindexed_fragments] == ["title_idx"]

@@ -1,0 +1,88 @@
+"""Extend indexes by segments that executors build, all in one stage, published in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import lance
+
+from memwal_core.base_table import BaseTable, read_coverage
+from memwal_core.base_table.indexes.segments import SegmentBuild, build_segment, publish_segments, segment_build
+from memwal_core.jobs.catchup.context import CatchupContext
+from memwal_core.jobs.catchup.plan import IndexPlan
+from memwal_core.jobs.context import JobContext
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedTogether:
+    """The version that has new segments, and the indexes that got one."""
+
+    version: int
+    indexes: tuple[IndexPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """Some fragments to index."""
+
+    build: SegmentBuild
+    fragments: tuple[int, ...]
+
+
+def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[IndexPlan]) -> ExtendedTogether | None:
+    """Let executors build segments over the unindexed fragments of a version; None if there is no index for them.
+
+    Joining all segments, the first training, and kinds whose model cannot be handed on are Lance's own, and so is a
+    segment over rows that have no value.
+
+    Raises:
+        ConflictError: Another commit came first. Build again.
+        CommitUnknownError: Read the table before trying again.
+    """
+    sharing, table = context.sharing, context.table
+    if sharing is None or not sharing.on_executors:
+        return None
+    # Each share makes a segment, which takes its time to begin, and which this process has to join.
+    shares = [
+        (index, SegmentShare(build, part))
+        for index in indexes
+        if (build := _build_of(table, read, index)) is not None
+        for part in sharing.divide(_unindexed(table, read, index), per_slot=1)
+    ]
+    if not shares:
+        return None
+    segments = sharing.run(_stage(shares), build_share, [share for _, share in shares])
+    built: dict[str, tuple[SegmentBuild, list[lance.Index | None]]] = {}
+    for (index, share), segment in zip(shares, segments, strict=True):
+        built.setdefault(index.name, (share.build, []))[1].append(segment)
+    whole = {
+        name: (build, [each for each in made if each is not None])
+        for name, (build, made) in built.items()
+        if None not in made
+    }
+    if not whole:
+        return None
+    context.check_lease()
+    version = publish_segments(table, list(whole.values()))
+    return ExtendedTogether(version, tuple(index for index in indexes if index.name in whole))
+
+
+def build_share(context: JobContext, share: SegmentShare) -> lance.Index | None:
+    """Build one segment."""
+    return build_segment(context.base, share.build, share.fragments)
+
+
+def _stage(shares: Sequence[tuple[IndexPlan, SegmentShare]]) -> str:
+    return f"build {', '.join(dict.fromkeys(index.name for index, _ in shares))}"
+
+
+def _build_of(table: BaseTable, read: int, index: IndexPlan) -> SegmentBuild | None:
+    if index.segments_to_merge or not index.is_trained:
+        return None
+    return segment_build(table, read, index.name, index.kind)
+
+
+def _unindexed(table: BaseTable, read: int, index: IndexPlan) -> tuple[int, ...]:
+    coverage = read_coverage(table, read).named(index.name)
+    return tuple(coverage.unindexed_fragments) if coverage is not None else ()

@@ -8,12 +8,12 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, holder_of, pool_for
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for
 from memwal_core.airflow.operators.cycle import CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
 
 DOC = """
-### Maintain all registered tables: flush, merge, catch-up, compact, catch-up, snapshot, garbage
+### Maintain all registered tables: flush, audit, merge, verify, catch-up, check, compact, catch-up, snapshot, garbage
 
 One run goes through the cycle of every registered table that is due, side by side, each step after the one that it
 needs: what dead writers left in their WALs is flushed before the merge, indexes follow it, compaction needs indexes
@@ -26,6 +26,11 @@ what nobody needs any more.
 than their `every_minutes` and that have anything to do |
 | `cycle.begin` | records that the cycle of one table begins, from which its next one is counted |
 | `cycle.flush` | flushes regions whose writer is gone; at most every ten minutes (`MEMWAL_FLUSH__MIN_AGE_S`) |
+| `cycle.audit`, `cycle.check` | the quality gate of a table whose entry says `checks = "mandatory"` or \
+`"advisory"`: what was flushed before the merge, with the entry's `suites`, and the table after it; *skipped* where \
+nothing has changed since. What fails the audit is left out of the merge; a check that fails freezes the table and \
+fails its task; advisory ones only report |
+| `cycle.verify` | counts all keys after merges, at most once an hour, where no checks do |
 | the rest of `cycle` | one step each, in this order; a step with nothing to do is *skipped*, and the next one runs |
 | `cycle.end` | records what the steps did, also of a cycle that failed, as `memwal maintain` does |
 
@@ -49,8 +54,11 @@ not: see `docs/runbooks`.
 # what it may change.
 STEPS = (
     ("flush", "flush", None, "Flushes what writers that are gone left in their WALs."),
+    ("audit", "quality", None, "Checks what was flushed before it is merged, if the table's entry wants checks."),
     ("merge", "merge", None, "Merges what was flushed into the base table."),
+    ("verify", "verify", None, "Counts all keys after merges, at most once an hour."),
     ("catch_up", "catchup", None, "Extends the indexes over what was merged."),
+    ("check", "quality", None, "Checks the table after merges, if its entry wants checks."),
     ("compact", "compact", None, "Rewrites small fragments, where that is worth it."),
     ("catch_up_again", "catchup", "compact", "Extends and records the indexes after the rewrite."),
     ("snapshot", "snapshot", None, "Publishes what readers need to know."),
@@ -70,6 +78,7 @@ with DAG(
     dagrun_timeout=RUN_TIMEOUT,
     tags=["memwal", "maintain"],
     default_args=DEFAULT_ARGUMENTS,
+    deadline=deadlines(),
     params={
         "tables": Param(
             [],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -19,17 +19,16 @@ from memwal_core.jobs.request import Flag, JobRequest
 from memwal_core.jobs.thaw.report import told, told_to_machines
 from memwal_core.storage.options import parse_pairs
 
+RequestT = TypeVar("RequestT", bound=JobRequest)
+
 
 def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
     """Return the function that Typer makes a job's command of."""
-    fields = request_type.model_fields
 
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
-        values = {name: _value(fields[name], value) for name, value in given.items()}
-        request = request_type(**{name: value for name, value in values.items() if value is not None})
-        run_job(request, uri, storage_option, json=json)
+        run_job(request_from(request_type, given), uri, storage_option, json=json)
 
-    own = [_parameter(name, field) for name, field in fields.items()]
+    own = [_parameter(name, field) for name, field in request_type.model_fields.items()]
     shared = [
         inspect.Parameter("storage_option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StorageOptions),
         inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
@@ -43,6 +42,12 @@ def job_command(request_type: type[JobRequest]) -> Callable[..., None]:
         f"{summary_of(request_type)}\n\nExit codes: 0 done or planned, 2 bad input, {request_type.info.exit_codes}."
     )
     return command
+
+
+def request_from(request_type: type[RequestT], given: Mapping[str, Any]) -> RequestT:
+    """Make a request of what Typer read; what was not given keeps its default."""
+    values = {name: _value(request_type.model_fields[name], value) for name, value in given.items()}
+    return request_type(**{name: value for name, value in values.items() if value is not None})
 
 
 def run_job(request: JobRequest, uri: str, storage_option: list[str] | None, *, json: bool) -> NoReturn:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.coordination.ledger import RunOutcome, RunRecord
+from memwal_core.coordination.ledger import AFTER_DEATH, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, DuplicateKeysError
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.job import JobReport, Proof, ReportT
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT, memory_limit_bytes, peak_memory_bytes
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.verify.facts import duplicates_in
+
+_log = logging.getLogger(__name__)
 
 
 def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> ReportT:
@@ -22,6 +25,7 @@ def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> 
         MemwalError: What the job raised, after it was recorded.
     """
     with opened.ledger.run(run) as progress:
+        _tell_of_death(opened, run.key)
         try:
             report = work()
         except DuplicateKeysError as error:
@@ -33,6 +37,16 @@ def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> 
         progress.outcome, progress.verdict = _outcome(report), report.why()
         progress.facts.update(report.facts())
     return report
+
+
+def _tell_of_death(opened: OpenTable, key: JobKey) -> None:
+    """Say that the run before this one died, at which this one may die, too, without a word."""
+    history = opened.ledger.remembered(key)
+    died = history.died_before if history is not None else None
+    if died is not None:
+        _log.warning(
+            "the run of %s that began at %s has no end; %s [table=%s]", key, died.started, AFTER_DEATH, opened.uri
+        )
 
 
 def freeze_for_duplicates(opened: OpenTable, error: DuplicateKeysError, by: str) -> None:

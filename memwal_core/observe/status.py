@@ -12,10 +12,11 @@ from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, WAL_SUFFIXES, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.observe.lifecycle import GenerationSpan, GenerationState, generation_states
+from memwal_core.observe.region_values import values_by_rows
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.region.census import CensusTaker
 from memwal_core.region.quarantine import QuarantineStore
-from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec
+from memwal_core.region.spec import MANUAL_SPEC_ID, RegionSpec, RegionValue
 from memwal_core.region.spec.describe import UNSHARDED, describe_field
 from memwal_core.region.values import known_value
 from memwal_core.storage.concurrent import map_concurrently
@@ -47,7 +48,7 @@ class RegionStanding:
     Attributes:
         region_spec_id: Spec that created it; 0 if it was made by hand.
         value: Region value by the columns it is made of, for example ``bucket(id, 4)``: as text where it could be
-            decoded, ``?`` where the region does not say it, else hex bytes by field id. Empty for an unsharded one.
+            decoded, ``?`` where nothing tells it, else hex bytes by field id. Empty for an unsharded one.
         codec: ``lance`` or ``arrow``; None if nothing was ever written.
         sealed_for_lance: Whether pylance's own writers are refused.
         replay_after_wal_id: Last WAL entry that is flushed.
@@ -178,7 +179,9 @@ def table_status(table: BaseTable, store: ObjectStore, manifests: ManifestStore,
 
     tails = map_concurrently(tail_of, found, concurrency)
     quarantined = QuarantineStore(store).by_region()
-    status = derive_status(table.uri, state, found, tails, quarantined)
+    specs = state.require_details().region_specs
+    values = values_by_rows(store, specs, found, [tail.wal_id for tail in tails], concurrency)
+    status = derive_status(table.uri, state, found, tails, quarantined, values)
     return replace(status, damaged={region_id: each.evidence for region_id, each in census.damaged.items()})
 
 
@@ -208,19 +211,23 @@ def derive_status(
     manifests: Sequence[RegionManifest],
     tails: Sequence[WalTail],
     quarantined: Mapping[RegionId, Collection[int]] | None = None,
+    values: Mapping[RegionId, RegionValue] | None = None,
 ) -> TableStatus:
     """Derive a table's status; ``state`` must have been read after the manifests, and ``tails`` are in their order.
 
-    ``quarantined`` has the quarantined generations of each region.
+    ``quarantined`` has the quarantined generations of each region, ``values`` those that only rows tell.
     """
-    quarantined = quarantined or {}
+    quarantined, values = quarantined or {}, values or {}
     details = state.require_details()
     specs = {spec.spec_id: spec for spec in details.region_specs}
     columns = {number: name for name, number in state.field_ids.items()}
     regions = [
         replace(
             _standing(
-                manifest, tail, details.merged_generation(manifest.region_id), _shown_value(manifest, specs, columns)
+                manifest,
+                tail,
+                details.merged_generation(manifest.region_id),
+                _shown_value(manifest, specs, columns, values.get(manifest.region_id)),
             ),
             quarantined_generations=_still_quarantined(
                 quarantined.get(manifest.region_id, ()), details.merged_generation(manifest.region_id)
@@ -273,14 +280,17 @@ def _codec_name(suffix: str | None, status: RegionStatus) -> str | None:
 
 
 def _shown_value(
-    manifest: RegionManifest, specs: Mapping[int, RegionSpec], columns: Mapping[int, str]
+    manifest: RegionManifest,
+    specs: Mapping[int, RegionSpec],
+    columns: Mapping[int, str],
+    told_by_rows: RegionValue | None,
 ) -> dict[str, str | None]:
     stored = manifest.region_field_values
     spec = specs.get(manifest.region_spec_id)
     if spec is None or manifest.region_spec_id == MANUAL_SPEC_ID:
         return {field_id: value.hex() for field_id, value in stored.items()}
     try:
-        value = known_value(spec, manifest)
+        value = known_value(spec, manifest) or told_by_rows
     except CorruptionError:
         # The state of a damaged table must still be shown.
         return {field_id: value.hex() for field_id, value in stored.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,6 +43,8 @@ class Result(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    ACCEPTED = "accepted"
+    """It failed as it did when a person accepted it, and nothing was merged since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,17 @@ class CheckResult:
     evidence: str = ""
     count: int = 0
 
+    @property
+    def failure(self) -> str:
+        """What makes it the same failure when the same state is checked again, also under a later version number."""
+        subject = self.subject if not self.subject.startswith("version ") else ""
+        told = {
+            Check.ROWS_STABLE: self.evidence,
+            Check.KEY_UNIQUE: str(self.count),
+            Check.KEY_NOT_NULL: str(self.count),
+        }
+        return f"{self.check.value} {re.split('[,:]', subject)[0]} {told.get(self.check, '')}".rstrip()
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
@@ -67,6 +81,7 @@ class CheckResult:
             "subject": self.subject,
             "evidence": self.evidence,
             "count": self.count,
+            "failure": self.failure if self.result is Result.FAILED else "",
         }
 
 
@@ -75,12 +90,15 @@ class QualityReport:
     """One stage of the checks on one table.
 
     Attributes:
-        outcome: ``done`` if all passed, ``blocked`` if one failed, ``nothing_to_do`` if there was nothing to check,
-            ``planned`` on a dry run.
+        outcome: ``done`` if all passed or failures are only reported, ``blocked`` if one failed, ``nothing_to_do`` if
+            there was nothing to check, ``planned`` on a dry run.
         results: In the order of the checks.
         ended_at: End of the run, as ISO 8601 text.
         docs: Where the Data Docs site is; empty if none was asked for.
         plan: Of a dry run: what would be checked, JSON-able.
+        basis: What tells the state that was checked from any other in which the checks could end otherwise.
+        advisory: Whether failures are only reported: nothing is held back or frozen.
+        since: Why there was nothing to check; empty if there was, or if no reason is known.
     """
 
     table_uri: str
@@ -93,6 +111,9 @@ class QualityReport:
     seconds: float
     docs: str = ""
     plan: Mapping[str, object] | None = None
+    basis: str = ""
+    advisory: bool = False
+    since: str = ""
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
@@ -104,8 +125,12 @@ class QualityReport:
         if self.outcome is JobOutcome.PLANNED:
             return "there is something to check"
         if self.failed:
-            return f"failed: {', '.join(sorted({result.check.value for result in self.failed}))}"
-        return f"{len(self.results)} checks passed" if self.results else "there was nothing to check"
+            only = ", only reported" if self.advisory else ""
+            return f"failed{only}: {', '.join(sorted({result.check.value for result in self.failed}))}"
+        accepted = sum(result.result is Result.ACCEPTED for result in self.results)
+        if accepted:
+            return f"{len(self.results) - accepted} checks passed, {accepted} failed as a person accepted"
+        return f"{len(self.results)} checks passed" if self.results else self.since or "there was nothing to check"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
@@ -151,12 +176,14 @@ class QualityReport:
             "ended_at": self.ended_at,
             "seconds": round(self.seconds, 6),
             "docs": self.docs,
+            "basis": self.basis,
+            "advisory": self.advisory,
             **({} if self.plan is None else {"plan": dict(self.plan)}),
         }
 
 
-def outcome_of(results: tuple[CheckResult, ...]) -> JobOutcome:
+def outcome_of(results: tuple[CheckResult, ...], *, advisory: bool = False) -> JobOutcome:
     """Return the outcome of a run with these results."""
-    if any(result.result is Result.FAILED for result in results):
+    if not advisory and any(result.result is Result.FAILED for result in results):
         return JobOutcome.BLOCKED
     return JobOutcome.DONE if results else JobOutcome.NOTHING_TO_DO

@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.quality.checks.after import AfterMerge
-from memwal_core.quality.checks.before import check_before
+from memwal_core.quality.checks.before import check_before, quarantine
 from memwal_core.quality.docs import docs_directory
 from memwal_core.quality.expectations import ExpectationRun
-from memwal_core.quality.model import QualityReport, Result, Stage, outcome_of
+from memwal_core.quality.model import CheckResult, QualityReport, Result, Stage, outcome_of
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
 from memwal_core.region.quarantine import Quarantined
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a run of the checks may want otherwise.
+
+    Attributes:
+        suites: Files with users' suites for the rows of flushed MemTables.
+        docs: Directory, or address in an object store that the table's options reach, of the Data Docs site; none if
+            empty.
+        basis: What is remembered as checked.
+        advisory: Only report failures.
+        accepted: Failures after a merge that a person accepted.
+    """
+
+    suites: Sequence[str] = ()
+    docs: str = ""
+    basis: str = ""
+    advisory: bool = False
+    accepted: frozenset[str] = frozenset()
+
+
+NO_ORDERS = Orders()
 
 
 def check_quality(
@@ -26,8 +50,7 @@ def check_quality(
     spark: SparkSession,
     sharing: Sharing,
     *,
-    suites: Sequence[str] = (),
-    docs: str = "",
+    orders: Orders = NO_ORDERS,
 ) -> QualityReport:
     """Run the checks of a plan, quarantine what failed before a merge, and store the report.
 
@@ -39,9 +62,7 @@ def check_quality(
         plan: From ``QualityTable.plan``.
         spark: The session.
         sharing: Compares the keys of the table after a merge.
-        suites: Files with users' suites for the rows of flushed MemTables.
-        docs: Directory, or address in an object store that the table's options reach, of the Data Docs site; none if
-            empty.
+        orders: What a run may want otherwise.
 
     Raises:
         InvalidRequestError: A file has no suite. Correct the request.
@@ -52,22 +73,27 @@ def check_quality(
     began = clock.monotonic()
     quarantined: tuple[Quarantined, ...] = ()
     table = quality.table
-    with docs_directory(docs, table.storage_options, table.settings.storage) as site:
+    with docs_directory(orders.docs, table.storage_options, table.settings.storage) as site:
         examination = ExpectationRun(site)
         if plan.stage is Stage.BEFORE:
-            results, quarantined = check_before(quality, plan, spark, examination, suites)
+            results, reasons = check_before(quality, plan, spark, examination, orders.suites)
+            quarantined = () if orders.advisory else quarantine(quality, reasons)
         else:
-            results = AfterMerge(quality, plan, spark, sharing, examination).run()
+            results = tuple(
+                _judged(each, orders) for each in AfterMerge(quality, plan, spark, sharing, examination).run()
+            )
     report = QualityReport(
         table_uri=plan.table_uri,
         stage=plan.stage,
-        outcome=outcome_of(results),
+        outcome=outcome_of(results, advisory=orders.advisory),
         version=plan.version,
         results=results,
         quarantined=quarantined,
         ended_at=clock.now().isoformat(),
         seconds=clock.monotonic() - began,
-        docs=docs,
+        docs=orders.docs,
+        basis=orders.basis,
+        advisory=orders.advisory,
     )
     for result in results:
         if result.result is Result.FAILED:
@@ -76,3 +102,8 @@ def check_quality(
             )
     quality.record(report)
     return report
+
+
+def _judged(found: CheckResult, orders: Orders) -> CheckResult:
+    is_accepted = found.result is Result.FAILED and found.failure in orders.accepted
+    return replace(found, result=Result.ACCEPTED) if is_accepted else found

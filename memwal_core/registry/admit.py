@@ -111,7 +111,7 @@ def _writing(request: JobRequest, registry: Registry) -> dict[str, Any]:
     """Return the fields that name suites, and where results are written."""
     fields, found = granted_fields(type(request)), dict[str, Any]()
     if suites := fields.get(Grant.SUITES):
-        found[suites] = tuple(_suite(name, registry) for name in getattr(request, suites))
+        found[suites] = tuple(suite_file(name, registry) for name in getattr(request, suites))
     docs = fields.get(Grant.DOCS)
     if docs and (asked := getattr(request, docs)):
         known = registry.docs.get(asked)
@@ -121,8 +121,14 @@ def _writing(request: JobRequest, registry: Registry) -> dict[str, Any]:
     return found
 
 
-def _suite(name: str, registry: Registry) -> str:
-    """Return the file of a suite. Suites execute code, those in JSON as well, so no setting admits any other file."""
+def suite_file(name: str, registry: Registry) -> str:
+    """Return the file of a suite, named by its path in the folder.
+
+    Suites execute code, those in JSON as well, so no setting admits any other file.
+
+    Raises:
+        InvalidRequestError: There is no such file in the folder, or others may write it.
+    """
     folder = Path(os.path.realpath(registry.suites_folder))
     path = Path(os.path.realpath(folder / name)) if "\0" not in name else folder
     if not path.is_relative_to(folder) or not path.is_file():

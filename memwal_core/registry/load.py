@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.registry.admit import suite_file
 from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
@@ -85,7 +86,21 @@ def parse_registry(text: str, path: str, *, leave_out_broken: bool = False) -> R
     except tomllib.TOMLDecodeError as error:
         raise _wrong(path, str(error)) from error
     folder = (Path(path).resolve().parent / registry.suites_folder).resolve()
-    return registry.model_copy(update={"suites_folder": str(folder), "broken": broken})
+    return _with_suites(registry.model_copy(update={"suites_folder": str(folder), "broken": broken}), leave_out_broken)
+
+
+def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
+    """Return a registry whose tables name the files of their suites; one with another file is not understood."""
+    tables, broken = [], list(registry.broken)
+    for table in registry.tables:
+        try:
+            files = tuple(suite_file(name, registry) for name in table.suites)
+            tables.append(table.model_copy(update={"suites": files}))
+        except InvalidRequestError as error:
+            if not leave_out_broken:
+                raise
+            broken.append(BrokenEntry(name=table.name, problem=f"suites: {error}"))
+    return registry.model_copy(update={"tables": tuple(tables), "broken": tuple(broken)})
 
 
 def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
+from memwal_core.jobs.quality.request import QualityGate
 from memwal_core.registry.addresses import (
     NAME,
     canonical,
@@ -50,6 +51,13 @@ class RegisteredTable(_Entry):
     remove_versions: bool = Field(default=True, description="Whether the cycle removes old table versions.")
     input_suites: tuple[str, ...] = Field(
         default=(), description="Suites, by name, with the expectations that every ingested batch has to meet."
+    )
+    checks: QualityGate = Field(
+        default=QualityGate.OFF,
+        description="The quality gate of the cycle: `mandatory` holds back what fails, `advisory` reports it.",
+    )
+    suites: tuple[str, ...] = Field(
+        default=(), description="Suites, by name, for rows that were flushed, before the cycle merges them."
     )
 
 
@@ -193,4 +201,6 @@ def unregistered(uri: str, connection: str = "") -> RegisteredTable:
         collect_garbage=False,
         remove_versions=False,
         input_suites=(),
+        checks=QualityGate.OFF,
+        suites=(),
     )

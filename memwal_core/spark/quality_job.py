@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.coordination.freeze import FreezeCause, accepted_failures, failure_evidence
 from memwal_core.errors import CorruptionError, InternalError
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece, Proof
@@ -15,6 +15,8 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.verify.facts import digest_of_progress
+from memwal_core.quality.basis import basis_of_audits
 from memwal_core.quality.model import QualityReport, Result, Stage
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
@@ -36,20 +38,28 @@ class QualityJob(Job[QualityRequest, QualityReport]):
 
     def _stage(self, context: JobContext, request: QualityRequest, stage: Stage) -> QualityReport:
         quality = _quality(context)
-        since = request.since if stage is Stage.AFTER else None
-        plan = quality.plan(stage, since=since)
+        plan, basis = _due(quality, request, stage)
+        if isinstance(plan, QualityReport):
+            return plan
         if request.dry_run:
             return _planned(plan)
-        from memwal_core.quality.run import check_quality  # noqa: PLC0415 - Great Expectations takes seconds
+        from memwal_core.quality.run import Orders, check_quality  # noqa: PLC0415 - Great Expectations takes seconds
 
-        suites = request.suites if stage is Stage.BEFORE else ()
+        after = stage is Stage.AFTER
+        orders = Orders(
+            suites=() if after else request.suites,
+            docs=_docs(context, request, stage),
+            basis=basis,
+            advisory=request.advisory,
+            accepted=accepted_failures(context.opened.freezes.load(), basis) if after else frozenset(),
+        )
         with session_for(context, "quality") as spark:
             sharing = Sharing(replace(context, executors=SparkTasks(spark, context.opened.uri)), Engine.SPARK, request)
             sharing.choose(Work())
-            docs = _docs(context, request, stage)
-            report = check_quality(quality, plan, spark, sharing, suites=suites, docs=docs)
-        if stage is Stage.AFTER and report.failed:
+            report = check_quality(quality, plan, spark, sharing, orders=orders)
+        if after and report.failed and not request.advisory:
             evidence = {
+                **failure_evidence(basis, tuple(each.failure for each in report.failed)),
                 "version": report.version,
                 "failed": {each.check.value: each.evidence for each in report.failed},
             }
@@ -60,7 +70,11 @@ class QualityJob(Job[QualityRequest, QualityReport]):
         """Make one piece per stage that has something to check."""
         pieces, reports = [], []
         for stage in _stages(request):
-            plan = _quality(context).plan(stage)
+            plan, _ = _due(_quality(context), request, stage)
+            if isinstance(plan, QualityReport):
+                _log.info("%s a merge: %s", stage.value, plan.why())
+                reports.append(plan)
+                continue
             reports.append(_planned(plan))
             if _has_work(plan):
                 _log.info("%s a merge: %s", stage.value, plan.to_dict())
@@ -95,7 +109,7 @@ class QualityJob(Job[QualityRequest, QualityReport]):
                     each["subject"],
                     each["evidence"],
                 )
-                if each["result"] == Result.FAILED.value:
+                if each["result"] == Result.FAILED.value and not report["advisory"]:
                     failed.append((stage, f"{each['check']}: {each['evidence']}"))
             checks = len(report["results"])
             verdicts.append(
@@ -136,6 +150,34 @@ def _docs(context: JobContext, request: QualityRequest, stage: Stage) -> str:
     # Tables of one name at two addresses keep pages of their own.
     folder = f"{uri.rpartition('/')[2]}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
     return f"{request.docs.rstrip('/')}/{folder}-{stage.value}"
+
+
+def _due(quality: QualityTable, request: QualityRequest, stage: Stage) -> tuple[QualityPlan | QualityReport, str]:
+    """Return what to check, and its basis; instead of the plan, a report that says why nothing is due."""
+    if stage is Stage.BEFORE:
+        plan = quality.plan(stage)
+        basis = basis_of_audits(plan, request.suites)
+        same = f"the {len(plan.audits)} flushed MemTables that wait were audited, by the same suites"
+        return (
+            _undue(quality, plan.version, stage, same) if _is_known(quality, request, stage, basis) else plan
+        ), basis
+    state = quality.table.state()
+    basis = digest_of_progress(state.require_details().merged_generations)
+    if _is_known(quality, request, stage, basis):
+        return _undue(quality, state.version, stage, "nothing was merged since the last checks"), basis
+    return quality.plan(stage, since=request.since), basis
+
+
+def _is_known(quality: QualityTable, request: QualityRequest, stage: Stage, basis: str) -> bool:
+    """Tell whether the newest checks were of the same, and would have done no less about what failed."""
+    newest = quality.newest(stage) if request.due_only else None
+    if newest is None or newest.get("basis") != basis:
+        return False
+    return request.advisory or not newest.get("advisory")
+
+
+def _undue(quality: QualityTable, version: int, stage: Stage, why: str) -> QualityReport:
+    return QualityReport(quality.table.uri, stage, JobOutcome.NOTHING_TO_DO, version, (), (), "", 0.0, since=why)
 
 
 def _planned(plan: QualityPlan) -> QualityReport:

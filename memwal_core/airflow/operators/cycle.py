@@ -44,7 +44,7 @@ class CycleStepWork(SparkWork):
             AirflowSkipException: There was nothing to do, or the plan of the cycle leaves the step out.
             MemwalError: As ``do_work``; a step that needs a person ends the cycle of its table.
         """
-        from memwal_core.airflow.tasks.cycle import prepare_step, step_result
+        from memwal_core.airflow.tasks.cycle import prepare_step, require_passed, step_result
         from memwal_core.airflow.tasks.on_spark import result_of
         from memwal_core.airflow.tasks.work import do_work
         from memwal_core.jobs.cycle.plan import LeftOut
@@ -56,6 +56,7 @@ class CycleStepWork(SparkWork):
         if found["to_spark"]:
             super().execute(context)
         result = step_result(self.step, result_of(found, holder) if found["to_spark"] else do_work(found, holder))
+        require_passed(found, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
         return dict(result)

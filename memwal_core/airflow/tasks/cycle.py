@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
-from memwal_core.airflow.tasks.work import WorkItem, WorkResult, is_frozen
+from memwal_core.airflow.tasks.work import WorkItem, WorkResult, is_frozen, request_of
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
 from memwal_core.fleet import Due, Fleet, TableRound, cycle_request, is_idle
@@ -17,7 +17,9 @@ from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.cycle.retelling import retold_cycle
+from memwal_core.jobs.job import Piece
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.registry import RegisteredTable, require_registry
@@ -163,6 +165,20 @@ def _item(table: CycleTable, step: CycleStep, sent: Dispatch, *, planned: bool) 
         where=str(sent),
         planned=planned,
     )
+
+
+def require_passed(item: WorkItem, outcome: str) -> None:
+    """Fail a step of the quality gate that found what needs a person, as ``memwal_quality`` does.
+
+    An audit does not fail: what it held back is left out of the merge, and a signal tells of it.
+
+    Raises:
+        CorruptionError: A check of the table failed; the remedy names the runbook.
+    """
+    request, is_in_doubt = request_of(item), outcome in (JobOutcome.BLOCKED.value, JobOutcome.CONFLICT.value)
+    if is_in_doubt and isinstance(request, QualityRequest) and request.stage is Stages.AFTER:
+        context = JobContext(open_table(find_table(item["table"])).opened)
+        load_job(request).verify(context, [Piece(item["table"], request)], [])
 
 
 def step_result(name: str, result: WorkResult) -> CycleResult:

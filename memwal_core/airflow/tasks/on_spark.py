@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.airflow.tasks.work import WorkItem, WorkResult, request_of, unwaiting
 from memwal_core.jobs.document import JobDocument
 from memwal_core.jobs.outcome import JobOutcome
+
+_log = logging.getLogger(__name__)
 
 
 def document_of(item: WorkItem, holder: str) -> JobDocument:
@@ -27,19 +31,26 @@ def document_of(item: WorkItem, holder: str) -> JobDocument:
 def result_of(item: WorkItem, holder: str) -> WorkResult:
     """Return what an application did that ended well, as the table's ledger tells: its driver may run anywhere.
 
+    A ledger that cannot be written keeps no job from working. Then what it did is not known, which is no success: the
+    outcome is a conflict, after which nothing is taken for unchanged, and the task that verifies reads the table.
+
     Raises:
         CorruptionError: The history cannot be read.
     """
     table = find_table(item["table"])
-    history = open_table(table).opened.ledger.history(request_of(item).key)
+    request = request_of(item)
+    history = open_table(table).opened.ledger.history(request.key)
     own = [run for run in history.runs if run.holder == holder and run.has_ended]
-    # A dry run leaves no record, and a ledger that cannot be written keeps no job from working.
+    if not own and not request.dry_run:
+        _log.warning("%s: the application ended well and left no record of what it did", item["label"])
+    # A dry run leaves no record.
+    unrecorded = JobOutcome.DONE if request.dry_run else JobOutcome.CONFLICT
     facts = dict(own[-1].facts) if own else {}
     return WorkResult(
         table=table.name,
         uri=table.uri,
         job=item["job"],
-        outcome=own[-1].outcome.value if own else JobOutcome.DONE.value,
+        outcome=own[-1].outcome.value if own else unrecorded.value,
         facts=facts,
         due_at=str(facts.get("due_at", "")),
     )

@@ -8,17 +8,20 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_grid
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.view import Grid
+from memwal_core.observe.signals.jobs import failures_that_stand
 from memwal_core.quality.model import Result, Stage
 from memwal_core.quality.table import QualityTable
 from memwal_core.region.quarantine import Quarantined
+from memwal_core.text import whole_number
 
 
 def checks(
@@ -46,7 +49,7 @@ def checks(
     released = [_released(opened, checked, region_id, generation) for region_id, generation in named]
     held = checked.quarantine.load()
     newest = {stage: checked.newest(stage) for stage in Stage}
-    outcome = _outcome(released, held, newest)
+    outcome = _outcome(released, held, newest, opened)
     if json:
         print_json(
             {
@@ -72,20 +75,24 @@ def _released(opened: OpenTable, checked: QualityTable, region_id: RegionId, gen
 
 
 def _parse_generation(text: str) -> tuple[RegionId, int]:
-    region, _, number = text.partition(":")
-    if not (number.isascii() and number.isdigit()):
+    region, _, stated = text.partition(":")
+    number = whole_number(stated)
+    if number is None:
         raise InvalidRequestError(
             "a generation is named by its region and its number", remedy="write REGION:GENERATION", text=text
         )
-    return parse_region_id(region), int(number)
+    return parse_region_id(region), number
 
 
 def _outcome(
-    released: Sequence[Quarantined], held: Sequence[Quarantined], newest: Mapping[Stage, Mapping[str, Any] | None]
+    released: Sequence[Quarantined],
+    held: Sequence[Quarantined],
+    newest: Mapping[Stage, Mapping[str, Any] | None],
+    opened: OpenTable,
 ) -> JobOutcome:
     # What failed before a merge is over when nothing is held any more; what failed after it is not.
     after = newest[Stage.AFTER]
-    if held or (after is not None and after.get("failed")):
+    if held or (after is not None and failures_that_stand(after, opened.freezes)):
         return JobOutcome.BLOCKED
     return JobOutcome.DONE if released or any(newest.values()) else JobOutcome.NOTHING_TO_DO
 
@@ -105,13 +112,14 @@ def _show(
             f"{document.get('ended_at')}",
             markup=False,
         )
-        table = Table()
-        for name in ("check", "result", "subject", "evidence"):
-            table.add_column(name, overflow="fold")
-        for each in document.get("results", ()):
-            evidence = each["evidence"] if each["result"] != Result.PASSED.value else ""
-            table.add_row(each["check"], each["result"], each["subject"], evidence)
-        console.print(table)
+        results = document.get("results", ())
+        rows = tuple((each["check"], each["result"], each["subject"], _evidence(each)) for each in results)
+        if rows:
+            show_grid(Grid(("check", "result", "subject", "evidence"), rows), Console(highlight=False))
     for hold in held:
         reasons = "; ".join(hold.reasons)
         console.print(f"quarantined: region {hold.region_id} generation {hold.generation}: {reasons}", markup=False)
+
+
+def _evidence(result: Mapping[str, str]) -> str:
+    return result["evidence"] if result["result"] != Result.PASSED.value else ""

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.show import show_grid
 from memwal_core.ids import parse_region_id
+from memwal_core.jobs.view import Grid
 from memwal_core.vocabulary import Vocabulary, renamed
 
 
@@ -25,10 +26,5 @@ def why(
     if json:
         print_json(renamed(answer.to_dict(), vocabulary))
         return
-    table = Table()
-    table.add_column("job", no_wrap=True)
-    table.add_column("acts", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for verdict in answer.verdicts:
-        table.add_row(verdict.job, "yes" if verdict.acts else "no", verdict.reason)
-    Console(highlight=False).print(table)
+    rows = tuple((each.job, "yes" if each.acts else "no", each.reason) for each in answer.verdicts)
+    show_grid(Grid(("job", "acts", "why"), rows), Console(highlight=False))

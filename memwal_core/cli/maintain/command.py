@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memwal_core.cli.job_command import job_command, parameters_of, run_job, summary_of
+from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
 from memwal_core.cli.options import parse_seconds, print_json
 from memwal_core.cli.show import show_view
 from memwal_core.clock import SystemClock
@@ -76,7 +76,12 @@ _OF_FLEETS = {
     "grace": (Grace, 60.0),
 }
 _OF_SERVICES = {"port", "host", "grace"}
-_OF_THE_REGISTRY = {"delete": "collect_garbage", "remove_versions": "remove_versions"}
+_OF_THE_REGISTRY = {
+    "delete": "collect_garbage",
+    "remove_versions": "remove_versions",
+    "checks": "checks",
+    "suites": "suites",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def maintain_command() -> Callable[..., None]:
 
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
         fleet = {name: given.pop(name) for name in _OF_FLEETS}
-        request = MaintainRequest(**given)
+        request = request_from(MaintainRequest, given)
         if bool(uri) == bool(fleet["registry"]):
             raise InvalidRequestError(
                 "what to maintain is an address or a registry", remedy="give either URI or --registry FILE"
@@ -115,7 +120,9 @@ def maintain_command() -> Callable[..., None]:
                 [name for name, value in fleet.items() if value != _OF_FLEETS[name][1]], "add --registry, or leave out"
             )
             run_job(request, uri, storage_option, json=json)
-        refused = [name for name in _OF_THE_REGISTRY if given[name] != MaintainRequest.model_fields[name].default]
+        refused = [
+            name for name in _OF_THE_REGISTRY if getattr(request, name) != MaintainRequest.model_fields[name].default
+        ]
         if refused or storage_option:
             raise InvalidRequestError(
                 "the registry and the environment say this for each table",

@@ -9,7 +9,7 @@ from memwal_core.jobs.compact.run import CompactContext, compact, count_compacti
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.needed import versions_needed
 from memwal_core.jobs.gc.survey import GcSurveyor
-from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.job import Job
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import Instruments
@@ -35,9 +35,3 @@ class CompactJob(Job[CompactRequest, CompactReport]):
     def count(self, instruments: Instruments, report: CompactReport) -> None:
         """Count what the run did."""
         count_compaction(instruments, report)
-
-    def divide(self, context: JobContext, request: CompactRequest) -> Division:
-        """Make one piece if fragments are to be rewritten or versions removed."""
-        report = self.run(context, request.planned_only())
-        due = bool(report.plan.take) or request.remove_versions
-        return Division(report, (Piece(context.opened.uri, request),) if due else ())

@@ -17,7 +17,7 @@ from memwal_core.base_table import (
 )
 from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError
 from memwal_core.failpoints import Failpoint
-from memwal_core.jobs.catchup.extend import CatchupContext
+from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
@@ -78,7 +78,8 @@ def compact(
     """
     run = _Run(context, force=force)
     if dry_run:
-        return run.report(run.planned(), cleanup=run.clean_up(dry_run=True) if remove_versions else None)
+        cleanup = run.clean_up(dry_run=True) if remove_versions else None
+        return run.report(run.planned(cleanup), cleanup=cleanup)
     return run.executed(remove_versions=remove_versions)
 
 
@@ -112,8 +113,9 @@ class _Run:
             self._sharing.choose(Work(size_bytes=self._first.size_bytes))
         self._last = self._first
 
-    def planned(self) -> JobOutcome:
-        return JobOutcome.PLANNED if self._first.take else JobOutcome.NOTHING_TO_DO
+    def planned(self, cleanup: CleanupReport | None) -> JobOutcome:
+        removes = cleanup is not None and cleanup.outcome is JobOutcome.PLANNED
+        return JobOutcome.PLANNED if self._first.take or removes else JobOutcome.NOTHING_TO_DO
 
     def executed(self, *, remove_versions: bool) -> CompactReport:
         outcome = self.to_the_end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from memwal_core.coordination.lease import LeaseHeldError
@@ -104,7 +105,8 @@ class _Cycle:
         for number, step in enumerate(self._plan.steps):
             self._context.progress("steps", number, len(self._plan.steps))
             self._stopped = self._stopped or self._refused()
-            self._steps.append(self._step(step))
+            planned = tuple(each.step.value for each in self._steps if each.outcome is JobOutcome.PLANNED)
+            self._steps.append(replace(self._step(step), unaware_of=planned if self._request.dry_run else ()))
         steps, dry_run = tuple(self._steps), self._request.dry_run
         outcome = worst_outcome(steps, dry_run=dry_run)
         if outcome is JobOutcome.NOTHING_TO_DO and before is not None:
@@ -153,7 +155,9 @@ class _Cycle:
         except LeaseHeldError as error:
             # Another run does this work just now: neither a failure of the job nor one of the cycle.
             return _unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, error.what))
-        except _ENDING as error:
+        except MemwalError as error:
+            if not (step.is_advisory or isinstance(error, _ENDING)):
+                raise
             return self._failed(step, error, context.clock.monotonic() - began)
         self._stopped = end_of_cycle(step, report.outcome)
         seconds = context.clock.monotonic() - began

@@ -27,8 +27,10 @@ from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityGate, QualityRequest, Stages
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.settings import Settings
 
 
@@ -36,8 +38,11 @@ class StepName(StrEnum):
     """A step of the cycle; a job may have several."""
 
     FLUSH = "flush"
+    AUDIT = "audit"
     MERGE = "merge"
+    VERIFY = "verify"
     CATCH_UP = "catch_up"
+    CHECK = "check"
     COMPACT = "compact"
     CATCH_UP_AGAIN = "catch_up_again"
     SNAPSHOT = "snapshot"
@@ -60,12 +65,20 @@ class CycleStep:
     Attributes:
         follows: A step without whose work this one has nothing to do; None = it stands alone.
         every_s: Seconds between two runs, whatever the time between two cycles.
+        only_plans: Whether it changes nothing in any cycle, dry run or not.
+        off: Why nobody wants it; empty if somebody does.
+        is_advisory: Whether it only reports, so that its failure keeps no other step from running.
+        holds_by_itself: Whether what it found wrong is held back from the steps after it, so that they may run.
     """
 
     name: StepName
     request: JobRequest
     follows: StepName | None = None
     every_s: float = 0.0
+    only_plans: bool = False
+    off: str = ""
+    is_advisory: bool = False
+    holds_by_itself: bool = False
 
     @property
     def job(self) -> str:
@@ -112,13 +125,15 @@ class CyclePlan:
         """
         if stopped:
             return LeftOut(StepEnd.NOT_REACHED, JobOutcome.NOTHING_TO_DO, stopped)
-        if step.follows is not None and before.get(step.follows) in _CHANGED_NOTHING:
+        if step.off:
+            return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, step.off)
+        if step.follows is not None and _changed_nothing(before.get(step.follows), step):
             why = f"{step.follows.value.replace('_', ' ')} changed nothing, so what ran before it still stands"
             return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
-        if not step.request.dry_run and _is_recent(step, pause):
+        if _is_recent(step, pause):
             why = f"it ran {pause.since_success_s:.0f} s ago, and runs every {step.every_s:.0f} s"
             return LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
-        if not (pause.allowed or step.request.dry_run or self.ignore_pauses):
+        if not (pause.allowed or step.only_plans or self.ignore_pauses):
             return LeftOut(StepEnd.PAUSED, JobOutcome.CONFLICT, pause.reason)
         return None
 
@@ -138,8 +153,14 @@ class CyclePlan:
         }
 
 
-_CHANGED_NOTHING = {None, JobOutcome.NOTHING_TO_DO, JobOutcome.PLANNED}
+_CHANGED_NOTHING = {None, JobOutcome.NOTHING_TO_DO}
 """Outcomes that leave the table as it was; None is a step that did not run."""
+
+
+def _changed_nothing(outcome: JobOutcome | None, step: CycleStep) -> bool:
+    """Tell whether a step left the table as it was, for the one that follows it; on a dry run, whether it would."""
+    return outcome in _CHANGED_NOTHING or (outcome is JobOutcome.PLANNED and not step.request.dry_run)
+
 
 _PASSING = (ConflictError, CommitUnknownError)
 """Errors after which the other jobs are still worth running: none depends on what another one did."""
@@ -157,18 +178,39 @@ def plan_cycle(request: MaintainRequest, settings: Settings) -> CyclePlan:
     ``flush.min_age_s`` after the last look does not look for it. Indexes follow the merge. Compaction needs indexes
     that cover all fragments alike, and makes Lance forget how far they are, so they catch up again if it changed
     anything. The snapshot shows readers the result. Only then is it clear what nothing needs any more.
+
+    The quality gate stands around the merge: what it would take is audited, and the table is verified and checked
+    before versions are removed that could bring its rows back. Each of its steps runs only if what it looks at has
+    changed since it last did; the table says so, because the cycle that merged may have ended before.
     """
     dry_run = request.dry_run
+    off = "" if request.checks is not QualityGate.OFF else "no checks are asked for"
+    advisory = request.checks is QualityGate.ADVISORY
+    audit = QualityRequest(
+        dry_run=dry_run, stage=Stages.BEFORE, suites=request.suites, advisory=advisory, due_only=True
+    )
+    check = QualityRequest(dry_run=dry_run, stage=Stages.AFTER, advisory=advisory, due_only=True)
+    counted = "" if off else "the checks after the merge count every key"
     catch_up = CatchupRequest(dry_run=dry_run)
     steps = (
         CycleStep(StepName.FLUSH, FlushRequest(dry_run=dry_run, due_only=True), every_s=settings.flush.min_age_s),
-        CycleStep(StepName.MERGE, MergeRequest(dry_run=dry_run)),
+        CycleStep(StepName.AUDIT, audit, off=off, is_advisory=advisory, holds_by_itself=True),
+        CycleStep(StepName.MERGE, MergeRequest(dry_run=dry_run, leave_held=True)),
+        CycleStep(
+            StepName.VERIFY,
+            VerifyRequest(dry_run=dry_run, due_only=True),
+            every_s=settings.quality.verify_every_s,
+            off=counted,
+        ),
         CycleStep(StepName.CATCH_UP, catch_up),
+        CycleStep(StepName.CHECK, check, off=off, is_advisory=advisory),
         CycleStep(StepName.COMPACT, CompactRequest(dry_run=dry_run, remove_versions=request.remove_versions)),
         CycleStep(StepName.CATCH_UP_AGAIN, catch_up, follows=StepName.COMPACT),
         CycleStep(StepName.SNAPSHOT, SnapshotRequest(dry_run=dry_run)),
         # Nothing is deleted unless that was asked for.
-        CycleStep(StepName.COLLECT_GARBAGE, GcRequest(dry_run=dry_run or not request.delete)),
+        CycleStep(
+            StepName.COLLECT_GARBAGE, GcRequest(dry_run=dry_run or not request.delete), only_plans=not request.delete
+        ),
     )
     return CyclePlan(steps, request.ignore_pauses)
 
@@ -181,9 +223,12 @@ def end_of_cycle(step: CycleStep, ended: JobOutcome | MemwalError) -> str:
     """
     if isinstance(ended, FrozenError):
         return "the table is frozen"
+    if step.is_advisory:
+        return ""
     if isinstance(ended, MemwalError):
         return "" if isinstance(ended, _PASSING) else f"{step.job} ended with {type(ended).__name__}"
-    return f"{step.job} needs a person first" if ended is JobOutcome.BLOCKED else ""
+    held = ended is JobOutcome.BLOCKED and not step.holds_by_itself
+    return f"{step.job} needs a person first" if held else ""
 
 
 def outcome_of_error(error: MemwalError) -> JobOutcome:

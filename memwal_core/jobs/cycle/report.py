@@ -20,6 +20,7 @@ class StepReport:
             if it pauses.
         report: The job's own report; None if there is none.
         error: What ended the job early: class, text and facts; None if nothing did.
+        unaware_of: Of a dry run: steps before it that would change the table, of which its plan knows nothing.
     """
 
     step: StepName
@@ -30,6 +31,7 @@ class StepReport:
     report: Mapping[str, object] | None = None
     error: Mapping[str, object] | None = None
     seconds: float = 0.0
+    unaware_of: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -41,6 +43,7 @@ class StepReport:
             "why": self.why,
             "error": None if self.error is None else dict(self.error),
             "report": None if self.report is None else dict(self.report),
+            "unaware_of": list(self.unaware_of),
             "seconds": round(self.seconds, 6),
         }
 
@@ -79,6 +82,12 @@ class MaintainReport:
         rows = tuple((step.job, _end(step), f"{step.seconds:.2f}", step.why) for step in self.steps)
         failed = [step for step in self.steps if step.error is not None]
         notes = [f"{step.job}: {step.error['what']}; next: {step.error['next']}" for step in failed if step.error]
+        changing = self.steps[-1].unaware_of
+        if changing:
+            names = ", ".join(map(show_words, changing))
+            notes.append(
+                f"steps are planned on the table as it is now; what {names} would change gives later ones more"
+            )
         collected = self.steps[-1]
         if collected.outcome is JobOutcome.PLANNED and not self.dry_run:
             notes.append("nothing was deleted; --delete lets garbage collection act")

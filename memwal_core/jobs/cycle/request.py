@@ -6,21 +6,29 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from memwal_core.jobs.request import Flag, JobInfo, JobRequest
+from memwal_core.jobs.quality.request import QualityGate
+from memwal_core.jobs.request import Flag, Grant, JobInfo, JobRequest
 
 _GUIDE = """
-### Maintain one table: flush, merge, catch-up, compact, catch-up, snapshot, garbage
+### Maintain one table: flush, audit, merge, verify, catch-up, check, compact, catch-up, snapshot, garbage
 
 One run goes through all jobs of the table, each after the one that it needs, in one process. The DAG `memwal_maintain`
 does the same for every registered table, with a task for each step.
 
 On a table that has not changed since a run that had nothing to do, a run leaves all steps out, for at most an hour: it
 makes a dozen requests, writes nothing, and says so.
+
+**The quality gate.** That every key is there once is verified after merges, at most once an hour
+(`MEMWAL_QUALITY__VERIFY_EVERY_S`). With `checks` the data is also checked with Great Expectations on Spark: what was
+flushed before the merge takes it on, with your own `suites`, and the table after it. Nothing is checked again that is
+as it was checked. `mandatory`: flushed MemTables that fail are left out of the merge; a table that fails is frozen, so
+that nothing merges further, compacts, or removes what could bring its rows back. `advisory`: failures are reported, in
+the report of the run and by `memwal checks`, and hold nothing.
 """
 
 
 class MaintainRequest(JobRequest):
-    """Flush what dead writers left, merge, catch up, compact if due, publish a snapshot, collect garbage.
+    """Flush what dead writers left, merge, verify, catch up, compact if due, publish a snapshot, collect garbage.
 
     Stops at the first job that needs a person.
 
@@ -28,6 +36,8 @@ class MaintainRequest(JobRequest):
         delete: Let garbage collection delete; otherwise it lists what it would delete.
         remove_versions: Let compaction remove old table versions, too.
         ignore_pauses: Run jobs that pause because they kept failing.
+        checks: Whether data is checked before and after the merge, and what a failure holds back.
+        suites: Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver runs.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -55,4 +65,20 @@ class MaintainRequest(JobRequest):
     )
     ignore_pauses: Annotated[bool, Flag("--ignore-pauses")] = Field(
         default=False, title="Ignore pauses", description="Run jobs that pause because they kept failing."
+    )
+    checks: QualityGate = Field(
+        default=QualityGate.OFF,
+        title="Checks",
+        description="Check what was flushed before the merge, and the table after it, on Spark. Mandatory: what fails "
+        "is held back. Advisory: it is reported.",
+        json_schema_extra={"section": "Checks"},
+    )
+    suites: Annotated[
+        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
+    ] = Field(
+        default=(),
+        title="Suites",
+        description="Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver "
+        "runs. Python files are executed. Only with checks.",
+        json_schema_extra={"section": "Checks", "uniqueItems": True},
     )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd
+from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, end_of_cycle
 from memwal_core.jobs.cycle.report import MaintainReport, StepReport, worst_outcome
 from memwal_core.jobs.outcome import JobOutcome
 
@@ -78,7 +78,7 @@ def _ran(step: CycleStep, runs: Sequence[RunRecord]) -> StepReport:
 
 def _unrun(opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Sequence[StepReport]) -> StepReport:
     ran = {each.step: each.outcome for each in before if each.end is StepEnd.RAN}
-    failed = next((each for each in before if each.error is not None or each.outcome is JobOutcome.BLOCKED), None)
+    failed = next((each for each in before if _has_ended_the_cycle(plan, each)), None)
     stopped = f"{failed.job} failed" if failed is not None else ""
     if not stopped and any(freeze.stops_table for freeze in opened.freezes.active()):
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
@@ -86,3 +86,10 @@ def _unrun(opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Sequence
         found = plan.left_out(step, ran, opened.ledger.may_run(step.request.key), stopped)
         left_out = found or LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, "there was nothing to do")
     return StepReport(step.name, step.job, left_out.end, left_out.outcome, left_out.why)
+
+
+def _has_ended_the_cycle(plan: CyclePlan, report: StepReport) -> bool:
+    step = plan.step(report.step.value)
+    if report.error is not None:
+        return not step.is_advisory
+    return bool(end_of_cycle(step, report.outcome))

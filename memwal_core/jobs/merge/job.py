@@ -58,6 +58,9 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         if request.due_only:
             return self._run_due(context, request)
         report = _merge(context, request)
+        if request.leave_held and report.outcome is JobOutcome.BLOCKED and report.plan.holds_only:
+            planned = request.dry_run and report.plan.marks
+            report = replace(report, outcome=JobOutcome.PLANNED if planned else JobOutcome.PARTIAL)
         return _with_triggers(context, report) if request.dry_run else report
 
     def _run_due(self, context: JobContext, request: MergeRequest) -> MergeReport:
@@ -84,7 +87,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         report = self.run(context, request.planned_only())
         batches = batch_regions(report.plan, request.max_bytes or context.settings.merge.max_bytes)
         pieces = tuple(_piece(number, len(batches), request, batch) for number, batch in enumerate(batches, start=1))
-        stuck = report.plan.contradicts_itself or report.plan.lost_all
+        is_left = request.leave_held and report.plan.holds_only
+        stuck = (report.plan.contradicts_itself and not is_left) or report.plan.lost_all
         blocked = explain_stuck(report.table_uri, report.plan) if stuck else None
         return Division(report, pieces, blocked)
 

@@ -211,6 +211,13 @@ class MergePlan:
         return bool(self.regions) and len(self.parked) == len(self.regions) and not self.marks
 
     @property
+    def holds_only(self) -> bool:
+        """Whether all regions that are stuck wait for a person's word about a held flushed MemTable, or are damaged."""
+        return bool(self.stuck) and all(
+            region.verdict.is_damage or region.verdict is Verdict.QUARANTINED for region in self.stuck
+        )
+
+    @property
     def contradicts_itself(self) -> bool:
         """Whether a region is stuck for another reason than damage."""
         return any(not region.verdict.is_damage for region in self.stuck)

@@ -51,6 +51,7 @@ class MergeRequest(JobRequest):
         max_bytes: Arrow bytes per commit instead of ``settings.merge.max_bytes``; the first generation is always taken.
         engine: Where rows are prepared; ``auto`` follows ``settings.merge.strategy``.
         due_only: Only regions of which a trigger fires: generations, bytes or age (``settings.merge_triggers``).
+        leave_held: Count regions with held flushed MemTables like damaged ones: left out, and no failure.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -78,6 +79,13 @@ class MergeRequest(JobRequest):
         default=False,
         title="Due regions only",
         description="Only regions of which a trigger fires: generations, bytes or age.",
+        json_schema_extra={"section": "Bounds"},
+    )
+    leave_held: bool = Field(
+        default=False,
+        title="Leave held regions",
+        description="Regions with held flushed MemTables are left out like damaged ones, and that is no failure of the "
+        "run: the signal tells people of them. So in a table's cycle.",
         json_schema_extra={"section": "Bounds"},
     )
     engine: Engine = engine_field()

@@ -41,6 +41,14 @@ class Stages(StrEnum):
     BOTH = "both"
 
 
+class QualityGate(StrEnum):
+    """What the checks do in a table's cycle: nothing, report what they find, or hold back what fails."""
+
+    OFF = "off"
+    ADVISORY = "advisory"
+    MANDATORY = "mandatory"
+
+
 class QualityRequest(JobRequest):
     """Check flushed MemTables before a merge, or the base table after it.
 
@@ -49,6 +57,8 @@ class QualityRequest(JobRequest):
         suites: Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver runs.
         since: After: recount everything merged after this version, not only the last merge.
         docs: Directory or s3://bucket/prefix in which the pages of the results get a folder; empty: none are written.
+        advisory: Report what fails, and hold nothing back.
+        due_only: Check nothing that was checked before as it is now.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -90,6 +100,19 @@ class QualityRequest(JobRequest):
         title="Data Docs",
         description="Directory or s3://bucket/prefix in which the pages of the results get a folder for the table and "
         "the stage. In Airflow: a name that the registry gives one. Empty: none are written.",
+        json_schema_extra={"section": "Checks"},
+    )
+    advisory: bool = Field(
+        default=False,
+        title="Advisory",
+        description="Only report what fails: no flushed MemTable is held back, and the table is not frozen.",
+        json_schema_extra={"section": "Checks"},
+    )
+    due_only: bool = Field(
+        default=False,
+        title="Only what is due",
+        description="Run only if something was flushed, or merged, or a suite has changed since the newest checks of "
+        "the stage.",
         json_schema_extra={"section": "Checks"},
     )
 

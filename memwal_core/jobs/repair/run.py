@@ -10,7 +10,7 @@ from memwal_core.base_table.commit.row_removal import remove_rows
 from memwal_core.base_table.history.torn import set_torn_versions_aside
 from memwal_core.errors import ConflictError, CorruptionError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
-from memwal_core.format.paths import generation_path, manifest_path
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, generation_path, manifest_path
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.repair.backup import Backup
@@ -109,7 +109,7 @@ class _Repair:
 
     def _set_aside_torn(self, step: RepairStep) -> DoneStep:
         found = self._surveyor.torn()
-        directory = f"{self._backup.directory}/objects/_versions"
+        directory = f"{self._backup.directory}/objects/{TABLE_VERSIONS_DIRECTORY}"
         moved = {each.path: f"{directory}/{each.path.rpartition('/')[2]}" for each in found.torn}
         undo = "copy the manifests back under their old names, newest last, before anything else is committed"
         self._record(step, {"moved": moved, "undo": undo})

@@ -50,6 +50,11 @@ class Sharing:
         self.place: Workplace | None = None
         """Where the work is done, once that is chosen."""
 
+    @property
+    def has_executors(self) -> bool:
+        """Whether there is anything but this process to do the work."""
+        return self._executors is not None
+
     def choose(self, work: Work) -> Workplace:
         """Choose where the run does its work; the first choice stays.
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableState
 from memwal_core.jobs.sharing.place import Work
+from memwal_core.jobs.verify.facts import digest_of_progress
 from memwal_core.jobs.verify.keys import key_schema, work_of_keys
 
 
@@ -18,12 +19,21 @@ class VerifyPlan:
     Attributes:
         rows: Its live rows.
         schema: The key columns; none if the table has no key.
+        merged: What tells how far each region is merged from any other state.
+        undue: Why they are not counted; empty if they are.
     """
 
     table_uri: str
     version: int
     rows: int
     schema: pa.Schema
+    merged: str = ""
+    undue: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to count."""
+        return not self.undue
 
     @property
     def work(self) -> Work:
@@ -46,4 +56,7 @@ def plan_verification(table_uri: str, state: TableState) -> VerifyPlan:
     Raises:
         InvalidRequestError: There is a key, but MemWAL cannot use it.
     """
-    return VerifyPlan(table_uri, state.version, state.num_rows, key_schema(state.schema, state.merge_key()))
+    schema = key_schema(state.schema, state.merge_key())
+    progress = state.details.merged_generations if state.details is not None else {}
+    undue = "" if schema.names else "the table has no primary key"
+    return VerifyPlan(table_uri, state.version, state.num_rows, schema, digest_of_progress(progress), undue)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
-from memwal_core.jobs.verify.facts import DUPLICATES_FACT
+from memwal_core.jobs.verify.facts import DUPLICATES_FACT, MERGED_FACT
 from memwal_core.jobs.verify.plan import VerifyPlan
 from memwal_core.jobs.view import ReportView, show_words
 from memwal_core.text import show_bytes
@@ -17,7 +17,7 @@ class VerifyReport:
     """A verification that found every key once, or only planned to look.
 
     Attributes:
-        outcome: ``done`` if every key occurs once, ``nothing_to_do`` if the table has no key.
+        outcome: ``done`` if every key occurs once, ``nothing_to_do`` if none is to be counted.
         plan: What was to be read.
         keys: Distinct keys that were found, as many as rows.
         place: Where keys were counted, and why there; None if there was nothing to count.
@@ -37,14 +37,18 @@ class VerifyReport:
     def why(self) -> str:
         """Say what was found, or what would be read."""
         if self.outcome is JobOutcome.NOTHING_TO_DO:
-            return "the table has no primary key"
+            return self.plan.undue
         if self.outcome is JobOutcome.PLANNED:
             return f"{self.plan.rows:,} keys to count, about {show_bytes(self.plan.work.size_bytes)}"
         return f"{self.keys:,} rows, every key once"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
-        found = {"rows": self.keys, DUPLICATES_FACT: 0} if self.outcome is JobOutcome.DONE else {}
+        found = (
+            {"rows": self.keys, DUPLICATES_FACT: 0, MERGED_FACT: self.plan.merged}
+            if self.outcome is JobOutcome.DONE
+            else {}
+        )
         return {"version": self.plan.version, **found, **place_facts(self.place)}
 
     def view(self) -> ReportView:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import JobInfo, JobRequest
 from memwal_core.jobs.sharing.place import Engine, engine_field
@@ -27,6 +29,7 @@ class VerifyRequest(JobRequest):
 
     Attributes:
         engine: Where keys are counted.
+        due_only: Count only if something was merged since the last count, and not in this process if that is much.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -41,6 +44,12 @@ class VerifyRequest(JobRequest):
     )
 
     engine: Engine = engine_field()
+    due_only: bool = Field(
+        default=False,
+        title="Only what is due",
+        description="Count only if something was merged since the last count that found every key once; and without "
+        "Spark only up to MEMWAL_DISPATCH__MAX_BYTES of keys.",
+    )
 
     @property
     def key(self) -> JobKey:

@@ -8,20 +8,21 @@ from memwal_core.errors import DuplicateKeysError
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.keys import count_keys_in_shares
-from memwal_core.jobs.verify.plan import VerifyPlan, plan_verification
+from memwal_core.jobs.verify.plan import VerifyPlan
 from memwal_core.jobs.verify.report import VerifyReport
 
 
-def verify(table: TableReader, clock: Clock, sharing: Sharing, *, dry_run: bool = False) -> VerifyReport:
-    """Count the keys of the newest version.
+def verify(
+    table: TableReader, clock: Clock, sharing: Sharing, plan: VerifyPlan, *, dry_run: bool = False
+) -> VerifyReport:
+    """Count the keys that are planned to be counted.
 
     Raises:
         DuplicateKeysError: A key occurs more than once. Merge nothing and delete nothing; follow the runbook.
     """
     began = clock.monotonic()
-    plan = plan_verification(table.uri, table.state())
     outcome, keys = JobOutcome.NOTHING_TO_DO, 0
-    if plan.schema.names:
+    if plan.is_due:
         sharing.choose(plan.work)
         outcome = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
         keys = 0 if dry_run else require_single_keys(table, plan, sharing)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
+from memwal_core.coordination.freeze import FreezeStore, accepted_failures
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore
-from memwal_core.coordination.ledger import Ledger, RunOutcome, RunRecord
+from memwal_core.coordination.ledger import AFTER_DEATH, Ledger, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.format.document import as_moment, as_number, parse_document
+from memwal_core.format.document import as_moment, as_number, as_text, parse_document
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
 from memwal_core.jobs.merge.report import MERGED_BYTES_FACT, PARKED_FACT
@@ -30,12 +32,13 @@ def job_readings(ledger: Ledger) -> Iterator[Reading]:
     yield Reading(Signal.JOB_FAILURES, 0)
     for key in ledger.known_keys():
         try:
-            ledger.history(key)
+            failed = ledger.history(key).failures_in_a_row
         except CorruptionError as error:
             yield Reading(Signal.JOB_FAILURES, None, f"history of {key}", evidence={"problem": error.what})
             continue
         verdict = ledger.may_run(key)
-        yield Reading(Signal.JOB_FAILURES, verdict.failures, str(key), evidence=verdict.to_dict())
+        remedy = AFTER_DEATH if failed and not failed[-1].has_ended else ""
+        yield Reading(Signal.JOB_FAILURES, verdict.failures, str(key), evidence=verdict.to_dict(), remedy=remedy)
         ended = [run for run in _runs(ledger, key) if run.has_ended]
         if ended and (share := _memory_share(ended[-1])) is not None:
             yield Reading(Signal.PEAK_MEMORY, share, str(key))
@@ -85,11 +88,13 @@ def parked_readings(ledger: Ledger) -> Iterator[Reading]:
         yield Reading(Signal.CORRUPT_MANIFEST, len(parked), "; ".join(map(str, parked.values())))
 
 
-def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:
+def check_readings(store: ObjectStore, ledger: Ledger, freezes: FreezeStore) -> Iterator[Reading]:
     """Read what the newest checks after a merge, and the newest proof of a merge, found."""
     try:
         newest = parse_document(store.get(quality_result_path("after"), MAX_NOTE_BYTES))
-        yield Reading(Signal.CHECK_FAILED, as_number(newest["failed"]), f"version {as_number(newest['version'])}")
+        yield Reading(
+            Signal.CHECK_FAILED, failures_that_stand(newest, freezes), f"version {as_number(newest['version'])}"
+        )
         ended = as_moment(newest["ended_at"])
         repeated = sum(as_number(each["count"]) for each in newest["results"] if each["check"] == "key_unique")
     except ObjectNotFoundError:
@@ -105,6 +110,20 @@ def check_readings(store: ObjectStore, ledger: Ledger) -> Iterator[Reading]:
             yield Reading(Signal.DUPLICATE_KEYS, found, f"proof of the merge, {proof.holder}")
     elif repeated is not None:
         yield Reading(Signal.DUPLICATE_KEYS, repeated, "check key_unique")
+
+
+def failures_that_stand(newest: Mapping[str, Any], freezes: FreezeStore) -> int:
+    """Return how many checks of a stored report failed, except those that only report or that a person accepted.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is no such report.
+        CorruptionError: The maintenance record cannot be read.
+    """
+    if newest.get("advisory"):
+        return 0
+    failures = [each["failure"] for each in newest["results"] if each["result"] == "failed"]
+    accepted = accepted_failures(freezes.load(), as_text(newest["basis"])) if failures else frozenset()
+    return sum(each not in accepted for each in failures)
 
 
 def _runs(ledger: Ledger, key: JobKey) -> Sequence[RunRecord]:

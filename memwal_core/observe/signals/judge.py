@@ -20,6 +20,7 @@ class Reading:
         value: In the signal's unit; None if it could not be measured, and the evidence says why.
         subject: On what, for example a region or an index; empty for the whole table.
         region_id: The region, if it was measured on one.
+        remedy: What is to be done; empty: what the signal says.
     """
 
     signal: Signal
@@ -27,6 +28,7 @@ class Reading:
     subject: str = ""
     region_id: RegionId | None = None
     evidence: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class JudgedSignal:
                 **self.reading.evidence,
             },
             facts.risk,
-            facts.remedy,
+            self.reading.remedy or facts.remedy,
             self.reading.region_id,
             facts.page,
         )

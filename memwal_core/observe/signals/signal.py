@@ -158,7 +158,7 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
             "s",
             "time since a job in progress, or one that died, renewed its lease",
             "its work piles up",
-            "look at the log of the holder",
+            "look at its log; if the process died, run `memwal doctor --deep`, which names a file that ends one",
         ),
         Signal.CHECK_FAILED: SignalFacts(
             _page("check-failed"),

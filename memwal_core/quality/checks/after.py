@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import great_expectations.expectations as gxe
 import lance
@@ -136,7 +137,10 @@ class AfterMerge:
         expectation = gxe.ExpectColumnPairValuesToBeEqual(
             column_A="rows_before", column_B="rows", meta=as_check(Check.ROWS_STABLE)
         )
-        return self._results(self._examination.expect("versions since the merge", frame, [expectation], ["version"]))
+        findings = self._examination.expect("versions since the merge", frame, [expectation], ["version"])
+        # The same words however many versions have come since, of which this tells nothing.
+        changed = "; ".join(f"version {pair[0]}: {pair[1]} -> {pair[2]} rows" for pair in pairs if pair[1] != pair[2])
+        return [replace(result, evidence=changed or result.evidence) for result in self._results(findings)]
 
     def _indexes(self, dataset: lance.LanceDataset) -> Iterator[CheckResult]:
         for name, reason in (self._plan.unquestioned or {}).items():

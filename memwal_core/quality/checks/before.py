@@ -30,16 +30,16 @@ _Generation = tuple[RegionId, int]
 
 def check_before(
     quality: QualityTable, plan: QualityPlan, spark: SparkSession, examination: ExpectationRun, suites: Sequence[str]
-) -> tuple[tuple[CheckResult, ...], tuple[Quarantined, ...]]:
-    """Audit flushed MemTables and quarantine those that fail; return the results and the new quarantine.
+) -> tuple[tuple[CheckResult, ...], dict[_Generation, list[str]]]:
+    """Audit flushed MemTables; return the results, and why which of them should not be merged.
 
-    An unreadable MemTable is reported but not quarantined: a merge stops there anyway, and it may be missing only
+    An unreadable MemTable is reported and not among the latter: a merge stops there anyway, and it may be missing only
     because it was merged and collected meanwhile.
     """
     loaded = distinct_names([load_suite(path) for path in suites])
     tasks = quality.audit_tasks(plan)
     if not tasks:
-        return (), ()
+        return (), {}
     options = dict(quality.table.storage_options)
     audit = partial(audit_generation, storage_options=options)
     facts = spark.sparkContext.parallelize(tasks, len(tasks)).map(audit).collect()
@@ -54,7 +54,7 @@ def check_before(
     ]
     for name, expectations in loaded:
         results.append(_user_suite(name, expectations, sound, spark, examination, options, reasons))
-    return tuple(results), _quarantined(quality, reasons)
+    return tuple(results), reasons
 
 
 def distinct_names(
@@ -149,7 +149,8 @@ def _user_suite(  # noqa: PLR0913  (what to check, on what, with what, and where
     return CheckResult(Check.USER_SUITE, Result.FAILED, subject, "; ".join(found))
 
 
-def _quarantined(quality: QualityTable, reasons: Mapping[_Generation, Sequence[str]]) -> tuple[Quarantined, ...]:
+def quarantine(quality: QualityTable, reasons: Mapping[_Generation, Sequence[str]]) -> tuple[Quarantined, ...]:
+    """Hold flushed MemTables back from merges; return those that were not held before."""
     now = quality.table.clock.now().isoformat()
     holds = [Quarantined(region_id, number, tuple(why), now) for (region_id, number), why in sorted(reasons.items())]
     return tuple(entry for entry in holds if quality.quarantine.add(entry))

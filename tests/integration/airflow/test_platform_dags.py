@@ -116,7 +116,7 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     assert (status.num_rows, status.merge_lag_generations) == (120, 0)
     own = [run for run in admin.opened.ledger.runs() if run.holder.startswith("memwal_maintain/")]
     jobs = [run.key.job for run in own if run.outcome.value == "done"]
-    assert jobs[:3] == ["maintain", "merge", "catchup"]
+    assert jobs[:4] == ["maintain", "merge", "verify", "catchup"]
     [cycle] = [run for run in own if run.key.job == "maintain"]
     assert cycle.facts["steps"]["merge"] == "done"
     assert set(cycle.facts["steps"]) == {step.value for step in StepName}

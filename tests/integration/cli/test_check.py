@@ -324,7 +324,10 @@ def test_duplicate_found_by_the_proof_of_a_merge_pages_until_a_later_one_passes(
 
 def test_duplicate_found_by_the_check_pages(table):
     report = {"failed": 1, "version": 3, "ended_at": "2026-01-01T00:00:00+00:00"}
-    report["results"] = [{"check": "key_unique", "result": "failed", "count": 4}]
+    report |= {
+        "basis": "",
+        "results": [{"check": "key_unique", "result": "failed", "failure": "key_unique", "count": 4}],
+    }
     table.store.put(quality_result_path("after"), json.dumps(report).encode())
 
     code, signals = check(table)

@@ -37,6 +37,9 @@ PLAN, MERGE, COUNT = 9, 25, 9
 CHANGED_PLAN, CHANGED_MERGE, CHANGED_COUNT, CHANGED_SNAPSHOT = 20, 52, 12, 52
 GC, GC_REGION = 22, 4
 """Where one region of many has one generation to merge; what Lance does itself is not counted."""
+HEALTH, HEALTH_REGION = 68, 12
+DOCTOR, DOCTOR_REGION = 76, 14
+"""Of the requests for each region, ``GC_REGION`` are those of a plan of a collection."""
 
 
 class _World:
@@ -107,6 +110,15 @@ def test_p8_work_on_one_region_costs_the_same_in_any_table(tmp_path: Path, regio
             world.write(0, flush=True)
         assert world.requests(lambda table: table.run(MergeRequest())) == CHANGED_MERGE - 2 * (regions == 1)
         assert world.requests(lambda table: table.run(SnapshotRequest())) == CHANGED_SNAPSHOT
+
+
+@pytest.mark.parametrize("regions", [1, 6])
+def test_p8_a_judgement_reads_each_version_of_a_manifest_once(tmp_path: Path, regions: int) -> None:
+    """The newest was read again as part of its history: 13 requests for each region, and 15 of a deep look."""
+    world = _World(str(tmp_path / "t"), regions)
+
+    assert world.requests(Table.health) == HEALTH + HEALTH_REGION * regions
+    assert world.requests(Table.doctor) == DOCTOR + DOCTOR_REGION * regions
 
 
 def _require(is_so: bool) -> None:

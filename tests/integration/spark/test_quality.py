@@ -29,7 +29,7 @@ from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.quality.model import Check, QualityReport, Result, Stage
-from memwal_core.quality.run import check_quality
+from memwal_core.quality.run import Orders, check_quality
 from memwal_core.region.spec import RegionField, RegionSpec
 from memwal_core.spark.tasks import SparkTasks
 from memwal_core.storage import open_store
@@ -92,7 +92,7 @@ def run(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Check_]
     def checked(uri: str, stage: Stage, **more: object) -> QualityReport:
         table = Table.open(uri)
         quality = quality_of(table)
-        report = check_quality(quality, quality.plan(stage), spark, sharing_of(table, spark), **more)
+        report = check_quality(quality, quality.plan(stage), spark, sharing_of(table, spark), orders=Orders(**more))
         seen.update((stage, result.check) for result in report.failed)
         return report
 
@@ -487,7 +487,7 @@ def test_table_and_data_docs_on_s3(spark):
         quality, sharing = quality_of(admin), sharing_of(admin, spark)
         docs = server.uri("bucket/docs")
 
-        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, sharing, docs=docs)
+        report = check_quality(quality, quality.plan(Stage.BEFORE), spark, sharing, orders=Orders(docs=docs))
 
         assert report.outcome is JobOutcome.DONE, report.to_dict()
         pages = open_store(server.uri("bucket/docs"), storage_options=server.storage_options)

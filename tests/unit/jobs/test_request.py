@@ -20,7 +20,7 @@ from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.quality.request import QualityRequest, Stages
+from memwal_core.jobs.quality.request import QualityGate, QualityRequest, Stages
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.request import JobRequest
@@ -47,14 +47,30 @@ FULL: tuple[JobRequest, ...] = (
         options={"header": "true"},
     ),
     FlushRequest(dry_run=True, regions=(REGION,), fence=True, due_only=True),
-    MergeRequest(dry_run=True, regions=(REGION, native_region_id(2)), max_bytes=1, due_only=True, engine=Engine.SPARK),
+    MergeRequest(
+        dry_run=True,
+        regions=(REGION, native_region_id(2)),
+        max_bytes=1,
+        due_only=True,
+        leave_held=True,
+        engine=Engine.SPARK,
+    ),
     CatchupRequest(dry_run=True, indexes=("a", "b"), merge_segments=True, engine=Engine.SPARK),
     CompactRequest(dry_run=True, force=True, remove_versions=True, engine=Engine.SPARK),
     SnapshotRequest(dry_run=True, force=True, engine=Engine.SPARK),
     GcRequest(dry_run=False, regions=(REGION,), wait=True, engine=Engine.LOCAL),
-    VerifyRequest(dry_run=True, engine=Engine.LOCAL),
-    QualityRequest(dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs"),
-    MaintainRequest(dry_run=True, delete=False, remove_versions=False, ignore_pauses=True),
+    VerifyRequest(dry_run=True, engine=Engine.LOCAL, due_only=True),
+    QualityRequest(
+        dry_run=True, stage=Stages.BEFORE, suites=("rows.py",), since=3, docs="/docs", advisory=True, due_only=True
+    ),
+    MaintainRequest(
+        dry_run=True,
+        delete=False,
+        remove_versions=False,
+        ignore_pauses=True,
+        checks=QualityGate.MANDATORY,
+        suites=("rows.py",),
+    ),
     RepairRequest(dry_run=True, regions=(REGION,), duplicates=True, accept_loss=(f"{REGION}:3",)),
     RelocateRequest(dry_run=True, reason="moved"),
     BackupRequest(dry_run=True, target="/b", target_options={"aws_region": "x"}),

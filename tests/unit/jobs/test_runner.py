@@ -38,7 +38,10 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobInfo, JobRequest
 from memwal_core.jobs.runner import execute
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.jobs.view import ReportView
+from memwal_core.observe.signals.jobs import job_readings
+from memwal_core.observe.signals.signal import Signal
 from memwal_core.settings import LeaseSettings, Settings
 from memwal_core.spark.application import main
 from memwal_core.table import Table
@@ -338,6 +341,41 @@ def test_run_is_recorded_with_reason_facts_and_memory(opened: OpenTable) -> None
     assert run.facts["version"] == 7
 
 
+@pytest.mark.req("T6")
+@pytest.mark.parametrize("before", ["died", "ended"])
+def test_run_after_one_that_died_says_so_before_it_works(
+    opened: OpenTable, before: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may die at the same file, and then nothing is said any more."""
+    said = []
+
+    def end(_context: JobContext) -> JobOutcome:
+        said.append(caplog.text)
+        return JobOutcome.DONE
+
+    ends_with(monkeypatch, end)
+    if before == "died":
+        opened.ledger.begin(opened.new_run(TOY, "somebody who dies"))
+    else:
+        execute(opened, ToyRequest())
+
+    execute(opened, ToyRequest())
+
+    assert ("memwal doctor --deep" in said[-1]) == (before == "died")
+    assert ("the run of toy" in said[-1]) == (before == "died")
+
+
+@pytest.mark.req("T6")
+def test_signal_of_a_job_whose_process_died_names_job_and_command(opened: OpenTable) -> None:
+    for number in range(3):
+        opened.ledger.begin(opened.new_run(TOY, f"who dies as number {number}"))
+
+    *_, reading = job_readings(opened.ledger)
+
+    assert (reading.signal, reading.value, reading.subject) == (Signal.JOB_FAILURES, 2, str(TOY))
+    assert "memwal doctor --deep" in reading.remedy
+
+
 def test_ledger_that_cannot_be_written_keeps_no_job_from_working(
     opened: OpenTable, toy: list[JobContext], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -363,6 +401,7 @@ def test_executors_and_progress_reach_the_job(opened: OpenTable, toy: list[JobCo
 SAME_EVERYWHERE: tuple[JobRequest, ...] = (
     FlushRequest(due_only=True),
     MergeRequest(),
+    VerifyRequest(),
     CatchupRequest(),
     CompactRequest(remove_versions=True),
     SnapshotRequest(),
@@ -425,7 +464,7 @@ def test_run_leaves_the_same_in_the_ledger_whoever_started_it(tmp_path: Path) ->
             assert {PEAK_MEMORY_FACT, MEMORY_LIMIT_FACT} <= set(run.facts), (name, job)
             assert run.verdict, (name, job)
             assert run.holder, (name, job)
-            assert run.fencing_token > 0, (name, job)
+            assert (run.fencing_token > 0) == (job != "verify"), (name, job)  # it only reads, under no lease
             assert json.loads(json.dumps(dict(run.facts))) == dict(run.facts), (name, job)
         merged = runs["merge"]
         assert (merged.outcome, merged.facts["rows"], merged.facts["generations"]) == (RunOutcome.DONE, 3, 2), name

@@ -15,8 +15,9 @@ from memwal_core.airflow.tasks.cycle import (
     choose_cycle_tables,
     end_cycle,
     prepare_step,
+    require_passed,
 )
-from memwal_core.airflow.tasks.on_spark import document_of
+from memwal_core.airflow.tasks.on_spark import document_of, result_of
 from memwal_core.airflow.tasks.work import (
     WorkItem,
     WorkResult,
@@ -32,6 +33,7 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import (
     ConflictError,
+    CorruptionError,
     FencedError,
     FrozenError,
     InternalError,
@@ -44,10 +46,11 @@ from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.run import Decision
-from memwal_core.registry import REGISTRY_VARIABLE
+from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
+from memwal_core.registry import REGISTRY_VARIABLE, load_registry
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.tables.people import make_people_table, people
+from testkit.tables.people import make_people_table, people, quality_of
 from tests.integration.airflow.tasks.steps import run_step
 
 RUN = "memwal_catchup/manual__2026-01-01T00:00:00+00:00"
@@ -260,7 +263,7 @@ def test_cycle_prepares_work_that_takes_the_lease_itself_wherever_it_is_done(
         "label": "people: merge",
         "table": "people",
         "job": "merge",
-        "request": {},
+        "request": {"leave_held": True},
         "promise": {},
         "ticket": "",
         "to_spark": False,
@@ -368,3 +371,56 @@ def test_cycle_that_failed_is_recorded_and_stays_begun(
     assert (run.started, run.outcome, run.facts["steps"]["merge"]) == (began, RunOutcome.CONFLICT, "conflict")
     assert "storage does not answer" in run.verdict
     assert choose_cycle_tables([], by_schedule=True) == []
+
+
+@pytest.mark.req("O1")
+def test_gate_of_an_entry_takes_its_suites_to_spark_and_fails_where_the_table_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit of what is held fails no task; the check of a table does, with its runbook, unless it is advisory."""
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    (tmp_path / "suites").mkdir(mode=0o700)
+    (tmp_path / "suites" / "rows.json").write_text("{}")
+    path = tmp_path / "tables.toml"
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    def chosen(entry: str) -> CycleTable:
+        path.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\n{entry}\n")
+        return choose_cycle_tables([], by_schedule=False)[0]
+
+    unchecked = prepare_step("audit", chosen(""))
+    audit = prepare_step("audit", chosen("checks = 'mandatory'\nsuites = ['rows.json']"))
+    check = prepare_step("check", chosen("checks = 'mandatory'"))
+
+    assert isinstance(unchecked, LeftOut)
+    assert unchecked.why == "no checks are asked for"
+    assert not isinstance(audit, LeftOut)
+    assert audit["to_spark"]
+    assert audit["request"]["suites"] == [str(tmp_path / "suites" / "rows.json")]
+    assert not isinstance(check, LeftOut)
+    failed = CheckResult(Check.ROW_ARITHMETIC, Result.FAILED, "versions 1 to 2", "rows 3, expected_rows 4")
+    for advisory in (False, True):
+        report = QualityReport(table.uri, Stage.AFTER, JobOutcome.BLOCKED, 3, (failed,), (), "", 1.0, advisory=advisory)
+        quality_of(Table.open(table.uri)).record(report)
+        if not advisory:
+            with pytest.raises(CorruptionError, match=r"docs/runbooks/check-failed\.md"):
+                require_passed(check, "blocked")
+    require_passed(check, "done")
+    # Of an application that left no record nothing is known, least of all that the checks passed.
+    unknown = result_of(check, "a run that nobody recorded")
+    assert unknown["outcome"] == "conflict"
+    quality_of(Table.open(table.uri)).record(
+        QualityReport(table.uri, Stage.AFTER, JobOutcome.BLOCKED, 3, (failed,), (), "", 1.0)
+    )
+    with pytest.raises(CorruptionError):
+        require_passed(check, unknown["outcome"])
+    require_passed(audit, "blocked")
+    gone = load_registry({REGISTRY_VARIABLE: str(path)})
+    path.write_text(path.read_text() + "suites = ['gone.json']\n")
+    broken = load_registry({REGISTRY_VARIABLE: str(path)})
+    assert gone is not None
+    assert broken is not None
+    assert (len(gone.broken), [entry.name for entry in broken.broken]) == (0, ["people"])

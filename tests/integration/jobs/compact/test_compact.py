@@ -14,7 +14,7 @@ from memwal_core.base_table import BaseTable, TableState, list_versions, vector_
 from memwal_core.clock import SystemClock
 from memwal_core.errors import CorruptionError, FencedError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint
-from memwal_core.jobs.catchup.extend import CatchupContext
+from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.run import catch_up
 from memwal_core.jobs.compact.cleanup import Kept, clean_up
 from memwal_core.jobs.compact.plan import CompactVerdict

@@ -17,8 +17,8 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.cycle.plan import StepEnd
-from memwal_core.jobs.cycle.report import MaintainReport
+from memwal_core.jobs.cycle.plan import StepEnd, StepName
+from memwal_core.jobs.cycle.report import MaintainReport, StepReport
 from memwal_core.jobs.cycle.request import MaintainRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.rng import seeded_rng
@@ -37,7 +37,9 @@ SETTINGS = Settings(
     gc=GcSettings(grace_s=0, collect_wal=WalCollection.ALL, register_min_age_s=DAY_S),
 )
 FORGETFUL = CompactSettings(min_fragments=2, retention_s=3600, keep_versions=1)
-ORDER = ["flush", "merge", "catchup", "compact", "catchup", "snapshot", "gc"]
+ORDER = ["flush", "quality", "merge", "verify", "catchup", "quality", "compact", "catchup", "snapshot", "gc"]
+UNCHECKED = {StepName.AUDIT, StepName.CHECK}
+"""Steps that nobody asked for."""
 ROWS = {1: "a", 2: "p2", 5: "b", 6: "b"}
 
 
@@ -60,7 +62,12 @@ def admin_of(uri: str, settings: Settings = SETTINGS, clock: ManualClock | None 
 
 
 def outcomes(report: MaintainReport) -> list[str]:
-    return [step.outcome.value if step.end is StepEnd.RAN else step.end.value for step in report.steps]
+    steps = [step for step in report.steps if step.step not in UNCHECKED]
+    return [step.outcome.value if step.end is StepEnd.RAN else step.end.value for step in steps]
+
+
+def step_of(report: MaintainReport, name: StepName) -> StepReport:
+    return next(step for step in report.steps if step.step is name)
 
 
 @pytest.mark.req("CAT-14", "GC-20", "GC-30")
@@ -71,7 +78,7 @@ def test_whole_cycle_merges_indexes_compacts_publishes_and_collects(uri):
 
     assert [step.job for step in report.steps] == ORDER
     assert report.outcome is JobOutcome.DONE
-    assert outcomes(report)[:6] == ["nothing_to_do", "done", "done", "done", "nothing_to_do", "done"]
+    assert outcomes(report)[:7] == ["nothing_to_do", "done", "done", "done", "done", "nothing_to_do", "done"]
     state = admin.base.state()
     details = state.require_details()
     (region,) = details.merged_generations
@@ -95,7 +102,7 @@ def test_cycles_come_to_rest_with_nothing_to_do(uri):
     assert outcomes_seen[0] is JobOutcome.DONE
     assert outcomes_seen[-2:] == [JobOutcome.NOTHING_TO_DO] * 2
     assert {step.outcome for step in last.steps} == {JobOutcome.NOTHING_TO_DO}
-    assert [last.steps[0].end, last.steps[4].end] == [StepEnd.SKIPPED] * 2
+    assert [step_of(last, StepName.FLUSH).end, step_of(last, StepName.CATCH_UP_AGAIN).end] == [StepEnd.SKIPPED] * 2
     (region,) = admin_of(uri).opened.manifests.region_ids()
     assert admin_of(uri).opened.manifests.load(region).flushed_generations == ()
 
@@ -134,8 +141,8 @@ def test_cycle_stops_where_a_region_needs_a_human(uri):
     report = admin.run(MaintainRequest(delete=True))
 
     assert report.outcome is JobOutcome.BLOCKED
-    assert outcomes(report) == ["nothing_to_do", "blocked", *["not_reached"] * 5]
-    assert str(region) in report.steps[1].why
+    assert outcomes(report) == ["nothing_to_do", "blocked", *["not_reached"] * 6]
+    assert str(region) in step_of(report, StepName.MERGE).why
     assert admin.base.state().version == version
 
 
@@ -146,10 +153,11 @@ def test_job_under_way_elsewhere_is_left_out_and_the_others_run(uri):
         report = admin.run(MaintainRequest(delete=True))
 
     assert report.outcome is JobOutcome.DONE
-    assert (report.steps[1].end, report.steps[1].error) == (StepEnd.SKIPPED, None)
-    assert "lease" in report.steps[1].why
+    merge = step_of(report, StepName.MERGE)
+    assert (merge.end, merge.error) == (StepEnd.SKIPPED, None)
+    assert "lease" in merge.why
     assert [step.end for step in report.steps if step.end is StepEnd.NOT_REACHED] == []
-    assert report.steps[5].outcome is JobOutcome.DONE
+    assert step_of(report, StepName.SNAPSHOT).outcome is JobOutcome.DONE
     assert lsm_view(admin.base) == ROWS
 
 
@@ -159,7 +167,7 @@ def test_each_job_is_remembered_with_its_outcome_and_progress(uri):
 
     runs = admin.opened.ledger.runs()
 
-    assert sorted(run.key.job for run in runs) == sorted([*ORDER, "maintain"])
+    assert sorted(run.key.job for run in runs) == sorted([*(job for job in ORDER if job != "quality"), "maintain"])
     assert {run.holder for run in runs} == {"nightly"}
     (region,) = admin.opened.manifests.region_ids()
     record = admin.opened.freezes.load()
@@ -181,11 +189,11 @@ def test_job_that_keeps_failing_pauses_and_the_others_run(uri):
     paused = admin.run(MaintainRequest())
     forced = admin.run(MaintainRequest(ignore_pauses=True))
 
-    assert paused.steps[1].end is StepEnd.PAUSED
-    assert "pausing until" in paused.steps[1].why
+    assert step_of(paused, StepName.MERGE).end is StepEnd.PAUSED
+    assert "pausing until" in step_of(paused, StepName.MERGE).why
     assert paused.outcome is JobOutcome.CONFLICT
-    assert paused.steps[5].outcome is JobOutcome.DONE
-    assert forced.steps[1].outcome is JobOutcome.DONE
+    assert step_of(paused, StepName.SNAPSHOT).outcome is JobOutcome.DONE
+    assert step_of(forced, StepName.MERGE).outcome is JobOutcome.DONE
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -227,7 +235,7 @@ def test_command_prints_every_step_and_ends_like_the_report(uri):
     assert "3 generations merged in 1 commits" in done.stdout
     assert (again["job"], again["outcome"]) == ("maintain", "nothing_to_do")
     assert [step["job"] for step in again["steps"]] == ORDER
-    assert again["steps"][1]["report"]["job"] == "merge"
+    assert [step["report"]["job"] for step in again["steps"] if step["step"] == "merge"] == ["merge"]
 
 
 def test_command_on_a_table_without_memwal_ends_with_2(tmp_path):
@@ -249,7 +257,9 @@ def test_job_writes_its_report_and_ends_with_the_outcome(uri, tmp_path):
     assert json.loads(target.read_text())["outcome"] == "nothing_to_do"
     assert {step["job"] for step in json.loads(target.read_text())["steps"]} == {
         "flush",
+        "quality",
         "merge",
+        "verify",
         "catchup",
         "compact",
         "snapshot",

@@ -14,12 +14,14 @@ from memwal_core.errors import (
     ConflictError,
     CorruptionError,
     FencedError,
+    FrozenError,
     InvalidRequestError,
     UnavailableError,
 )
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.cycle.plan import MaintainRequest, StepEnd, StepName, end_of_cycle, plan_cycle
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.quality.request import QualityGate
 from memwal_core.settings import Settings
 
 DAG = Path(__file__).resolve().parents[4] / "dags" / "memwal_maintain.py"
@@ -33,8 +35,11 @@ def test_steps_are_in_the_order_in_which_jobs_need_each_other():
 
     assert [(step.name.value, step.job) for step in plan.steps] == [
         ("flush", "flush"),
+        ("audit", "quality"),
         ("merge", "merge"),
+        ("verify", "verify"),
         ("catch_up", "catchup"),
+        ("check", "quality"),
         ("compact", "compact"),
         ("catch_up_again", "catchup"),
         ("snapshot", "snapshot"),
@@ -92,9 +97,12 @@ def test_second_catch_up_runs_only_if_compaction_may_have_changed_something(comp
     assert left_out is None or (left_out.end, left_out.outcome) == (StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO)
 
 
-@pytest.mark.parametrize(("request_", "runs"), [(MaintainRequest(), False), (MaintainRequest(ignore_pauses=True), True),
-                                                (MaintainRequest(dry_run=True), True)])  # fmt: skip
-def test_job_that_pauses_is_left_out_unless_pauses_are_ignored_or_nothing_is_changed(request_, runs):
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("request_", "runs"), [(MaintainRequest(), False), (MaintainRequest(ignore_pauses=True), True)]
+)
+def test_job_that_pauses_is_left_out_unless_pauses_are_ignored(request_, runs, dry_run):
+    request_ = request_.model_copy(update={"dry_run": dry_run})
     plan = plan_cycle(request_, SETTINGS)
 
     left_out = plan.left_out(plan.step("merge"), {}, PAUSED)
@@ -118,11 +126,11 @@ def test_regions_are_looked_at_no_more_often_than_their_rows_can_be_due(since_s,
     assert left_out is None or (left_out.end, left_out.outcome) == (StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO)
     assert plan.left_out(plan.step("merge"), {}, past) is None
     planned = plan_cycle(MaintainRequest(dry_run=True), SETTINGS)
-    assert planned.left_out(planned.step("flush"), {}, past) is None
+    assert (planned.left_out(planned.step("flush"), {}, past) is None) is runs  # as a run does
 
 
 def test_nothing_runs_after_the_end_of_a_cycle():
-    plan = plan_cycle(MaintainRequest(ignore_pauses=True), SETTINGS)
+    plan = plan_cycle(MaintainRequest(ignore_pauses=True, checks=QualityGate.MANDATORY), SETTINGS)
 
     for step in plan.steps:
         left_out = plan.left_out(step, {StepName.COMPACT: JobOutcome.DONE}, FREE, "merge needs somebody")
@@ -148,6 +156,35 @@ def test_cycle_ends_where_a_person_is_needed_and_where_storage_does_not_answer(e
     assert bool(end_of_cycle(step, ended)) is ends
 
 
+@pytest.mark.parametrize("checks", QualityGate)
+def test_table_is_verified_or_checked_and_never_neither(checks):
+    """O1: the gate stands before versions are removed, and one of its steps counts all keys, whatever is asked for."""
+    plan = plan_cycle(MaintainRequest(checks=checks), SETTINGS)
+    names = [step.name for step in plan.steps if not step.off]
+
+    gate = {StepName.AUDIT, StepName.CHECK} if checks is not QualityGate.OFF else {StepName.VERIFY}
+    assert gate == set(names) & {StepName.AUDIT, StepName.VERIFY, StepName.CHECK}
+    assert max(map(names.index, gate)) < names.index(StepName.COMPACT)
+    assert all(plan.left_out(step, {}, FREE) is not None for step in plan.steps if step.off)
+
+
+@pytest.mark.parametrize(
+    ("checks", "step", "ended", "ends"),
+    [
+        (QualityGate.MANDATORY, "audit", JobOutcome.BLOCKED, False),  # what it held back is left out of the merge
+        (QualityGate.MANDATORY, "audit", UnavailableError("no Spark", remedy="again"), True),
+        (QualityGate.MANDATORY, "check", JobOutcome.BLOCKED, True),
+        (QualityGate.ADVISORY, "audit", InvalidRequestError("no suite", remedy="name one"), False),
+        (QualityGate.ADVISORY, "check", UnavailableError("no Spark", remedy="again"), False),
+        (QualityGate.ADVISORY, "check", FrozenError("frozen", remedy="thaw"), True),
+    ],
+)
+def test_gate_holds_what_comes_after_it_only_where_it_is_mandatory(checks, step, ended, ends):
+    plan = plan_cycle(MaintainRequest(checks=checks), SETTINGS)
+
+    assert bool(end_of_cycle(plan.step(step), ended)) is ends
+
+
 def test_step_that_the_cycle_does_not_have_is_refused():
     with pytest.raises(InvalidRequestError, match="no such step"):
         plan_cycle(MaintainRequest(), SETTINGS).step("catchup")
@@ -155,14 +192,14 @@ def test_step_that_the_cycle_does_not_have_is_refused():
 
 def test_plan_is_json():
     document = plan_cycle(MaintainRequest(), SETTINGS).to_dict()
-    assert document["steps"][4] == {
+    assert document["steps"][7] == {
         "step": "catch_up_again",
         "job": "catchup",
         "follows": "compact",
         "request": {},
     }
     planned = plan_cycle(MaintainRequest(dry_run=True, remove_versions=True), SETTINGS).to_dict()["steps"]
-    assert planned[3]["request"] == {"dry_run": True, "remove_versions": True}
+    assert planned[6]["request"] == {"dry_run": True, "remove_versions": True}
     assert [parse_request(step["job"], step["request"]) for step in planned] == [
         step.request for step in plan_cycle(MaintainRequest(dry_run=True, remove_versions=True), SETTINGS).steps
     ]

@@ -1,10 +1,23 @@
-"""Values as texts for people."""
+"""Values as texts, and texts as values."""
 
 from __future__ import annotations
 
 _MIB = 1024 * 1024
+_LARGEST = 2**64 - 1
+_MOST_DIGITS = len(str(_LARGEST))
 
 
 def show_bytes(size: int) -> str:
     """Return a size for people."""
     return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size:,} B"
+
+
+def whole_number(text: str | bytes) -> int | None:
+    """Return what ASCII digits say; None for any other text, and for what 64 bits cannot hold.
+
+    For texts of strangers: ``int`` takes digits of every script, and raises for those of more than 4,300.
+    """
+    if len(text) > _MOST_DIGITS or not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text)
+    return number if number <= _LARGEST else None

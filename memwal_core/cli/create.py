@@ -23,6 +23,7 @@ from memwal_core.settings import load_settings
 from memwal_core.storage import open_store
 from memwal_core.storage.options import environment_storage_options, parse_pairs
 from memwal_core.table import Table
+from memwal_core.text import whole_number
 
 Key = Annotated[
     list[str] | None,
@@ -166,7 +167,7 @@ def _schema(columns: list[str]) -> pa.Schema:
 def _type(kind: str, column: str) -> pa.DataType:
     if kind.endswith("]") and not kind.startswith(("timestamp[", "time", "duration[")):
         item, _, length = kind[:-1].rpartition("[")
-        if length.isdecimal() and int(length):
+        if whole_number(length):
             return pa.list_(_type(item, column), int(length))
         if not length:
             return pa.list_(_type(item, column))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -17,6 +18,8 @@ from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.view import Grid, ReportView
 from memwal_core.vocabulary import Vocabulary, word
 
+_NAMES_SHARE = 3
+"""Names that take a larger part of a line than one in this many have their values below them."""
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
 
 
@@ -33,36 +36,41 @@ def show_view(view: ReportView, console: Console | None = None) -> None:
 
 def show_grid(grid: Grid, console: Console) -> None:
     """Print a grid as a table; where that would break words, as one block of lines for each row."""
-    if _least_width(grid) <= console.width:
+    if sum(_least_widths(grid)) + 3 * len(grid.columns) + 1 <= console.width:
         console.print(_as_table(grid))
         return
+    are_names_short = max(map(cell_len, grid.columns[1:]), default=0) <= console.width // _NAMES_SHARE
     for row in grid.rows:
         console.print(row[0], style="bold", markup=False, soft_wrap=True)
         block = Table.grid(padding=(0, 2))
-        block.add_column(no_wrap=True)
+        if are_names_short:
+            block.add_column(no_wrap=True)
         block.add_column(overflow="fold")
         for name, cell in zip(grid.columns[1:], row[1:], strict=True):
-            if cell:
+            if cell and are_names_short:
                 block.add_row(f"  {escape(name)}", escape(cell))
+            elif cell:
+                block.add_row(Padding(escape(name), (0, 0, 0, 2)))
+                block.add_row(Padding(escape(cell), (0, 0, 0, 4)))
         console.print(block)
 
 
 def _as_table(grid: Grid) -> Table:
     """Return a grid as a table; the first column is never wrapped, because it names things."""
     table = Table()
-    for position, name in enumerate(grid.columns):
-        table.add_column(escape(name), overflow="fold", no_wrap=position == 0)
+    for position, (name, width) in enumerate(zip(grid.columns, _least_widths(grid), strict=True)):
+        # Rich narrows all columns alike, so that it would break a long word beside columns with room.
+        table.add_column(escape(name), overflow="fold", no_wrap=position == 0, min_width=width)
     for row in grid.rows:
         table.add_row(*(escape(cell) for cell in row))
     return table
 
 
-def _least_width(grid: Grid) -> int:
-    """Return the columns of a terminal in which a grid breaks no word."""
-    names = [cell_len(cell) for cell in (grid.columns[0], *(row[0] for row in grid.rows))]
+def _least_widths(grid: Grid) -> list[int]:
+    """Return for each column of a grid in how many columns of a terminal it breaks no word."""
+    first = max(cell_len(cell) for cell in (grid.columns[0], *(row[0] for row in grid.rows)))
     cells = zip(grid.columns[1:], *(row[1:] for row in grid.rows), strict=True)
-    words = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
-    return max(names) + sum(words) + 3 * len(grid.columns) + 1
+    return [first, *(max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells)]
 
 
 def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: Vocabulary = Vocabulary.REGION) -> None:

@@ -171,7 +171,8 @@ class CensusTaker:
         births, seen = self._marks
         listed = self._manifests.region_ids() if births else []
         expected = {region_id for region_id, path in births.items() if path in needs.expected}
-        if len(expected) < len(needs.expected) or not expected <= set(listed) or not seen >= set(listed):
+        is_known = len(expected) == len(needs.expected) and expected <= set(listed) <= seen
+        if not births or not is_known:
             births = self._births()
             listed = self._manifests.region_ids()
             self._marks = (births, frozenset(listed))

@@ -16,6 +16,7 @@ from memwal_core.format.region_spec.result_types import encode_scalar, parse_res
 from memwal_core.ids import RegionId
 from memwal_core.region.spec.describe import UNSHARDED
 from memwal_core.region.spec.parameters import HASH, NUM_BUCKETS
+from memwal_core.text import whole_number
 
 _NAMESPACE = uuid.UUID(bytes=b"LSMWRITE_SHARD01")
 _FIELD_ID = "bucket"
@@ -78,8 +79,7 @@ def _derived(name: bytes) -> RegionId:
 
 
 def _count(field: RegionField) -> int:
-    text = field.parameters.get(NUM_BUCKETS, "")
-    return min(int(text), _MOST_BUCKETS) if text.isascii() and text.isdecimal() else 0
+    return min(whole_number(field.parameters.get(NUM_BUCKETS, "")) or 0, _MOST_BUCKETS)
 
 
 @lru_cache(maxsize=16)

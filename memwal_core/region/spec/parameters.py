@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.region_spec.model import RegionField
+from memwal_core.text import whole_number
 
 NUM_BUCKETS = "num_buckets"
 WIDTH = "width"
@@ -55,7 +56,7 @@ def _positive(field: RegionField, name: str, largest: int) -> int:
             transform=field.transform,
             parameter=name,
         )
-    number = int(text) if text.isascii() and text.isdecimal() else 0
+    number = whole_number(text) or 0
     if not 0 < number <= largest:
         raise InvalidRequestError(
             "a transform parameter is not a positive integer in range",

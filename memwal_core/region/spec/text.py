@@ -15,6 +15,7 @@ from memwal_core.region.spec.columns import plain_type
 from memwal_core.region.spec.constructors import bucket_spec, identity_spec, multi_bucket_spec
 from memwal_core.region.spec.describe import UNSHARDED
 from memwal_core.region.spec.parameters import WIDTH
+from memwal_core.text import whole_number
 
 _CALL = re.compile(r"^([a-z_]+)\((.*)\)$", re.S)
 _DATE_PARTS = ("year", "month", "day", "hour")
@@ -40,7 +41,8 @@ def _field(spec_id: int, text: str, schema: pa.Schema, field_ids: Mapping[str, i
         return RegionField(field_id=UNSHARDED, source_ids=(), transform=UNSHARDED)
     call = _CALL.match(text)
     name, arguments = (call[1], [each.strip() for each in call[2].split(",")]) if call else ("", [])
-    number = int(arguments.pop()) if name in _NUMBERED and arguments and arguments[-1].isdecimal() else None
+    number = whole_number(arguments[-1]) if name in _NUMBERED and arguments else None
+    arguments = arguments if number is None else arguments[:-1]
     columns = [schema.field(each) for each in arguments if each in field_ids]
     is_known = name == "multi_bucket" or (name in {*_NUMBERED, *_OF_ONE} and len(columns) == 1)
     if not is_known or not columns or len(columns) < len(arguments) or (name in _NUMBERED) != (number is not None):

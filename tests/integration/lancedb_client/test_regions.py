@@ -72,7 +72,7 @@ def test_status_shows_values_under_the_names_of_columns(table: lancedb.table.Tab
     expected = {
         "unsharded": {()},
         "bucket": {(("bucket(id, 4)", str(number)),) for number in range(4)},
-        "identity": {(("tenant", "?"),)},
+        "identity": {(("tenant", f"t{number}"),) for number in range(3)},
     }
     assert shown == expected[spec.fields[0].transform or ""]
 
@@ -129,3 +129,20 @@ def test_row_of_another_region_is_still_found(tmp_path: Path) -> None:
 
     assert strays(made.uri) == 1
     assert Table.open(made.uri).to_arrow(ScanRequest(filter_sql="tenant = 'b'"))["id"].to_pylist() == [2]
+
+
+def test_first_lookup_finds_rows_that_wait_whatever_decides_their_region(table: lancedb.table.Table) -> None:
+    """Where the key does not tell the region, a table object's first lookup listed none, and found merged rows only."""
+    upsert(table, rows(1))
+    table.close_lsm_writers()
+
+    assert Table.open(table.uri).lookup(pa.table({"id": [1]}))["tenant"].to_pylist() == ["a"]
+
+
+def test_first_lookup_finds_rows_of_our_regions_by_another_column(tmp_path: Path) -> None:
+    ours = Table.create(str(tmp_path / "t"), SCHEMA, key="id", regions=["tenant"])
+    with ours.writer() as writer:
+        writer.put(rows(1))
+
+    found = Table.open(ours.uri).lookup(pa.table({"id": [1]}), consistency="durable")
+    assert found["tenant"].to_pylist() == ["a"]

@@ -24,10 +24,34 @@ stops the start with exit code 2. Settings are values only: addresses and creden
 are arguments of the commands.
 """
 
+_MATTER = {
+    "retention.hours": "How far back can I restore, and how long may a query run?",
+    "writer.max_memtable_age_s": "How long do the rows of a quiet writer wait before a merge can take them?",
+    "merge_triggers.max_age_s": "How old may waiting rows be before the base table gets them?",
+    "merge_triggers.max_read_amplification": "How many base bytes may a merge read for each byte that it merges?",
+    "writer.max_buffered_bytes": "How much memory may a writer fill with rows?",
+    "merge.unit_bytes": "How much memory may a merge fill with rows?",
+    "dispatch.max_bytes": "From which size does Airflow hand a job to Spark?",
+    "fleet.parallel": "How many tables does one process maintain at once?",
+    "flush.quiet_s": "When does a writer count as dead, so that its rows are flushed for it?",
+    "storage.read_timeout_s": "How long may a store take to answer?",
+}
+
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    return "\n".join([_HEAD, *_sections(Settings, ENVIRONMENT_PREFIX, "")])
+    return "\n".join([_HEAD, *_ones_that_matter(), *_sections(Settings, ENVIRONMENT_PREFIX, "")])
+
+
+def _ones_that_matter() -> Iterator[str]:
+    yield "## The ten that matter\n\nThe other settings have defaults that nobody needs to know at first.\n"
+    yield "| question | variable | default |\n|---|---|---|"
+    defaults = Settings()
+    for path, question in _MATTER.items():
+        section, key = path.split(".")
+        variable = f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}"
+        yield f"| {question} | `{variable}` | {_default(type(getattr(defaults, section)).model_fields[key])} |"
+    yield ""
 
 
 def _sections(model: type[BaseModel], prefix: str, name: str) -> Iterator[str]:
@@ -56,9 +80,12 @@ def _row(variable: str, info: FieldInfo) -> str:
         for attribute, sign in _BOUNDS.items()
         if hasattr(constraint, attribute)
     )
+    return f"| `{variable}` | {_default(info)} | {bounds} | {info.description} |"
+
+
+def _default(info: FieldInfo) -> str:
     default = info.get_default(call_default_factory=True)
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    return f"| `{variable}` | `{shown}` | {bounds} | {info.description} |"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def main() -> None:

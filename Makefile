@@ -12,13 +12,15 @@ export LANCE_LOG ?= error,lance::index=off
 unexport PYTHONDONTWRITEBYTECODE
 PROTOS := $(wildcard proto/memwal_core/format/pb/*.proto)
 PROTOC := -m grpc_tools.protoc -Iproto
-CODE := $(wildcard memwal_core testkit demo jobs dags plugins testkit demo tests tools bench)
+CODE := $(wildcard memwal_core testkit demo jobs dags plugins tests tools bench)
 
 # How many test processes. The tests of a file stay in one of them, and so do all that use the Spark session.
 PYTEST_WORKERS ?= 2
+# Slow tests wait half of their time for processes that they started.
+test-slow: PYTEST_WORKERS = 3
 # Further arguments for pytest, for example PYTEST_ARGS="-k merge".
 PYTEST_ARGS ?=
-PYTEST := pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # What `make check` compares with: the branch that this one will be merged into, unless BASE names another.
 BASE ?=
 

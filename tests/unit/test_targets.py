@@ -13,13 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _pytest_call(target: str) -> list[str]:
-    """Return how a target calls pytest, without what the caller of make may have set."""
+    """Return how a target calls pytest, without the number of processes and what the caller of make may have set."""
     variables = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTEST_ARGS")}
     command = ["make", "--dry-run", "--no-print-directory", target]
     said = subprocess.run(command, cwd=ROOT, env=variables, check=True, capture_output=True, text=True).stdout
     (line,) = (line for line in said.splitlines() if " pytest " in line)
     words = shlex.split(line)
-    return words[words.index("pytest") :]
+    call = words[words.index("pytest") :]
+    processes = call.index("-n")
+    return [*call[:processes], *call[processes + 2 :]]
 
 
 def _selection(call: list[str]) -> str:

@@ -49,6 +49,16 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         "check bucket, credentials and storage options",
     ),
     (
+        # Before what follows: a file that ends too early comes as a generic error of its store.
+        re.compile(
+            r"failed to fill whole buffer|failed to decode Protobuf message|does not appear to be a Lance file|"
+            r"file size is too small|Invalid range \S+ for object of size \d+"
+        ),
+        CorruptionError,
+        "a file cannot be decoded",
+        "run `memwal doctor --deep`, which names files that are damaged",
+    ),
+    (
         re.compile(r"Generic \w+ error|HTTP error|error sending request|operation timed out"),
         UnavailableError,
         "the store did not answer",

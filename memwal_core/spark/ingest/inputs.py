@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +19,11 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from memwal_core.base_table import translated
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
 from memwal_core.spark.ingest.routed import CORRUPT
-from memwal_core.spark.ingest.watching import cause_of
+from memwal_core.spark.ingest.watching import cause_of, unreadable_file
 
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _BY_SUFFIX = {
@@ -102,8 +105,12 @@ def read_source(
         steering: Columns beside those of the table, which tell order and deletes.
 
     Raises:
-        InvalidRequestError: There is nothing at a place, Spark cannot read it, or a text has other columns.
+        InvalidRequestError: There is nothing at a place, Spark cannot read it, a text has other columns, or an entry of
+            a local place is neither file nor directory, or a link that leaves the place.
     """
+    if source.known_format is not SourceFormat.TABLE:
+        for place in source.places:
+            _require_plain_files(place)
     frame = _read(spark, source, schema)
     strangers = [name for name in frame.columns if name not in (CORRUPT, *schema.names, *steering)]
     if strangers and source.known_format in _TEXTS:
@@ -151,8 +158,46 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
             remedy="correct its path, its format or the options of the reader",
             source=str(source),
             format=source.known_format.value,
+            file=unreadable_file(error) or "",
             cause=cause_of(error),
         ) from None
+
+
+def _require_plain_files(place: str) -> None:
+    """Raise ``InvalidRequestError`` for a pipe or device, which would hold Spark for ever, or a link that leads away.
+
+    Looks at what this machine sees; other schemes have files only.
+    """
+    path = place.removeprefix("file://") if place.startswith("file:///") else place
+    if "://" in path:
+        return
+    for start in glob.glob(path) if glob.has_magic(path) and not os.path.exists(path) else [path]:
+        inside = os.path.realpath(start)
+        for found in _entries(inside):
+            target = os.path.realpath(found)
+            is_inside = target == inside or target.startswith(f"{inside}/")
+            if not is_inside or not _is_plain(target):
+                raise InvalidRequestError(
+                    "the source has an entry that is no file of its own: a pipe, a device, or a link that leads away",
+                    remedy="take it out of the source, or name the file that it leads to",
+                    source=place,
+                    entry=found,
+                )
+
+
+def _entries(place: str) -> Iterator[str]:
+    yield place
+    for directory, directories, files in os.walk(place):
+        # Spark leaves out what is hidden.
+        yield from (os.path.join(directory, name) for name in (*directories, *files) if not name.startswith((".", "_")))
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return True  # Whoever reads it says so.
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:
@@ -170,8 +215,16 @@ def _lance(spark: SparkSession, source: Source) -> DataFrame:
     options = dict(source.storage_options)
     frames = []
     for place in source.places:
-        with translated("read a source", place):
-            dataset = lance.dataset(place, storage_options=options or None)
+        try:
+            with translated("read a source", place):
+                dataset = lance.dataset(place, storage_options=options or None)
+        except CorruptionError as error:
+            raise InvalidRequestError(
+                "the source is damaged",
+                remedy="replace it by one that is whole, or take it out of the batch",
+                source=place,
+                cause=str(error),
+            ) from None
         names = [field.name for field in spark_types(dataset.schema).fields]
         frames.append(base_frame(spark, dataset, names, options))
     return _union(frames)

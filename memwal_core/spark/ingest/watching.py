@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from memwal_core.errors import MemwalError, UnavailableError
+from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchRecords
 
 _CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_.]*)\]", re.MULTILINE)
 """Spark's name of an error, in front of its text."""
+_FILE = re.compile(r"\[FAILED_READ_FILE[A-Z0-9_.]*\] Encountered error while reading file (.+?)\.\s")
+_OF_NETWORKS = re.compile(
+    r"^Caused by: (?:java\.net\.|javax\.net\.|java\.io\.InterruptedIO|org\.apache\.(?:http|hadoop\.(?:fs\.s3a|net))\."
+    r"|com\.amazonaws\.|software\.amazon\.|com\.microsoft\.|com\.azure\.|com\.google\.)",
+    re.MULTILINE,
+)
+"""Classes of Java's exceptions that say that a store did not answer, not that its file is damaged."""
+_OURS = re.compile(r"memwal_core\.errors\.(?!Unavailable|CommitUnknown|Internal)\w+")
+"""An error of ours after which a repetition fails as well."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,16 +80,38 @@ def watched(records: BatchRecords, expected: Expected, interval_s: float) -> Ite
 
 @contextmanager
 def spark_errors(batch: BatchId) -> Iterator[None]:
-    """Turn a failure of Spark, whose tasks failed repeatedly, into an ``UnavailableError``."""
+    """Turn a failure of Spark, whose tasks failed repeatedly, into one of ours.
+
+    Raises:
+        InvalidRequestError: A file of the source is damaged.
+        UnavailableError: Anything else; the batch continues where it stopped.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        damaged, cause = unreadable_file(error), cause_of(error)
+        # Errors of regions come as results of their tasks: what a task raises is about what it reads.
+        if damaged is not None or _OURS.search(cause):
+            raise InvalidRequestError(
+                "a file of the source cannot be read",
+                remedy="replace the file by one that is whole, or take it out of the source; then run the batch again",
+                batch=str(batch),
+                file=damaged or "",
+                cause=cause,
+            ) from None
         raise UnavailableError(
             "Spark failed to write the batch",
             remedy="read the log of the executors, then run the batch again; it continues where it stopped",
             batch=str(batch),
-            cause=cause_of(error),
+            cause=cause,
         ) from None
+
+
+def unreadable_file(error: PySparkException | Py4JError) -> str | None:
+    """Return the file of a source at which Spark failed, unless its store did not answer."""
+    text = str(error)
+    named = _FILE.search(text)
+    return named[1] if named and not _OF_NETWORKS.search(text) else None
 
 
 def cause_of(error: PySparkException | Py4JError) -> str:

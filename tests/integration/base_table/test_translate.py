@@ -16,6 +16,7 @@ from memwal_core.base_table import BaseTable, translated
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
+    CorruptionError,
     InternalError,
     InvalidRequestError,
     MemwalError,
@@ -82,6 +83,13 @@ def _broken_file(table: BaseTable) -> None:
     table.dataset().to_table()
 
 
+def _cut_file(table: BaseTable) -> None:
+    for info in list(table.store.list_objects("data")):
+        path = Path(table.uri, info.path)
+        path.write_bytes(path.read_bytes()[: info.size_bytes // 2])
+    table.dataset().to_table()
+
+
 def _nobody_listens(_: BaseTable) -> None:
     options = {"aws_endpoint": "http://127.0.0.1:9", "allow_http": "true", "client_max_retries": "0"}
     lance.dataset("s3://bucket/t", storage_options={**options, "aws_region": "us-east-1"})
@@ -94,7 +102,8 @@ CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
     "no table": (lambda table: lance.dataset(table.uri + "-other"), ObjectNotFoundError),
     "no version": (lambda table: lance.dataset(table.uri, version=99), ObjectNotFoundError),
     "data file gone": (_rows_gone, ObjectNotFoundError),
-    "data file broken": (_broken_file, MemwalError),
+    "data file broken": (_broken_file, CorruptionError),
+    "data file cut": (_cut_file, CorruptionError),
     "store unreachable": (_nobody_listens, UnavailableError),
     "region marked twice": (lambda table: _marked(table.dataset(), 1, 2), InvalidRequestError),
     "key matched twice": (lambda table: _upsert(table.dataset()).execute(people(1, 1)), InvalidRequestError),

@@ -126,9 +126,10 @@ proto-check: setup ## Fail if memwal_core/format/pb is not what proto/ generates
 .PHONY: docs docs-pages
 docs: setup ## Build the documentation as a site in build/site, every link checked (part of lint)
 	@$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
-docs-pages: setup ## Generate docs/settings.md and docs/jobs.md
+docs-pages: setup ## Generate docs/settings.md, docs/jobs.md and docs/requirements.md
 	@$(RUN) python -m tools.generate_settings_doc
 	@$(RUN) python -m tools.generate_jobs_doc
+	@$(RUN) python -m tools.generate_requirements_doc
 
 .PHONY: lock
 lock: ## Resolve the dependencies anew; UPGRADE=1 takes newer versions

@@ -11,7 +11,7 @@ import pytest
 
 from memwal_core import errors
 from memwal_core.jobs.outcome import JobOutcome
-from tools import generate_jobs_doc, generate_settings_doc
+from tools import generate_jobs_doc, generate_requirements_doc, generate_settings_doc
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -170,7 +170,7 @@ def test_error_page_has_every_class_with_its_exit_code() -> None:
     assert {name: int(code) for name, code in rows} == classes
 
 
-@pytest.mark.parametrize("generator", [generate_settings_doc, generate_jobs_doc])
+@pytest.mark.parametrize("generator", [generate_settings_doc, generate_jobs_doc, generate_requirements_doc])
 def test_generated_page_is_what_the_code_generates(generator: ModuleType) -> None:
     assert generator.PAGE.read_text() == generator.page(), "next: make docs-pages"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from memwal_core.errors import InternalError, UnavailableError
+from memwal_core.errors import InternalError, InvalidRequestError, UnavailableError
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
@@ -19,7 +20,10 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.ingest.frame import FrameBatch, FrameCheck, ingest_frame
 from memwal_core.spark.ingest.inputs import Source, batch_of_files, read_source
+from memwal_core.spark.jvm_log import keep_log
 from memwal_core.spark.session import LateSession
+
+_log = logging.getLogger(__name__)
 
 
 class IngestJob(Job[IngestRequest, IngestReport]):
@@ -103,10 +107,17 @@ def session_for(context: JobContext, job: str) -> Iterator[SparkSession]:
         spark = session()
     except PySparkException as error:
         raise UnavailableError(
-            "Spark could not be started", remedy="set JAVA_HOME to a Java that Spark supports", cause=str(error)
+            "Spark could not be started",
+            remedy="set JAVA_HOME to a Java that Spark supports",
+            cause=str(error),
+            log=keep_log() or "where Spark was started",
         ) from error
     try:
         yield spark
+    except Exception as error:
+        if not isinstance(error, InvalidRequestError) and (log := keep_log()):
+            _log.warning("the messages of Spark are in %s", log)
+        raise
     finally:
         if shared is None:
             session.stop()

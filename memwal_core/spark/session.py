@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from memwal_core.spark.jvm_log import open_log
 
 Session = SparkSession | Callable[[], SparkSession]
 """A session, or what returns it when it is first needed."""
@@ -20,7 +26,7 @@ class LateSession:
     """The session of an application, started by its first call and ended by ``stop``.
 
     A session takes seconds to start, which a run with little or nothing to do can save. One that the caller has
-    already is used, and left to the caller.
+    already is used, and left to the caller. A JVM that has to be started writes its messages to a file.
     """
 
     def __init__(self, name: str, configuration: Mapping[str, str] | None = None) -> None:
@@ -38,11 +44,19 @@ class LateSession:
             if self._session is None:
                 active = self._active or SparkSession.getActiveSession()
                 self._is_own = active is None
-                builder = SparkSession.builder.appName(self._name)
-                for name, value in self._configuration.items():
-                    builder = builder.config(name, value)
-                self._session = active or builder.getOrCreate()
+                self._session = active or self._new()
             return self._session
+
+    def _new(self) -> SparkSession:
+        configuration = SparkConf().setAppName(self._name).setAll(list(self._configuration.items()))
+        # Neither that of an earlier session in this process nor that of spark-submit.
+        if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001 - no public way
+            with open_log() as log, warnings.catch_warnings():
+                # The child becomes Java at once.
+                warnings.filterwarnings("ignore", "lance is not fork-safe")
+                gateway = launch_gateway(configuration, {"stderr": log})  # type: ignore[no-untyped-call]
+            SparkContext(conf=configuration, gateway=gateway)
+        return SparkSession.builder.config(conf=configuration).getOrCreate()
 
     def stop(self) -> None:
         """End the session if this started it."""

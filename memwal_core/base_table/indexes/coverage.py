@@ -15,10 +15,8 @@ from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import ConflictError
-from memwal_core.format.memwal_index import MemWalIndexDetails
+from memwal_core.format.memwal_index import MemWalIndexDetails, is_internal_index
 from memwal_core.ids import RegionId
-
-_INTERNAL_PREFIX = "__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def read_coverage(table: TableReader, version: int) -> TableCoverage:
     dataset = table.dataset(version)
     with translated("read index coverage", table.uri, version=version):
         rows = {fragment.fragment_id: _live_rows(fragment.metadata) for fragment in dataset.get_fragments()}
-        described = [index for index in dataset.describe_indices() if not index.name.startswith(_INTERNAL_PREFIX)]
+        described = [index for index in dataset.describe_indices() if not is_internal_index(index.name)]
         indexes = sorted((_coverage(table, dataset, index, rows) for index in described), key=lambda each: each.name)
     return TableCoverage(frozenset(rows), tuple(indexes))
 

@@ -22,6 +22,7 @@ from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.format.index_file import IndexFile
+from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
     with translated("read the indexes to maintain", table.uri, version=version):
         for index in dataset.describe_indices():
             fields = tuple(index.fields)
-            is_internal = index.name.startswith("__") or fields == tuple(key)
+            is_internal = is_internal_index(index.name) or fields == tuple(key)
             if is_internal if names is None else index.name not in names:
                 continue
             if not is_trained(table.store, index):

@@ -10,6 +10,7 @@ from memwal_core.format.memwal_index.details import (
     MEM_WAL_DETAILS_TYPE_URL,
     MEM_WAL_INDEX_NAME,
     MemWalIndexDetails,
+    is_internal_index,
 )
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "MEM_WAL_DETAILS_TYPE_URL",
     "MEM_WAL_INDEX_NAME",
     "MemWalIndexDetails",
+    "is_internal_index",
 ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.memwal_index.details import MemWalIndexDetails
+from memwal_core.format.memwal_index.details import MemWalIndexDetails, is_internal_index
 from memwal_core.format.region_spec.model import RegionSpec
 from memwal_core.ids import RegionId
 
@@ -92,12 +92,12 @@ def check_maintained_indexes(
             "a maintained index is listed twice", remedy="list each index once", listed=list(names)
         )
     for name in names:
-        if name.startswith("__") or name not in existing:
+        if is_internal_index(name) or name not in existing:
             raise InvalidRequestError(
                 "the base table has no such index",
                 remedy="create the index first, or correct the name",
                 index=name,
-                existing=sorted(index for index in existing if not index.startswith("__")),
+                existing=sorted(index for index in existing if not is_internal_index(index)),
             )
         if name in key_indexes:
             raise InvalidRequestError(

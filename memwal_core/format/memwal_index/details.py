@@ -10,8 +10,14 @@ from memwal_core.format.region_spec.model import RegionSpec
 from memwal_core.ids import RegionId
 
 MEM_WAL_INDEX_NAME = "__lance_mem_wal"
+_INTERNAL_PREFIX = "__"
 MEM_WAL_DETAILS_TYPE_URL = "/lance.table.MemWalIndexDetails"
 DEFAULT_INLINE_SNAPSHOT_THRESHOLD = 100
+
+
+def is_internal_index(name: str) -> bool:
+    """Return whether an index belongs to the table format, as that of MemWAL does, and not to whoever queries."""
+    return name.startswith(_INTERNAL_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

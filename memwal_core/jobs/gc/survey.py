@@ -16,6 +16,7 @@ from typing import Self
 
 from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, named_regions, retained_versions
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
     LEASES_DIRECTORY,
@@ -45,7 +46,6 @@ from memwal_core.settings import WalCollection
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
 
-_INTERNAL_INDEX_PREFIX = "__"
 _NOT_READ = "references to WAL entries were not read"
 
 FoundRegion = tuple[RegionId, RegionManifest | CorruptionError]
@@ -157,11 +157,7 @@ class GcSurveyor:
         """
         try:
             state = self.table.state()
-            indexes = [
-                index
-                for index in self.table.indexes(state.version)
-                if not index.name.startswith(_INTERNAL_INDEX_PREFIX)
-            ]
+            indexes = [index for index in self.table.indexes(state.version) if not is_internal_index(index.name)]
             retained: tuple[RetainedVersion, ...] = (
                 known.retained if known is not None else retained_versions(self.table, self.concurrency)
             )

@@ -13,12 +13,12 @@ from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.indexes.partitions import PartitionSizes
 from memwal_core.errors import CorruptionError, InternalError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read.apart import decode_apart, load_index_apart
+from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.jobs.context import Progress
 from memwal_core.observe.doctor.readability import FileProblem
 from memwal_core.storage.protocol import ObjectStore
 
-_OF_LANCE = "__lance"
 _LOADED_BYTES = 512 << 20
 """An index of more is not loaded: it may take more memory than the process has, without being forged."""
 
@@ -66,7 +66,7 @@ def examine_indexes(table: BaseTable, version: int, progress: Progress, *, conte
 def _indexes(table: BaseTable, version: int) -> tuple[lance.LanceDataset, list[lance.IndexDescription]]:
     dataset = table.dataset(version)
     with translated("list indexes", table.uri, version=version):
-        found = [index for index in dataset.describe_indices() if not index.name.startswith(_OF_LANCE)]
+        found = [index for index in dataset.describe_indices() if not is_internal_index(index.name)]
     return dataset, sorted(found, key=lambda index: index.name)
 
 

@@ -116,6 +116,11 @@ Regions = Annotated[
     ),
 ]
 
+SuiteFiles = Annotated[
+    tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
+]
+"""Files with expectations, .json or .py. Python files are executed."""
+
 
 class JobRequest(BaseModel):
     """What a job is asked for. Values only; who runs it, where, and under which lease is the runner's.

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from memwal_core.jobs.quality.request import QualityGate
-from memwal_core.jobs.request import Flag, Grant, JobInfo, JobRequest
+from memwal_core.jobs.request import Flag, JobInfo, JobRequest, SuiteFiles
 
 _GUIDE = """
 ### Maintain one table: flush, audit, merge, verify, catch-up, check, compact, catch-up, snapshot, garbage
@@ -73,9 +73,7 @@ class MaintainRequest(JobRequest):
         "is held back. Advisory: it is reported.",
         json_schema_extra={"section": "Checks"},
     )
-    suites: Annotated[
-        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
-    ] = Field(
+    suites: SuiteFiles = Field(
         default=(),
         title="Suites",
         description="Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver "

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest
+from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest, SuiteFiles
 from memwal_core.settings.writer import Takeover
 
 _GUIDE = """
@@ -122,9 +122,7 @@ class IngestRequest(JobRequest):
         description="Boolean column that is true on rows to delete. Empty: all rows are written.",
         json_schema_extra={"section": "Rows"},
     )
-    suites: Annotated[
-        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
-    ] = Field(
+    suites: SuiteFiles = Field(
         default=(),
         title="Suites",
         description="Files with expectations for the rows, .json or .py, where the Spark driver runs. Python files are "

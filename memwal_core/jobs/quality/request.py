@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.jobs.request import BASE_TABLE_ASSET, Flag, Grant, JobInfo, JobRequest
+from memwal_core.jobs.request import BASE_TABLE_ASSET, Grant, JobInfo, JobRequest, SuiteFiles
 
 _GUIDE = """
 ### Check the data of a table before and after merges
@@ -79,9 +79,7 @@ class QualityRequest(JobRequest):
         title="Stage",
         description="Before: audit the flushed MemTables that wait. After: check the base table.",
     )
-    suites: Annotated[
-        tuple[Annotated[str, Field(pattern=r"\.(json|py)$")], ...], Flag("--suite", "FILE"), Grant.SUITES
-    ] = Field(
+    suites: SuiteFiles = Field(
         default=(),
         title="Suites",
         description="Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver "

@@ -49,7 +49,7 @@ down: setup ## Stop what `make up` started
 # How many times as many examples as usual `make test-fresh` tries of each property.
 EXAMPLES_TIMES ?= 20
 
-.PHONY: check test-unit test test-slow test-long test-fresh
+.PHONY: check test-unit test test-slow test-long test-fresh packages
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
@@ -62,6 +62,9 @@ test-long: setup ## Run the long searches: histories, power cuts, simulations an
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
 test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as many as usual
 	@$(RUN) EXAMPLES_TIMES=$(EXAMPLES_TIMES) $(PYTEST) -m "not slow and not long" tests/property $(PYTEST_ARGS)
+
+packages: setup ## Install wheel and sdist with plain pip into empty environments, for example of PYTHONS="python3.12 python3.13"
+	@$(RUN) pytest -m "not slow" tests/integration/test_package.py $(PYTEST_ARGS)
 
 # How many seeds `make sim` plays. FIRST=n begins with seed n instead of a fresh one, SCENE=rivals plays one scene.
 SEEDS ?= 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -30,12 +31,39 @@ print(rows["id"], rows["name"])
 """
 
 
+SPARK = """
+import sys
+from memwal_core.spark.data_source import register
+from memwal_core.spark.session import LateSession
+
+spark = LateSession("installed", {"spark.master": "local[1]", "spark.ui.enabled": "false"})()
+register(spark)
+print(spark.read.format("memwal").load(sys.argv[1]).count())
+"""
+PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
+
+
+def _built(kind: str, place: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", place], cwd=ROOT, check=True)
+    [built] = place.iterdir()
+    return built
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place], cwd=ROOT, check=True)
-    [built] = place.glob("*.whl")
-    return built
+    return _built("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built("sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(params=PYTHONS)
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The programs of an empty environment of a Python."""
+    subprocess.run([request.param, "-m", "venv", tmp_path / "venv"], check=True)
+    return tmp_path / "venv" / "bin"
 
 
 def test_the_wheel_holds_dags_applications_page_and_runbooks_as_they_are_here(wheel: Path) -> None:
@@ -49,10 +77,12 @@ def test_the_wheel_holds_dags_applications_page_and_runbooks_as_they_are_here(wh
 
 
 @pytest.mark.long
-def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(wheel: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    program = tmp_path / "venv" / "bin"
-    subprocess.run([program / "pip", "install", "--quiet", wheel], check=True)
+@pytest.mark.parametrize("form", ["wheel", "sdist"])
+def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
+    request: pytest.FixtureRequest, program: Path, tmp_path: Path, form: str
+) -> None:
+    built: Path = request.getfixturevalue(form)
+    subprocess.run([program / "pip", "install", "--quiet", built], check=True)
 
     merged = subprocess.run(
         [program / "python", "-c", MERGE, tmp_path / "table"], capture_output=True, text=True, check=True, cwd=tmp_path
@@ -60,14 +90,35 @@ def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(wheel: Pa
     assert merged.stdout == "done\n[1, 2, 3] ['a', 'bee', 'c']\n"
 
     command = subprocess.run([program / "memwal", "--help"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert command.returncode == 1
+    assert command.returncode == 2
     assert 'pip install "memwal-core[cli]"' in command.stderr
     assert "Traceback" not in command.stderr
 
-    subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[cli]"], check=True)
+    subprocess.run([program / "pip", "install", "--quiet", f"{built}[cli]"], check=True)
     arguments = [str(program / "memwal"), "status", str(tmp_path / "table"), "--check"]
     status = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert status.returncode == 0, status.stderr
     installed = subprocess.run([program / "memwal", "airflow", "install", tmp_path / "airflow"], check=False)
     assert installed.returncode == 0
     assert (tmp_path / "airflow" / "dags" / "memwal_jobs.py").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("extras", ["spark", "airflow,cli,spark"])
+def test_plain_pip_installs_a_spark_that_reads_a_table(wheel: Path, program: Path, tmp_path: Path, extras: str) -> None:
+    subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[{extras}]"], check=True)
+    merge = (program / "python", "-c", MERGE, tmp_path / "table")
+    subprocess.run(merge, capture_output=True, check=True, cwd=tmp_path)
+    variables = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "home"), "PYSPARK_PYTHON": str(program / "python")}
+
+    count = subprocess.run(
+        [program / "python", "-c", SPARK, tmp_path / "table"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=variables,
+    )
+
+    assert count.stdout == "3\n", count.stderr
+    assert subprocess.run([program / "pip", "check"], check=False).returncode == 0

@@ -28,7 +28,7 @@ from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 from tests.e2e.job_cluster import JobCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 REGIONS = 24
 ARTICLES = native_region_id(1)
@@ -48,6 +48,7 @@ def recorded(manifests: Iterable[RegionManifest]) -> dict[RegionId, list[tuple[i
     return {each.region_id: [(one.generation, one.path) for one in each.flushed_generations] for each in manifests}
 
 
+@pytest.mark.long
 @pytest.mark.req("GC-22")
 def test_collection_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster: JobCluster) -> None:
     uri = str(tmp_path / "t")
@@ -65,6 +66,7 @@ def test_collection_goes_on_when_an_executor_is_killed(tmp_path: Path, job_clust
     assert lsm_view(table) == before
 
 
+@pytest.mark.long
 def test_snapshot_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster: JobCluster) -> None:
     uri = str(tmp_path / "t")
     table = merged_table(uri)
@@ -79,6 +81,7 @@ def test_snapshot_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster
     assert recorded(snapshot_manifests(stored)) == recorded(manifests.load_many(manifests.region_ids()))
 
 
+@pytest.mark.slow
 def test_compaction_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster: JobCluster) -> None:
     uri = str(tmp_path / "t")
     rows = people(*range(20_000))
@@ -94,6 +97,7 @@ def test_compaction_goes_on_when_an_executor_is_killed(tmp_path: Path, job_clust
     assert lance.dataset(uri).to_table().sort_by("id").equals(rows)
 
 
+@pytest.mark.slow
 def test_catch_up_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster: JobCluster) -> None:
     uri = str(tmp_path / "t")
     table = make_articles_table(uri, maintained=["title_idx", "vec_idx"])
@@ -111,6 +115,7 @@ def test_catch_up_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster
     assert table.dataset().scanner(full_text_query="gen3", columns=["id"]).to_table().num_rows == 100
 
 
+@pytest.mark.long
 def test_verification_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster: JobCluster) -> None:
     uri = str(tmp_path / "t")
     make_people_table(uri, rows=people(*range(1000)))

@@ -17,7 +17,7 @@ _QUICK_DECODERS = 20 * len(DECODERS)
 _ENOUGH = 300
 """Cases within which a bound that is switched off must be missed."""
 _SHOWN = 5
-_SLOW = 300
+_SLOW = 150
 _LONG = 20_000
 _PARTS = 10
 

@@ -44,7 +44,7 @@ FOUND = {
     WriteKind.LEDGER: (7, Symptom.REPLACED),
     WriteKind.FREEZE: (4, Symptom.FORGOTTEN),
     WriteKind.BASE_VERSION: (1, Symptom.WRONG_ROWS),
-    WriteKind.MEM_WAL_INDEX: (9, Symptom.WRONG_ROWS),
+    WriteKind.MEM_WAL_INDEX: (18, Symptom.WRONG_ROWS),
 }
 """Where one kind of write is made unconditional: the seed that finds it soonest, and what it fails of.
 

@@ -14,7 +14,7 @@ from testkit.powercut.cuts import OPERATIONS, PowerCuts
 from testkit.powercut.operations import Names, Recording, SyncClass, Write
 from testkit.powercut.record import RecordingFailedError, require_complete, temporary_directory
 
-CUTS = 50
+CUTS = 36
 MANY_CUTS = 250
 SHOWN = 5
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
+from memwal_core.airflow.assets import assets_of
 from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for
 from memwal_core.airflow.operators.cycle import CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
@@ -36,6 +37,9 @@ fails its task; advisory ones only report |
 
 Each step plans first. A worker does what is small, and hands the rest to Spark; the log says which and why, and
 `MEMWAL_DISPATCH__MAX_BYTES` and its siblings are the bounds.
+
+What steps change, they tell as runs by hand do, by the assets `memwal_regions`, `memwal_base_table` and
+`memwal_indexes`; the other DAGs of this platform leave these events to the cycle.
 
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
 Garbage and table versions go once they are older than `MEMWAL_RETENTION__HOURS` and nothing needs them, unless the
@@ -157,6 +161,7 @@ with DAG(
                 table=table,
                 followed=done[follows].output if follows else None,
                 jobs_folder=jobs_folder(__file__),
+                outlets=assets_of(job),
                 # Airflow wants the first rule after a setup, which is never skipped.
                 trigger_rule=TriggerRule.ALL_SUCCESS if last is begun else TriggerRule.NONE_FAILED,
                 map_index_template="{{ task.label }}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Asset
 
+from memwal_core.jobs.catalog import request_type
 from memwal_core.jobs.request import BASE_TABLE_ASSET, INDEXES_ASSET, REGIONS_ASSET
 
 REGIONS = Asset(name=REGIONS_ASSET, uri="memwal://regions", group="memwal")
@@ -22,8 +23,32 @@ INDEXES = Asset(name=INDEXES_ASSET, uri="memwal://indexes", group="memwal")
 ASSETS = {asset.name: asset for asset in (REGIONS, BASE_TABLE, INDEXES)}
 
 
+def assets_of(job: str) -> list[Asset]:
+    """Return what a job changes that other jobs wait for."""
+    name = request_type(job).info.changes
+    return [ASSETS[name]] if name else []
+
+
+def tell_changes(
+    assets: Sequence[Asset], tables: Sequence[Mapping[str, Any]], context: Mapping[str, Any], *, in_cycle: bool = False
+) -> None:
+    """Say in the events of a task which tables it changed.
+
+    Args:
+        assets: Outlets of the task.
+        tables: One entry for each.
+        context: Of the task.
+        in_cycle: Whether the cycle of the tables does by itself what our DAGs would do after it.
+    """
+    for asset in assets:
+        context["outlet_events"][asset].extra = {"tables": [dict(table) for table in tables], "in_cycle": in_cycle}
+
+
 def triggering_events(assets: Sequence[Asset], context: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what earlier runs said about the tables that they changed; nothing in a run by hand."""
+    """Return what earlier runs said about the tables that they changed; nothing in a run by hand.
+
+    What a cycle changed is left out: its next steps do what would be done here.
+    """
     triggering = context.get("triggering_asset_events") or {}
     events = [event.extra for asset in assets if asset in triggering for event in triggering[asset]]
-    return [table for event in events for table in event.get("tables", ())]
+    return [table for event in events if not event.get("in_cycle") for table in event.get("tables", ())]

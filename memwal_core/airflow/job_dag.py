@@ -10,7 +10,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
-from memwal_core.airflow.assets import ASSETS
+from memwal_core.airflow.assets import ASSETS, assets_of
 from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, pool_for
 from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.leases import hold_for, release
@@ -32,7 +32,6 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
     pool: dict[str, Any] = dict(pool_for(info.name))
     waits_for_people = info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true"
     schedule = [ASSETS[name] for name in info.started_by]
-    outlets = [ASSETS[info.changes]] if info.changes else []
     with DAG(
         f"memwal_{info.name}",
         description=info.summary,
@@ -75,7 +74,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
             items=planned.output,
             done=work.output,
             trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-            outlets=outlets,
+            outlets=assets_of(info.name),
             **applications,
         )
         [work, verified] >> release(hold.output).as_teardown(setups=hold)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
-from memwal_core.airflow.assets import triggering_events
+from memwal_core.airflow.assets import tell_changes, triggering_events
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.operators.spark import SparkWork
 
@@ -48,6 +48,8 @@ class PlanWork(SparkWork):
         from memwal_core.airflow.tasks.work import only_plans, plan_work, plans_elsewhere
 
         events = triggering_events(self.starts, context)
+        if context.get("triggering_asset_events") and not events and not context["params"].get("table"):
+            raise AirflowSkipException("cycles changed the tables, and go on with them by themselves")
         items = plan_work(self.job, context["params"], events, run_name(context))
         for item in plans_elsewhere(items, shown=self.shows):
             self.submit(item, context)
@@ -91,8 +93,7 @@ class VerifyWork(SparkWork):
         for item in proofs_elsewhere(self.items, holder):
             self.submit(item, context)
         changes: list[Any] = list(verify_work(self.items, results, holder))
-        for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = {"tables": changes}
+        tell_changes(self.outlets, changes, context)
         return "; ".join(f"{change['table']}: {change['summary']}" for change in changes)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from memwal_core.airflow.assets import tell_changes
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.operators.spark import SparkWork
 
@@ -44,7 +45,7 @@ class CycleStepWork(SparkWork):
             AirflowSkipException: There was nothing to do, or the plan of the cycle leaves the step out.
             MemwalError: As ``do_work``; a step that needs a person ends the cycle of its table.
         """
-        from memwal_core.airflow.tasks.cycle import prepare_step, require_passed, step_result
+        from memwal_core.airflow.tasks.cycle import change_of, prepare_step, require_passed, step_result
         from memwal_core.airflow.tasks.on_spark import result_of
         from memwal_core.airflow.tasks.work import do_work
         from memwal_core.jobs.cycle.plan import LeftOut
@@ -59,4 +60,5 @@ class CycleStepWork(SparkWork):
         require_passed(found, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
+        tell_changes(self.outlets, [change_of(result["result"], result["outcome"])], context, in_cycle=True)
         return dict(result)

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
-from memwal_core.airflow.tasks.work import WorkItem, WorkResult, is_frozen, request_of
+from memwal_core.airflow.tasks.work import TableChange, WorkItem, WorkResult, is_frozen, request_of
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
 from memwal_core.fleet import Due, Fleet, TableRound, cycle_request, is_idle
@@ -184,6 +184,11 @@ def require_passed(item: WorkItem, outcome: str) -> None:
 def step_result(name: str, result: WorkResult) -> CycleResult:
     """Return what became of a step, for the one that follows it."""
     return CycleResult(step=name, outcome=result["outcome"], result=result)
+
+
+def change_of(result: WorkResult, outcome: str) -> TableChange:
+    """Return what the event of an asset says about the table that a step changed."""
+    return TableChange(table=result["table"], uri=result["uri"], summary=outcome, facts=result["facts"])
 
 
 def _run(opened: OpenTable, holder: str) -> RunRecord:

@@ -168,6 +168,7 @@ def test_changed_tables_start_the_jobs_that_follow(facts: dict[str, Any]) -> Non
         "memwal_flush": {"memwal_regions"},
         "memwal_merge": {"memwal_base_table"},
         "memwal_catchup": {"memwal_indexes"},
+        "memwal_maintain": {"memwal_regions", "memwal_base_table", "memwal_indexes"},
     }
     assert facts["dags"]["memwal_catchup"]["tasks"]["verify"]["outlets"] == ["memwal_indexes"]
 

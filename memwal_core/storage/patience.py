@@ -1,4 +1,4 @@
-"""How long a remote store may keep its readers waiting, request after request, and who is told meanwhile.
+"""How long a remote store may keep its callers waiting, request after request, and who is told meanwhile.
 
 The time limit of a read is that of one read. A store that answers each of them slowly, but within that, would hold a
 command of a thousand reads for hours.
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class Patience:
-    """Ends when all that is read from a store has been slow for the time that one read may take. Safe for threads.
+    """Ends when a store has been slow for the time that one read may take. Safe for threads.
 
-    Slow reads that follow each other are one spell; a pause of the length of a slow read ends it. So whoever backs off
-    is let through again.
+    Slow reads, and writes without an answer, that follow each other are one spell; a pause of the length of a slow read
+    ends it. So whoever backs off is let through again.
 
     Args:
         limit_s: Seconds in which a read ends, all attempts together.
@@ -47,7 +47,7 @@ class Patience:
         self._slow_reads = 0
 
     def require(self) -> None:
-        """Refuse to begin another read.
+        """Refuse to begin another request.
 
         Raises:
             UnavailableError: The store has answered slowly for too long.
@@ -70,7 +70,7 @@ class Patience:
             )
 
     def note(self, began: float, result: object) -> None:
-        """Take note of a read that ended now, and of what it fetched (None if it failed)."""
+        """Take note of a request that ended now, and of what it fetched (None if it failed)."""
         ended = self._clock.monotonic()
         if ended - began <= self._slow_s + _allowance_s(result):
             return

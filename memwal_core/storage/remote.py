@@ -153,7 +153,7 @@ class RemoteStore:
                         store=self._uri,
                     ) from error
 
-        self._retrier.run(attempt)
+        self._retrier.write(attempt, self.uri_of(path))
 
     def put_parts_if_absent(self, path: str, parts: Sequence[Part]) -> None:
         """Write only if the object does not exist, as one request."""
@@ -189,7 +189,7 @@ class RemoteStore:
                 obstore.delete(self._backend, keys)
 
         if keys:
-            self._retrier.run(attempt)
+            self._retrier.write(attempt, f"{self._uri}/{directory}")
         return len(keys)
 
     def sync_directory(self, prefix: str) -> None:
@@ -218,7 +218,7 @@ class RemoteStore:
 
     def _retried(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         check_path(path)
-        return self._retrier.run(lambda: self._once(operation, path, request))
+        return self._retrier.write(lambda: self._once(operation, path, request), self.uri_of(path))
 
     def _read(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         check_path(path)

@@ -66,6 +66,23 @@ class Retrier:
         finally:
             self._patience.note(began, result)
 
+    def write(self, attempt: Callable[[], _Result], what: str = "a store") -> _Result:
+        """Do the same with a call that writes: one that got no answer is repeated once more.
+
+        Raises:
+            UnavailableError: Also at once, before anything is written, if the store has kept everybody waiting for as
+                long as a read may take.
+        """
+        self._patience.require()
+        began = self._clock.monotonic()
+        try:
+            with waited_for(what):
+                return self.run(attempt, self._settings.read_timeout_s)
+        except UnavailableError:
+            # One that ends well may be slow because it is large.
+            self._patience.note(began, None)
+            raise
+
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         doubled = self._settings.retry_wait_s * 2.0 ** min(state.attempt_number - 1, 32)
         return min(doubled, self._settings.retry_wait_max_s) * self._rng.uniform(0.5, 1.0)

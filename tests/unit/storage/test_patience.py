@@ -113,3 +113,50 @@ def test_what_is_waited_for_is_told_after_five_seconds_and_once(caplog: pytest.L
         watch.end(number)
 
     assert caplog.messages == ["waiting for s3://bucket/table/_mem_wal, for 5 s now"]
+
+
+class Silent:
+    """Takes writes, and answers none of them."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.requests = 0
+        self.retrier = Retrier(StorageSettings(read_timeout_s=30), clock, seeded_rng(1))
+
+    def write(self) -> None:
+        def attempt() -> None:
+            self.requests += 1
+            self.clock.advance(20)
+            raise UnavailableError("the store did not answer", remedy="try again")
+
+        self.retrier.write(attempt)
+
+
+def test_write_without_an_answer_is_repeated_once_and_others_end_at_once() -> None:
+    """Before, each write took five requests of twenty seconds, and a command made several of them."""
+    silent = Silent(ManualClock())
+    began = silent.clock.monotonic()
+
+    with pytest.raises(UnavailableError, match="did not answer"):
+        silent.write()
+    for _ in range(10):
+        with pytest.raises(UnavailableError, match="too slowly"):
+            silent.write()
+
+    assert silent.requests == 2
+    assert silent.clock.monotonic() - began < 41
+
+
+def test_write_is_let_through_after_a_pause_and_repeated_while_the_store_refuses_at_once() -> None:
+    silent = Silent(ManualClock())
+    with pytest.raises(UnavailableError):
+        silent.write()
+    silent.clock.advance(6)
+    answers: list[Exception | None] = [UnavailableError("busy", remedy="try again")] * 4
+
+    def attempt() -> str:
+        if answers and (error := answers.pop()) is not None:
+            raise error
+        return "written"
+
+    assert silent.retrier.write(attempt) == "written"

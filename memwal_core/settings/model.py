@@ -72,7 +72,8 @@ class StorageSettings(_Section):
         description="Seconds in which every read of a remote store ends, all attempts together; two thirds of it for "
         "one request, of any kind, to the store. An endpoint that accepts connections and never answers is an error "
         "after that time, and so is one whose answers, one after the other, all take more than a sixth of it (and than "
-        "what they fetch explains). Longer lets slower lines fetch large objects, and an outage is noticed later.",
+        "what they fetch explains). A write without an answer is repeated once. Longer lets slower lines fetch large "
+        "objects, and an outage is noticed later.",
     )
 
 

@@ -41,9 +41,7 @@ _DECIDED = {
     **dict.fromkeys(("MRG-14", "MRG-26"), "0011-leases-on-the-register.md"),
 }
 _NOT_BUILT = {
-    **dict.fromkeys(
-        ("MEM-06", "MEM-07", "MEM-08", "MEM-09"), "the key index of a MemTable is no tree of our own"
-    ),
+    **dict.fromkeys(("MEM-06", "MEM-07", "MEM-08", "MEM-09"), "the key index of a MemTable is no tree of our own"),
     "MEM-34": "optional: values are never kept as pointers",
     **dict.fromkeys(
         ("LEG-20", "LEG-21", "LEG-22"), "how writers of the older format behaved: only its messages are read"

@@ -413,7 +413,8 @@ def test_indexes_that_answer_like_a_scan_pass(tmp_path, run):
 
 
 @pytest.mark.parametrize(
-    ("kind", "evidence"), [("BTREE", "a file cannot be decoded"), ("BITMAP", "5 of 5"), ("IVF_FLAT", "Lance refused")]
+    ("kind", "evidence"),
+    [("BTREE", "a file cannot be decoded"), ("BITMAP", "5 of 5"), ("IVF_FLAT", "a file cannot be decoded")],
 )
 @damages(Stage.AFTER, Check.INDEXED_ANSWER)
 def test_index_with_the_content_of_another_fails(tmp_path, run, kind, evidence):

@@ -80,7 +80,7 @@ SAME: Mapping[str, Callable[[Told], object]] = {
 """What both reports must say alike, by job."""
 
 ELSEWHERE = {
-    "ingest": "needs Spark: tests/integration/spark/test_ingest.py",
+    "ingest": "needs Spark: tests/integration/spark/ingest/test_ingest.py",
     "quality": "needs Spark, and its plan is what is recorded as checked: tests/integration/spark/test_quality.py",
     "maintain": "below",
 }

@@ -6,7 +6,7 @@ import glob
 import hashlib
 import json
 import os
-import stat
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from memwal_core.quality.frames import base_frame, spark_types
 from memwal_core.spark.ingest.routed import CORRUPT
 from memwal_core.spark.ingest.watching import cause_of, unreadable_file
 
+_LOCAL_SCHEME = re.compile(r"^file:/+")
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _BY_SUFFIX = {
     ".parquet": SourceFormat.PARQUET,
@@ -168,15 +169,15 @@ def _require_plain_files(place: str) -> None:
 
     Looks at what this machine sees; other schemes have files only.
     """
-    path = place.removeprefix("file://") if place.startswith("file:///") else place
+    path = _LOCAL_SCHEME.sub("/", place)
     if "://" in path:
         return
     for start in glob.glob(path) if glob.has_magic(path) and not os.path.exists(path) else [path]:
         inside = os.path.realpath(start)
         for found in _entries(inside):
-            target = os.path.realpath(found)
-            is_inside = target == inside or target.startswith(f"{inside}/")
-            if not is_inside or not _is_plain(target):
+            target = Path(found).resolve()
+            is_plain = target.is_file() or target.is_dir() or not target.exists()  # Whoever reads it says so.
+            if not is_plain or not target.is_relative_to(inside):
                 raise InvalidRequestError(
                     "the source has an entry that is no file of its own: a pipe, a device, or a link that leads away",
                     remedy="take it out of the source, or name the file that it leads to",
@@ -190,14 +191,6 @@ def _entries(place: str) -> Iterator[str]:
     for directory, directories, files in os.walk(place):
         # Spark leaves out what is hidden.
         yield from (os.path.join(directory, name) for name in (*directories, *files) if not name.startswith((".", "_")))
-
-
-def _is_plain(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return True  # Whoever reads it says so.
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:

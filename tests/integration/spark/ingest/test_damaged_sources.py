@@ -126,17 +126,18 @@ def test_damaged_table_as_a_source_is_no_store_that_does_not_answer(
     assert ManifestStore(table.store, table.ids).region_ids() == []
 
 
-@pytest.mark.parametrize("kind", ["pipe", "pipe within", "link", "link to a directory"])
+@pytest.mark.parametrize("kind", ["pipe", "pipe by its address", "pipe within", "link", "link to a directory"])
 def test_entry_of_a_source_that_is_no_file_of_its_own_is_refused_before_it_is_opened(
     table: BaseTable, spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     place = tmp_path / "landing"
     place.mkdir()
     _parquet(tmp_path / "elsewhere.parquet")
+    source = str(place)
     match kind:
-        case "pipe":
-            place = place / "rows.parquet"
-            os.mkfifo(place)
+        case "pipe" | "pipe by its address":
+            os.mkfifo(place / "rows.parquet")
+            source = f"{'file:' if kind != 'pipe' else ''}{place}/rows.parquet"
         case "pipe within":
             os.mkfifo(place / "rows.parquet")
         case "link":
@@ -145,7 +146,7 @@ def test_entry_of_a_source_that_is_no_file_of_its_own_is_refused_before_it_is_op
             (place / "day=1").symlink_to(tmp_path)
 
     with pytest.raises(InvalidRequestError, match="no file of its own"):
-        Table.open(table.uri).run(IngestRequest(sources=(str(place),), format=SourceFormat.PARQUET, batch="b"))
+        Table.open(table.uri).run(IngestRequest(sources=(source,), format=SourceFormat.PARQUET, batch="b"))
 
 
 def test_place_that_is_itself_a_link_is_what_the_caller_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import lance
 
-from memwal_core.base_table import BaseTable, read_coverage
+from memwal_core.base_table import BaseTable, TableCoverage, read_coverage
 from memwal_core.base_table.indexes.segments import SegmentBuild, build_segment, publish_segments, segment_build
 from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.plan import IndexPlan
@@ -43,12 +43,15 @@ def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[Index
     sharing, table = context.sharing, context.table
     if sharing is None or not sharing.on_executors:
         return None
+    builds = [(index, build) for index in indexes if (build := _build_of(table, read, index)) is not None]
+    if not builds:
+        return None
+    coverage = read_coverage(table, read)
     # Each share makes a segment, which takes its time to begin, and which this process has to join.
     shares = [
         (index, SegmentShare(build, part))
-        for index in indexes
-        if (build := _build_of(table, read, index)) is not None
-        for part in sharing.divide(_unindexed(table, read, index), per_slot=1)
+        for index, build in builds
+        for part in sharing.divide(_unindexed(coverage, index), per_slot=1)
     ]
     if not shares:
         return None
@@ -83,6 +86,6 @@ def _build_of(table: BaseTable, read: int, index: IndexPlan) -> SegmentBuild | N
     return segment_build(table, read, index.name, index.kind)
 
 
-def _unindexed(table: BaseTable, read: int, index: IndexPlan) -> tuple[int, ...]:
-    coverage = read_coverage(table, read).named(index.name)
-    return tuple(coverage.unindexed_fragments) if coverage is not None else ()
+def _unindexed(coverage: TableCoverage, index: IndexPlan) -> tuple[int, ...]:
+    found = coverage.named(index.name)
+    return tuple(found.unindexed_fragments) if found is not None else ()

@@ -60,5 +60,5 @@ class CycleStepWork(SparkWork):
         require_passed(found, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
-        tell_changes(self.outlets, [change_of(result["result"], result["outcome"])], context, in_cycle=True)
+        tell_changes(self.outlets, [change_of(result["result"])], context, in_cycle=True)
         return dict(result)

@@ -186,9 +186,9 @@ def step_result(name: str, result: WorkResult) -> CycleResult:
     return CycleResult(step=name, outcome=result["outcome"], result=result)
 
 
-def change_of(result: WorkResult, outcome: str) -> TableChange:
+def change_of(result: WorkResult) -> TableChange:
     """Return what the event of an asset says about the table that a step changed."""
-    return TableChange(table=result["table"], uri=result["uri"], summary=outcome, facts=result["facts"])
+    return TableChange(table=result["table"], uri=result["uri"], summary=result["outcome"], facts=result["facts"])
 
 
 def _run(opened: OpenTable, holder: str) -> RunRecord:

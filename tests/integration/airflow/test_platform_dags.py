@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +102,7 @@ def test_large_compaction_is_a_spark_application_and_is_verified(table: BaseTabl
 
 
 def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
-    table: BaseTable, run_dag: RunDag, tmp_path: Path
+    table: BaseTable, run_dag: RunDag, tmp_path: Path, airflow_variables: Mapping[str, str]
 ) -> None:
     with TableWriter.open(table) as writer:
         writer.put(people(*range(90, 120)))
@@ -121,3 +124,19 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     assert cycle.facts["steps"]["merge"] == "done"
     assert set(cycle.facts["steps"]) == {step.value for step in StepName}
     assert jobs[-1] == "snapshot"
+    _require_told(Path(airflow_variables["AIRFLOW_HOME"]) / "airflow.db", table)
+
+
+def _require_told(database: Path, table: BaseTable) -> None:
+    """Find the events of the assets that runs by hand change as well."""
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(
+            "SELECT asset.name, asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_event.asset_id"
+        ).fetchall()
+    events = [(name, json.loads(extra)) for name, extra in found if table.uri in extra]
+    assert all(extra["in_cycle"] for _, extra in events)
+    told = {name: extra["tables"] for name, extra in events}
+    assert set(told) == {"memwal_base_table", "memwal_indexes"}
+    [merged] = told["memwal_base_table"]
+    assert (merged["table"], merged["uri"], merged["summary"]) == ("people", table.uri, "done")
+    assert merged["facts"]["rows"] == 30

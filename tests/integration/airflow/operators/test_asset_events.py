@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import subprocess
-from collections.abc import Callable, Mapping
-from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +11,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from memwal_core.airflow.assets import BASE_TABLE, INDEXES, tell_changes, triggering_events
 from memwal_core.airflow.operators.around import PlanWork
-from memwal_core.writer import TableWriter
-from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.airflow
 
@@ -47,32 +40,3 @@ def test_run_that_only_cycles_started_is_skipped() -> None:
 
     with pytest.raises(AirflowSkipException, match="cycles changed the tables"):
         operator.execute(context)
-
-
-@pytest.mark.slow
-def test_cycle_changes_the_assets_that_runs_by_hand_change(
-    tmp_path: Path,
-    airflow_variables: Mapping[str, str],
-    run_dag: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    table = make_people_table(str(tmp_path / "people.lance"), rows=people(*range(50)))
-    table.dataset().create_scalar_index("name", "BTREE", name="name_idx")
-    with TableWriter.open(table) as writer:
-        writer.put(people(*range(40, 90)))
-        writer.flush()
-    registry = tmp_path / "tables.toml"
-    registry.write_text(f"[[tables]]\nname = 'evented'\nuri = '{table.uri}'\n")
-
-    ran = run_dag({}, "memwal_maintain", MAINTENANCE_TABLES=str(registry))
-
-    assert ran.returncode == 0, ran.stdout
-    with closing(sqlite3.connect(Path(airflow_variables["AIRFLOW_HOME"]) / "airflow.db")) as database:
-        found = database.execute(
-            "SELECT asset.name, asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_event.asset_id"
-        ).fetchall()
-    told = {name: json.loads(extra) for name, extra in found if "evented" in extra}
-    assert set(told) == {"memwal_base_table", "memwal_indexes"}
-    assert all(extra["in_cycle"] for extra in told.values())
-    [merged] = told["memwal_base_table"]["tables"]
-    assert (merged["table"], merged["uri"], merged["summary"]) == ("evented", table.uri, "done")
-    assert merged["facts"]["rows"] == 50

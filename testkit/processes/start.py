@@ -18,6 +18,7 @@ LONGEST_WAIT_S = 300.0
 _IMPORTED_BEFORE = (
     "testkit.processes.command",
     "testkit.processes.job",
+    "testkit.processes.lancedb_client",
     "testkit.processes.native_writer",
     "testkit.processes.writer",
     "testkit.faults.faulty_proxy",

@@ -1,4 +1,4 @@
-"""Checking the rows of a batch and dividing them by region, piece by piece on executors."""
+"""Checking the rows of a batch and dividing them by region, piece by piece."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Examined:
     """A piece of a batch after its check.
 
     Attributes:
-        parts: Region value as text -> its rows as they came, with ``_tombstone`` instead of the delete column; empty if
-            there is a problem.
+        parts: Region value as text -> its rows, with ``_tombstone`` instead of the delete column; empty if there is a
+            problem.
         problem: The first problem found; None if all rows can be written.
     """
 
@@ -93,11 +93,17 @@ class RowAdmission:
         rows, _ = self._split(empty)
         conform(rows, self.schema, self.key)
 
-    def examine(self, rows: pa.Table | pa.RecordBatch, along: pa.Table | None = None) -> Examined:
+    def examine(
+        self, rows: pa.Table | pa.RecordBatch, along: pa.Table | None = None, *, as_stored: bool = False
+    ) -> Examined:
         """Check rows and divide them by region.
 
-        Columns of ``along`` go with the rows unchecked. Bad rows are returned as a problem; wrong columns raise, as in
-        ``check_schema``.
+        Bad rows are returned as a problem; wrong columns raise, as in ``check_schema``.
+
+        Args:
+            rows: A piece of the batch.
+            along: Columns that go with the rows unchecked.
+            as_stored: Return rows in the types of the table, instead of those in which they came.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         values, deleted = self._split(table)
@@ -107,7 +113,7 @@ class RowAdmission:
             if "sample_rows" not in error.facts:
                 raise
             return Examined((), _problem(error))
-        carried = values.append_column(TOMBSTONE_COLUMN, deleted)
+        carried = (conformed if as_stored else values).append_column(TOMBSTONE_COLUMN, deleted)
         for field, column in zip(along.schema, along.columns, strict=True) if along is not None else ():
             carried = carried.append_column(field, column)
         # Rows are routed by the value as it will be stored, not as it came.

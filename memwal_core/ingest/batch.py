@@ -55,3 +55,8 @@ class RegionRows:
 
     rows: int
     keys: str = ""
+
+
+def keys_digest(combined: int) -> str:
+    """Return the digest of keys from their hashes, combined by exclusive or; a signed number counts as its bits."""
+    return f"{combined & (2**64 - 1):016x}"

@@ -189,19 +189,22 @@ class BatchRecords:
         """Note that an attempt of a batch is about to claim a region under an epoch."""
         self._store.put(batch_claim_path(batch.stream, region_id), to_bytes({**_named(batch), "epoch": epoch}))
 
-    def claimant(self, batch: BatchId, region_id: RegionId, epoch: int) -> BatchId | None:
-        """Return the batch of this stream that claimed a region under an epoch; None if none did.
+    def claim(self, batch: BatchId, region_id: RegionId) -> tuple[BatchId, int] | None:
+        """Return the batch of this stream that claimed a region last, or was about to, and the epoch; None if none did.
 
         A note that cannot be read tells nothing: it is replaced in place, and a power cut may tear it. Then the region
         counts as somebody else's until its writer is silent.
         """
         try:
             note = load(self._store, batch_claim_path(batch.stream, region_id))
-            if note is None or note["epoch"] != epoch:
-                return None
-            return BatchId(batch.stream, note["batch"], note["number"])
-        except (CorruptionError, KeyError, TypeError, InvalidRequestError):
+            return None if note is None else (BatchId(batch.stream, note["batch"], note["number"]), int(note["epoch"]))
+        except (CorruptionError, KeyError, TypeError, ValueError, InvalidRequestError):
             return None
+
+    def claimant(self, batch: BatchId, region_id: RegionId, epoch: int) -> BatchId | None:
+        """Return the batch of this stream that claimed a region under an epoch; None if no note says so."""
+        claim = self.claim(batch, region_id)
+        return claim[0] if claim is not None and claim[1] == epoch else None
 
     def _tidy(self, batch: BatchId) -> None:
         """Remove what a finished batch no longer needs; a failure leaves harmless objects behind."""

@@ -8,6 +8,7 @@ from typing import Self
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchDone
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import Grid, ReportView, show_words
 
 
@@ -36,6 +37,7 @@ class IngestReport:
     Attributes:
         outcome: DONE, NOTHING_TO_DO if the batch was written before, or PLANNED.
         rows_read: Rows of the batch; 0 if the batch was written before and nothing was read.
+        place: Where the rows were read and written; None if they were not.
     """
 
     table_uri: str
@@ -46,6 +48,7 @@ class IngestReport:
     rows_read: int
     regions: tuple[ShareReport, ...]
     seconds: float
+    place: Workplace | None = None
 
     @classmethod
     def of_done(cls, table_uri: str, done: BatchDone, seconds: float = 0.0) -> Self:
@@ -75,6 +78,7 @@ class IngestReport:
             "rows_read": self.rows_read,
             "rows_written": self.rows_written,
             "regions": len(self.regions),
+            **place_facts(self.place),
         }
 
     def view(self) -> ReportView:
@@ -93,7 +97,7 @@ class IngestReport:
             for each in self.regions
         )
         grid = Grid(("region", "value", "rows", "deletes", "written before"), rows)
-        return ReportView(headline, (grid,), (self.reason,) if self.reason else ())
+        return ReportView(headline, (grid,), (*((self.reason,) if self.reason else ()), *place_lines(self.place)))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values. One bad row refuses the whole batch, so no report has rejected rows."""
@@ -110,4 +114,5 @@ class IngestReport:
             "rows_rejected": 0,
             "regions": [asdict(region) for region in self.regions],
             "seconds": round(self.seconds, 3),
+            **place_facts(self.place),
         }

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import FencedError, UnavailableError
+from memwal_core.errors import ConflictError, FencedError, UnavailableError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.chunks import deduplicated, in_chunks
@@ -121,19 +121,37 @@ class _ShareTask:
 
     def _prepare_claim(self) -> int:
         """Check that the region may be claimed; return the epoch that the claim gets unless a rival is faster."""
-        share, settings = self._share, self._table.settings.writer
+        share, clock = self._share, self._table.clock
         manifest = self._manifests.load(share.region_id)
-        if share.takeover is Takeover.FAIL and not self._is_ours(manifest.writer_epoch):
-            require_no_live_writer(self._table.store, manifest, self._table.clock.now(), settings.takeover_quiet_s)
+        until = clock.monotonic() + _NOTE_S
+        while share.takeover is Takeover.FAIL:
+            claim = self._records.claim(share.batch, share.region_id)
+            if claim is not None and self._allows(*claim, manifest.writer_epoch):
+                break
+            try:
+                quiet_s = self._table.settings.writer.takeover_quiet_s
+                require_no_live_writer(self._table.store, manifest, clock.now(), quiet_s)
+            except ConflictError:
+                # There is room for one note: an attempt that is slower than another one replaces its newer note.
+                if claim is None or claim[0] != share.batch or clock.monotonic() >= until:
+                    raise
+                clock.sleep(_POLL_S)
+                manifest = self._manifests.load(share.region_id)
+            else:
+                break
         # Noted before the claim, so that the next attempt recognises one that dies right after claiming.
         self._records.note_claim(share.batch, share.region_id, manifest.writer_epoch + 1)
         return manifest.writer_epoch + 1
 
-    def _is_ours(self, epoch: int) -> bool:
-        """Tell whether an epoch was claimed for this batch, or for a finished batch of its stream."""
-        batch = self._share.batch
-        claimant = self._records.claimant(batch, self._share.region_id, epoch)
-        return claimant is not None and (claimant == batch or self._records.done(claimant) is not None)
+    def _allows(self, claimant: BatchId, noted: int, epoch: int) -> bool:
+        """Tell whether a note says that the writer of an epoch may be stopped.
+
+        That is one of this batch or of a finished one of its stream, or somebody whom an attempt of this batch was
+        about to stop, for a reason that still holds.
+        """
+        if noted == epoch:
+            return claimant == self._share.batch or self._records.done(claimant) is not None
+        return noted > epoch and claimant == self._share.batch
 
     def _write(self, writer: RegionWriter, tables: Iterable[pa.Table]) -> ShareDone:
         key = self._table.state().require_primary_key().columns

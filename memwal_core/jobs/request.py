@@ -36,7 +36,7 @@ class JobInfo:
         exit_codes: What its exit codes mean beyond 0 and 2, for the help of its command.
         takes_lease: Whether a run holds a lease.
         dry_run_is_work: Whether a dry run reads so much that a scheduler gives it a task of its own.
-        needs_spark: Whether only Spark can do its work, however little there is.
+        needs_spark: Whether a scheduler hands it to Spark, however little there is.
         started_by: Assets whose change starts a run.
         changes: Asset that a run changes; empty if no other job waits for one.
         may_need_approval: Whether the operator can demand that a person agrees first.

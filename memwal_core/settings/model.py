@@ -376,6 +376,13 @@ class IngestSettings(_Section):
         ge=1,
         description="Arrow bytes of rows that become one WAL entry. Larger: fewer requests, and more memory per task.",
     )
+    in_process_bytes: int = Field(
+        default=64 * MIB,
+        ge=0,
+        description="Bytes of local Parquet files or of Lance tables, on disk and once read, up to which a command "
+        "writes a batch by itself instead of with Spark. More: fewer batches wait for Spark to start, and a process "
+        "needs up to eight times as much memory. 0: always Spark.",
+    )
     rival_wait_s: float = Field(
         default=60.0,
         ge=0,

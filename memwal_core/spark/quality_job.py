@@ -20,7 +20,7 @@ from memwal_core.quality.basis import basis_of_audits
 from memwal_core.quality.model import QualityReport, Result, Stage
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
-from memwal_core.spark.ingest_job import session_for
+from memwal_core.spark.job_session import session_for
 from memwal_core.spark.tasks import SparkTasks
 
 _RUNBOOKS = {Stage.BEFORE: "docs/runbooks/quarantined-generations.md", Stage.AFTER: "docs/runbooks/check-failed.md"}

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from memwal_core.cli.app import app
+from memwal_core.cli import main
 from memwal_core.errors import InternalError
 from testkit.processes.start import LONGEST_WAIT_S, start_process
 
@@ -61,7 +61,7 @@ def _run(arguments: list[str], environment: dict[str, str], messages: Connection
     sys.argv = ["memwal", *arguments]
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            app()
+            main()
         except SystemExit as ended:
             code = ended.code
     messages.send((code if isinstance(code, int) else int(bool(code)), out.getvalue(), err.getvalue()))

@@ -1,1 +1,1 @@
-"""The request of an ingestion; Spark does the work (``memwal_core.spark``)."""
+"""The request of an ingestion; the work is done in ``memwal_core.spark.ingest.job``."""

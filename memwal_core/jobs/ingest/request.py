@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 
 from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest, SuiteFiles
+from memwal_core.jobs.sharing.place import Engine, engine_field
 from memwal_core.settings.writer import Takeover
 
 _GUIDE = """
@@ -68,12 +69,13 @@ class IngestRequest(JobRequest):
         takeover: What to do about a region whose writer seems alive.
         spec: Region spec to follow, if there are several.
         options: Of Spark's reader.
+        engine: Where rows are checked and written. ``auto``: in this process if they are few.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
         name="ingest",
         summary="Write a batch of rows into the regions of a table, once per batch id.",
-        implementation="memwal_core.spark.ingest_job:IngestJob",
+        implementation="memwal_core.spark.ingest.job:IngestJob",
         runbook="docs/runbooks/epoch-changes.md",
         guide=_GUIDE,
         exit_codes="3 the batch was written before, 4 another live writer, or storage or Spark failed (try again), "
@@ -148,6 +150,7 @@ class IngestRequest(JobRequest):
         description="Options of Spark's reader.",
         json_schema_extra={"section": "Rows"},
     )
+    engine: Engine = engine_field()
 
     def for_run(self, run_id: str) -> Self:
         """Name the batch after the run, unless it has a name."""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from memwal_core.ingest.admission import Examined, RowAdmission, RowProblem
+from memwal_core.key_filter import hashes_of
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.writer.admission.row_checks import SAMPLE_ROWS
 
@@ -22,10 +23,11 @@ SEQUENCE = "__sequence"
 ORDER = "__order"
 PROBLEM = "__problem"
 BAD_ROWS = "__bad_rows"
+KEY_HASH = "__key_hash"
 CORRUPT = "__corrupt"
-INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, CORRUPT})
-"""Columns of routed rows that the table does not have."""
 """Column of a batch with the text of records that its reader could not parse."""
+INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, CORRUPT, KEY_HASH})
+"""Columns of routed rows that the table does not have."""
 
 _PARTITION_BITS = 40
 
@@ -42,6 +44,7 @@ def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> D
         extra.append(StructField(ORDER, frame.schema[order_by].dataType))
     marks = [
         StructField(REGION, StringType()),
+        StructField(KEY_HASH, LongType()),
         StructField(PROBLEM, StringType()),
         StructField(BAD_ROWS, LongType()),
     ]
@@ -69,7 +72,7 @@ def _route(
                 if order_by not in admission.schema.names:
                     rows = rows.drop_columns([order_by])
             examined = corrupt if corrupt is not None else admission.examine(rows, along)
-            yield from _marked(examined, rows, along, admission.delete_column)
+            yield from _marked(examined, rows, along, admission)
 
     return route
 
@@ -87,18 +90,25 @@ def _without_corrupt(rows: pa.Table) -> tuple[pa.Table, Examined | None]:
     return kept, Examined((), RowProblem("a record cannot be read as a row of the table", "", len(texts), samples))
 
 
-def _marked(examined: Examined, rows: pa.Table, along: pa.Table, delete_column: str | None) -> Iterator[pa.RecordBatch]:
+def _marked(examined: Examined, rows: pa.Table, along: pa.Table, admission: RowAdmission) -> Iterator[pa.RecordBatch]:
+    delete_column = admission.delete_column
     if examined.problem is not None:
         problem = examined.problem
         values = rows.drop_columns([delete_column]) if delete_column is not None else rows
         nothing = [pa.nulls(1, field.type) for field in (*values.schema, pa.field("", pa.bool_()), *along.schema)]
-        names = [*values.schema.names, TOMBSTONE_COLUMN, *along.schema.names, REGION, PROBLEM, BAD_ROWS]
-        marks = [pa.nulls(1, pa.string()), pa.array([json.dumps(asdict(problem))]), pa.array([problem.rows])]
+        names = [*values.schema.names, TOMBSTONE_COLUMN, *along.schema.names, REGION, KEY_HASH, PROBLEM, BAD_ROWS]
+        marks = [
+            pa.nulls(1, pa.string()),
+            pa.nulls(1, pa.int64()),
+            pa.array([json.dumps(asdict(problem))]),
+            pa.array([problem.rows]),
+        ]
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=names)
     for value, part in examined.parts:
         count = part.num_rows
         marked = (
             part.append_column(REGION, pa.repeat(pa.scalar(value), count))
+            .append_column(KEY_HASH, pa.array(hashes_of(part, admission.key).view(np.int64)))
             .append_column(PROBLEM, pa.nulls(count, pa.string()))
             .append_column(BAD_ROWS, pa.repeat(pa.scalar(0, pa.int64()), count))
         )

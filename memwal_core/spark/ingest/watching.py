@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.ingestion import Progress
 from memwal_core.ingest.records import BatchRecords
 
 _CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_.]*)\]", re.MULTILINE)
@@ -29,9 +30,6 @@ _OURS = re.compile(r"memwal_core\.errors\.(?!Unavailable|CommitUnknown|Internal)
 """An error of ours after which a repetition fails as well."""
 
 _log = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Called with how many regions have their rows, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)

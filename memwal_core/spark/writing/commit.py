@@ -22,7 +22,7 @@ from memwal_core.errors import InvalidRequestError, MemwalError, ObjectExistsErr
 from memwal_core.format.paths import staged_batch_directory, staged_intent_path, staged_stream_directory
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
-from memwal_core.ingest.batch import BatchId, RegionRows
+from memwal_core.ingest.batch import BatchId, RegionRows, keys_digest
 from memwal_core.ingest.records import BatchDone, BatchRecords
 from memwal_core.ingest.share import RegionShare, write_share
 from memwal_core.spark.options import WriteOptions
@@ -164,4 +164,4 @@ def _counted(pieces: Sequence[StagedRows]) -> RegionRows:
     digest = 0
     for piece in pieces:
         digest ^= piece.keys
-    return RegionRows(sum(piece.rows for piece in pieces), f"{digest:016x}")
+    return RegionRows(sum(piece.rows for piece in pieces), keys_digest(digest))

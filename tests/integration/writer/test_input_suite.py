@@ -50,7 +50,7 @@ def test_a_file_without_a_suite_stops_everything_before_it_begins(tmp_path: Path
 
 @pytest.mark.req("WRT-88")
 def test_nothing_imports_great_expectations_without_a_suite() -> None:
-    modules = "memwal_core.writer, memwal_core.cli.app, memwal_core.spark.ingest_job"
+    modules = "memwal_core.writer, memwal_core.cli.app, memwal_core.spark.ingest.job"
     code = f"import sys, {modules}; sys.exit('great_expectations' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=300).returncode == 0

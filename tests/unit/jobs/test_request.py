@@ -41,6 +41,7 @@ FULL: tuple[JobRequest, ...] = (
         stream="orders",
         order_by="at",
         delete_column="gone",
+        engine=Engine.LOCAL,
         suites=("rows.json",),
         takeover=Takeover.FENCE,
         spec=2,

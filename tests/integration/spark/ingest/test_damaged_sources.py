@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
+from memwal_core.ingest.source import Source
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.region import ManifestStore
-from memwal_core.spark.ingest.inputs import Source, read_source
+from memwal_core.spark.ingest.inputs import read_source
 from memwal_core.spark.ingest.watching import unreadable_file
 from memwal_core.table import Table
 from testkit.tables.people import PEOPLE, make_people_table, people
@@ -95,18 +97,20 @@ def test_damaged_file_of_a_source_is_named_and_nothing_is_written(
     harm(place / name)
     form = SourceFormat.CSV if ".csv" in name else SourceFormat.PARQUET
 
-    with pytest.raises(InvalidRequestError) as refused:
-        Table.open(table.uri).run(IngestRequest(sources=(str(place),), format=form, batch="b"))
-
-    assert str(refused.value.facts["file"]).endswith(f"/landing/{name}")
+    for engine in (Engine.SPARK, Engine.AUTO):
+        request = IngestRequest(sources=(str(place),), format=form, batch="b", engine=engine)
+        with pytest.raises(InvalidRequestError) as refused:
+            Table.open(table.uri).run(request)
+        assert str(refused.value.facts["file"]).endswith(f"/landing/{name}")
     assert ManifestStore(table.store, table.ids).region_ids() == []
 
 
 @pytest.mark.parametrize(
     "damage", ["cut", *(pytest.param(each, marks=pytest.mark.slow) for each in ("footer", "noise", "gone", "manifest"))]
 )
+@pytest.mark.parametrize("engine", [Engine.SPARK, Engine.LOCAL])
 def test_damaged_table_as_a_source_is_no_store_that_does_not_answer(
-    table: BaseTable, spark: SparkSession, tmp_path: Path, damage: str
+    table: BaseTable, spark: SparkSession, tmp_path: Path, damage: str, engine: Engine
 ) -> None:
     source = tmp_path / "rows.lance"
     lance.write_dataset(people(*range(_ROWS), name="a" * 30), str(source))
@@ -121,14 +125,15 @@ def test_damaged_table_as_a_source_is_no_store_that_does_not_answer(
     path.write_bytes(damaged[damage]) if damage in damaged else path.unlink()
 
     with pytest.raises(InvalidRequestError, match="source"):
-        Table.open(table.uri).run(IngestRequest(sources=(str(source),), batch="b"))
+        Table.open(table.uri).run(IngestRequest(sources=(str(source),), batch="b", engine=engine))
 
     assert ManifestStore(table.store, table.ids).region_ids() == []
 
 
 @pytest.mark.parametrize("kind", ["pipe", "pipe by its address", "pipe within", "link", "link to a directory"])
+@pytest.mark.parametrize("engine", [Engine.SPARK, Engine.LOCAL])
 def test_entry_of_a_source_that_is_no_file_of_its_own_is_refused_before_it_is_opened(
-    table: BaseTable, spark: SparkSession, tmp_path: Path, kind: str
+    table: BaseTable, spark: SparkSession, tmp_path: Path, kind: str, engine: Engine
 ) -> None:
     place = tmp_path / "landing"
     place.mkdir()
@@ -145,8 +150,9 @@ def test_entry_of_a_source_that_is_no_file_of_its_own_is_refused_before_it_is_op
         case _:
             (place / "day=1").symlink_to(tmp_path)
 
+    request = IngestRequest(sources=(source,), format=SourceFormat.PARQUET, batch="b", engine=engine)
     with pytest.raises(InvalidRequestError, match="no file of its own"):
-        Table.open(table.uri).run(IngestRequest(sources=(source,), format=SourceFormat.PARQUET, batch="b"))
+        Table.open(table.uri).run(request)
 
 
 def test_place_that_is_itself_a_link_is_what_the_caller_named(spark: SparkSession, tmp_path: Path) -> None:

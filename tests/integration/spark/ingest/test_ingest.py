@@ -20,14 +20,16 @@ from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError
 from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.report import IngestReport
+from memwal_core.ingest.source import Source, batch_of_files
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.quality.input_suite import frame_check
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region import ManifestStore
 from memwal_core.region.spec import bucket_spec
 from memwal_core.spark.ingest.frame import FrameBatch, ingest_frame
-from memwal_core.spark.ingest.inputs import Source, batch_of_files, read_source
+from memwal_core.spark.ingest.inputs import read_source
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, Takeover
 from testkit.s3_server import s3_server
@@ -360,7 +362,7 @@ def test_command_and_job_write_a_batch_once(table: BaseTable, spark: SparkSessio
     assert submit("ingest", uri=table.uri, request=request, ok_when_nothing=True) == 0
     again = CliRunner().invoke(app, ["ingest", table.uri, place, "--json"])
     assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (3, "nothing_to_do")
-    other = CliRunner().invoke(app, ["ingest", table.uri, place, "--batch", "other"])
+    other = CliRunner().invoke(app, ["ingest", table.uri, place, "--batch", "other", "--engine", "spark"])
     assert (other.exit_code, "30 written into 4 regions" in other.stdout) == (0, True), other.output
     assert names(table) == dict.fromkeys(range(30), "a")
     runs = Table.open(table.uri).opened.ledger.runs("ingest")
@@ -373,7 +375,7 @@ def test_session_of_the_caller_is_used_and_left_to_the_caller(
     place = str(tmp_path / "rows.parquet")
     pq.write_table(people(*range(30), name="a"), place)
 
-    report = Table.open(table.uri).run(IngestRequest(sources=(place,)))
+    report = Table.open(table.uri).run(IngestRequest(sources=(place,), engine=Engine.SPARK))
 
     assert report.rows_written == 30
     assert spark.range(3).count() == 3

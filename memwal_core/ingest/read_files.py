@@ -1,0 +1,142 @@
+"""Reading a small source in this process; whatever is larger, or of another kind, is Spark's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memwal_core.base_table import translated
+from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.ingest.source import Source, local_paths, require_plain_files
+from memwal_core.jobs.ingest.request import SourceFormat
+from memwal_core.text import show_bytes
+
+_PIECE_ROWS = 8192
+
+
+class LeftToSparkError(Exception):
+    """A source that is not read in this process; the text says why."""
+
+
+def read_files(source: Source, limit_bytes: int) -> pa.Table:
+    """Return all rows of a source.
+
+    Parquet files that lack a column have NULL there; Spark takes the columns of one file for all.
+
+    Args:
+        source: Local Parquet files, or tables of Lance anywhere.
+        limit_bytes: Of Arrow, and of the row groups of a file.
+
+    Raises:
+        LeftToSparkError: Another kind of source, or more bytes.
+        InvalidRequestError: There is nothing at a place, it cannot be read, or it has an entry that is no plain file.
+    """
+    if source.options:
+        raise LeftToSparkError("options of Spark's reader are given")
+    if source.known_format is SourceFormat.LANCE:
+        batches = _of_lance(source)
+    elif source.known_format is SourceFormat.PARQUET:
+        batches = _of_parquet(source, limit_bytes)
+    else:
+        raise LeftToSparkError(f"Spark reads {source.known_format.value}")
+    pieces, size = [], 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        pieces.append(batch)
+    try:
+        return pa.concat_tables(pieces, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise InvalidRequestError(
+            "the files of the source have one column in types that do not go together",
+            remedy="ingest them in batches of their own",
+            source=str(source),
+        ) from None
+
+
+def _of_parquet(source: Source, limit_bytes: int) -> Iterator[pa.Table]:
+    for place in source.places:
+        require_plain_files(place)
+    files = [file for place in source.places for file in _files(place)]
+    if sum(file.stat().st_size for file in files) > limit_bytes:
+        raise _too_large(limit_bytes)
+    for file in files:
+        try:
+            with pq.ParquetFile(file) as opened:
+                groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
+                if sum(group.total_byte_size for group in groups) > limit_bytes:
+                    raise _too_large(limit_bytes)
+                yield opened.schema_arrow.empty_table()
+                yield from map(_table, opened.iter_batches(_PIECE_ROWS))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _unreadable(source, str(file), type(error).__name__) from None
+
+
+def _files(place: str) -> list[Path]:
+    """Return the files that Spark would read there.
+
+    Raises:
+        LeftToSparkError: The place is on another machine, or divided by the values of a column.
+        InvalidRequestError: There is nothing.
+    """
+    paths = local_paths(place)
+    if paths is None:
+        raise LeftToSparkError("the source is not on this machine")
+    found = [Path(each) for path in paths for each in (_below(path) if os.path.isdir(path) else [path])]
+    if any("=" in part for file in found for part in file.parent.parts):
+        raise LeftToSparkError("the source is divided by the values of a column")
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing or not found:
+        raise InvalidRequestError(
+            "there is no file at a place of the source",
+            remedy="correct its path or its format",
+            source=place,
+            missing=missing,
+        )
+    return found
+
+
+def _below(directory: str) -> list[str]:
+    found = []
+    for inside, directories, files in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not name.startswith((".", "_")))
+        found += [os.path.join(inside, name) for name in sorted(files) if not name.startswith((".", "_"))]
+    return found
+
+
+def _of_lance(source: Source) -> Iterator[pa.Table]:
+    options = dict(source.storage_options) or None
+    for place in source.places:
+        require_plain_files(place)
+        try:
+            with translated("read a source", place):
+                dataset = lance.dataset(place, storage_options=options)
+                yield dataset.schema.empty_table()
+                yield from map(_table, dataset.to_batches(batch_size=_PIECE_ROWS))
+        except CorruptionError as error:
+            raise _unreadable(source, place, str(error)) from None
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _unreadable(source: Source, file: str, cause: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "a file of the source cannot be read",
+        remedy="replace it by one that is whole, or take it out of the source; then run the batch again",
+        source=str(source),
+        format=source.known_format.value,
+        file=file,
+        cause=cause,
+    )
+
+
+def _too_large(limit_bytes: int) -> LeftToSparkError:
+    return LeftToSparkError(f"it has more than ingest.in_process_bytes, which is {show_bytes(limit_bytes)}")

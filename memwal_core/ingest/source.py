@@ -1,0 +1,113 @@
+"""What an ingestion reads: places, their format, and what may not lie there."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.ingest.request import SourceFormat
+
+_LOCAL_SCHEME = re.compile(r"^file:/+")
+_BY_SUFFIX = {
+    ".parquet": SourceFormat.PARQUET,
+    ".csv": SourceFormat.CSV,
+    ".json": SourceFormat.JSON,
+    ".jsonl": SourceFormat.JSON,
+    ".ndjson": SourceFormat.JSON,
+    ".lance": SourceFormat.LANCE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to read.
+
+    Attributes:
+        places: Paths and addresses, or names of tables; at least one. CSV has a header and JSON one record per line,
+            unless the options say otherwise.
+        format: Their format; if None, it is derived from the suffix of the first.
+        options: Of Spark's reader, for example ``sep``.
+    """
+
+    places: Sequence[str]
+    format: SourceFormat | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        """Return the places for people."""
+        return ", ".join(self.places)
+
+    @property
+    def known_format(self) -> SourceFormat:
+        """The format, derived from the suffix if need be.
+
+        Raises:
+            InvalidRequestError: The suffix is unknown; name the format.
+        """
+        found = self.format or _BY_SUFFIX.get(Path(self.places[0].rstrip("/")).suffix)
+        if found is None:
+            raise InvalidRequestError(
+                "the format of the source is unknown",
+                remedy=f"name it: {', '.join(SourceFormat)}",
+                source=self.places[0],
+            )
+        return found
+
+
+def batch_of_files(source: Source) -> str:
+    """Return a batch id derived from local files: their names, sizes and modification times.
+
+    Refuses sources that are not all local files.
+    """
+    found = []
+    for place in source.places:
+        path = Path(place)
+        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        if source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE) or not all(map(Path.is_file, files)):
+            raise InvalidRequestError(
+                "a batch id cannot be derived for this source", remedy="name the batch", source=place
+            )
+        found += [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
+    return f"files-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]}"
+
+
+def require_plain_files(place: str) -> None:
+    """Raise ``InvalidRequestError`` for a pipe or device, which would hold Spark for ever, or a link that leads away.
+
+    Looks at what this machine sees; other schemes have files only.
+    """
+    for start in local_paths(place) or ():
+        inside = os.path.realpath(start)
+        for found in _entries(inside):
+            target = Path(found).resolve()
+            is_plain = target.is_file() or target.is_dir() or not target.exists()  # Whoever reads it says so.
+            if not is_plain or not target.is_relative_to(inside):
+                raise InvalidRequestError(
+                    "the source has an entry that is no file of its own: a pipe, a device, or a link that leads away",
+                    remedy="take it out of the source, or name the file that it leads to",
+                    source=place,
+                    entry=found,
+                )
+
+
+def _entries(place: str) -> Iterator[str]:
+    yield place
+    for directory, directories, files in os.walk(place):
+        # Spark leaves out what is hidden.
+        yield from (os.path.join(directory, name) for name in (*directories, *files) if not name.startswith((".", "_")))
+
+
+def local_paths(place: str) -> list[str] | None:
+    """Return the files and directories that a place, perhaps a pattern, names; None if it is on another machine."""
+    path = _LOCAL_SCHEME.sub("/", place)
+    if "://" in path:
+        return None
+    return sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]

@@ -31,6 +31,7 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import execute
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision, explain_freezes, freeze_by_hand, thaw
+from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.observe.status import TableStatus, table_status
 from memwal_core.observe.why.answers import RegionAnswer
 from memwal_core.observe.why.reading import WhyContext, why
@@ -128,7 +129,8 @@ class Table(MergedReader):
             UnavailableError: Storage failed.
         """
         names = [key] if isinstance(key, str) else list(key)
-        storage = settings.storage if settings is not None else None
+        storage = (settings or Settings()).storage
+        require_proven_lance(storage)
         store = open_store(uri, storage_options=storage_options, settings=storage)
         made = write_empty_table(store, schema, names, list(regions) or buckets)
         table = cls.open(uri, storage_options=storage_options, settings=settings)

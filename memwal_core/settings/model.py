@@ -38,6 +38,11 @@ class StorageSettings(_Section):
         description="On a local disk, durable writes also sync file and directory. Off: 0.3 to 1.4 ms faster per "
         "write, and a power failure may lose acknowledged rows.",
     )
+    unproven_lance: bool = Field(
+        default=False,
+        description="Work with a version of pylance that this package was not proven with. It may write tables that no "
+        "version reads.",
+    )
     concurrency: int = Field(
         default=16,
         ge=1,

@@ -28,6 +28,7 @@ from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payl
 from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
 from memwal_core.format.table_manifest import ManifestFacts
 from memwal_core.ids import IdSource, parse_region_id
+from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings
@@ -83,9 +84,10 @@ class TableReader:
 
         Raises:
             ObjectNotFoundError: There is no table at the address.
-            InvalidRequestError: The address or the options cannot be used.
+            InvalidRequestError: The address or the options cannot be used, or this is not a proven version of pylance.
         """
         settings = settings if settings is not None else Settings()
+        require_proven_lance(settings.storage)
         if store is None:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         _require_answer(store)

@@ -118,8 +118,16 @@ with DAG(
 
         by_schedule = context["dag_run"].run_type == "scheduled"
         asked = params or {}
+
+        def run_lives(run_id: str) -> bool:
+            states = ["queued", "running"]
+            return bool(context["ti"].get_dr_count(context["dag"].dag_id, run_ids=[run_id], states=states))
+
         chosen = choose_cycle_tables(
-            asked["tables"], by_schedule=by_schedule, ignore_pauses=bool(asked.get("ignore_pauses"))
+            asked["tables"],
+            by_schedule=by_schedule,
+            run_lives=run_lives,
+            ignore_pauses=bool(asked.get("ignore_pauses")),
         )
         if not chosen:
             raise AirflowSkipException("no registered table has work that is due; the log above says why")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from memwal_core.coordination.ledger import RunRecord
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import plan_cycle
 from memwal_core.jobs.cycle.quiet import LOOK_AGAIN_S
@@ -27,14 +29,25 @@ class Due:
     why: str
 
 
-def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime, *, patience_s: float = 0.0) -> Due:
+UnderWay = Callable[[RunRecord], bool]
+"""Tells whether a cycle that has not ended may be under way still; else it is one that died."""
+
+
+def never_under_way(_: RunRecord) -> bool:
+    """Take no unended cycle for one that works: whoever asks runs all cycles itself."""
+    return False
+
+
+def cycle_due(
+    table: RegisteredTable, opened: OpenTable, now: datetime, *, is_under_way: UnderWay = never_under_way
+) -> Due:
     """Tell from the history of a table whether its next cycle is due. Reads the ledger.
 
     Args:
         table: Its entry.
         opened: The table.
         now: The time.
-        patience_s: Seconds for which a cycle that has not ended keeps the next one from beginning.
+        is_under_way: Of a cycle that has not ended: whether the next one waits for it.
 
     Raises:
         CorruptionError: The history cannot be read.
@@ -43,7 +56,7 @@ def cycle_due(table: RegisteredTable, opened: OpenTable, now: datetime, *, patie
     if not runs:
         return Due(True, "no cycle ran yet")
     began = runs[-1].started
-    if not runs[-1].has_ended and timedelta(0) <= now - began < timedelta(seconds=patience_s):
+    if not runs[-1].has_ended and is_under_way(runs[-1]):
         return Due(False, f"its cycle has been running since {began:%Y-%m-%d %H:%M:%S} UTC")
     # A cycle from the future is another clock's; waiting for it could take forever.
     due = not timedelta(0) <= now - began < timedelta(minutes=table.every_minutes) * _EARLY

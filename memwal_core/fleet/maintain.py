@@ -11,7 +11,7 @@ from typing import Any
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet.apart import TableProcesses
-from memwal_core.fleet.due import Due, cycle_due, cycle_request, work_due
+from memwal_core.fleet.due import Due, UnderWay, cycle_due, cycle_request, never_under_way, work_due
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.rounds import failed, run_cycle
@@ -144,20 +144,20 @@ class Fleet:
             self._apart.stop()
 
     def survey(
-        self, tables: Sequence[RegisteredTable], *, patience_s: float = 0.0, plan: bool = False
+        self, tables: Sequence[RegisteredTable], *, is_under_way: UnderWay = never_under_way, plan: bool = False
     ) -> dict[str, Due | TableRound]:
         """Ask all tables at once whether their cycles are due.
 
         Args:
             tables: Which.
-            patience_s: Seconds for which a cycle that has not ended keeps the next one from beginning.
+            is_under_way: Of a cycle that has not ended: whether the next one waits for it. Called by several threads.
             plan: Also plan the cycles of those whose time has come: one without any work is not due.
 
         Returns:
             What each says, by name; a round for one that could not tell in time, or at all.
         """
         known = {table.name: table for table in tables}
-        work = {name: partial(self._due, table, patience_s, plan) for name, table in known.items()}
+        work = {name: partial(self._due, table, is_under_way, plan) for name, table in known.items()}
         ends = self._threads.run(
             work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
         )
@@ -182,9 +182,9 @@ class Fleet:
             table = tables[ended.name]
             yield _unfinished(table, ended) if ended.result is None else ended.result
 
-    def _due(self, table: RegisteredTable, patience_s: float, plan: bool, _: Deadline) -> Due | TableRound:
+    def _due(self, table: RegisteredTable, is_under_way: UnderWay, plan: bool, _: Deadline) -> Due | TableRound:
         opened = self._open(table)
-        due = cycle_due(table, opened.opened, self._clock.now(), patience_s=patience_s)
+        due = cycle_due(table, opened.opened, self._clock.now(), is_under_way=is_under_way)
         if not (plan and due.is_due):
             return due
         request = cycle_request(table)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
@@ -24,6 +25,8 @@ from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.registry import RegisteredTable, require_registry
 from memwal_core.settings import load_settings
+
+CYCLE_DAG = "memwal_maintain"
 
 _log = logging.getLogger(__name__)
 
@@ -49,18 +52,29 @@ class CycleResult(TypedDict):
     result: WorkResult
 
 
+RunLives = Callable[[str], bool]
+"""Tells whether a run of the cycle's DAG, by its id, is queued or running."""
+
+
 def choose_cycle_tables(
-    names: Sequence[str], *, by_schedule: bool, ignore_pauses: bool = False, clock: Clock | None = None
+    names: Sequence[str],
+    *,
+    by_schedule: bool,
+    run_lives: RunLives = lambda _: True,
+    ignore_pauses: bool = False,
+    clock: Clock | None = None,
 ) -> list[CycleTable]:
     """Return the registered tables whose cycle is to run.
 
     By schedule all tables are asked side by side, each for a limited time, and those whose cycle is not due, runs
     already or has nothing to do are left out, as are frozen ones. One that does not answer, and an entry that is not
-    understood, are not: their own tasks fail, and no other's.
+    understood, are not: their own tasks fail, and no other's. A cycle that has no end, whose run a person has marked or
+    deleted, keeps no table from its next one.
 
     Args:
         names: Only these, whether due or not; empty = all that are not excluded.
         by_schedule: Leave out tables that need no cycle now.
+        run_lives: Asked about cycles that have begun and not ended. Called by several threads.
         ignore_pauses: Run jobs that pause because they kept failing.
         clock: The system's if None.
 
@@ -69,7 +83,7 @@ def choose_cycle_tables(
     """
     registry = require_registry()
     chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
-    left_out = _left_alone(chosen, clock if clock is not None else SystemClock()) if by_schedule else set()
+    left_out = _left_alone(chosen, run_lives, clock if clock is not None else SystemClock()) if by_schedule else set()
     broken = [entry.name for entry in registry.broken] if not names else []
     return [
         CycleTable(label=name, table=name, ignore_pauses=ignore_pauses)
@@ -78,10 +92,17 @@ def choose_cycle_tables(
     ]
 
 
-def _left_alone(tables: Sequence[RegisteredTable], clock: Clock) -> set[str]:
+def _left_alone(tables: Sequence[RegisteredTable], run_lives: RunLives, clock: Clock) -> set[str]:
     """Return the tables that need no cycle now."""
+
+    def is_under_way(cycle: RunRecord) -> bool:
+        dag, _, run = cycle.run_id.partition("/")
+        is_recent = timedelta(0) <= clock.now() - cycle.started < RUN_TIMEOUT
+        # Of a cycle by hand nothing is known but when it began.
+        return is_recent and (dag != CYCLE_DAG or run_lives(run))
+
     fleet = Fleet(options=storage_options, settings=load_settings().fleet, clock=clock)
-    found = fleet.survey(tables, patience_s=RUN_TIMEOUT.total_seconds(), plan=True)
+    found = fleet.survey(tables, is_under_way=is_under_way, plan=True)
     for table in tables:
         each = found[table.name]
         verdict = "due" if isinstance(each, TableRound) or each.is_due else "left alone"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -18,22 +17,26 @@ import memwal_core
 from demo.airflow import configure_spark, find_checkout, find_java
 from demo.directory import claim_directory
 from demo.stack.stack import free_port, stack_environment, start_stack, stop_stack
-from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.coordination.lease import LeaseStore
-from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.rng import system_rng
-from memwal_core.settings import LeaseSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.clock import ManualClock
 from testkit.faults.quoting_server import QuotingServer, quoting_server
 from testkit.notifiers import notifiers_telling, told
 from testkit.s3_server import S3Server, s3_server
-from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people
 from tests.integration.airflow import role_matrix
 from tests.integration.airflow.processes import jobs_of, whatever_was_written
+from tests.integration.airflow.server_tables import (
+    MERGED,
+    content,
+    flushed_directories,
+    make_table,
+    merge_held,
+    outcomes,
+    recorded_generations,
+    take_over,
+)
 from tests.integration.airflow.servers import CLOCK, LAKES, REGISTRY, RETRIES, Servers
 from tests.integration.telemetry.collector import Collector, collecting
 
@@ -121,47 +124,6 @@ def servers(
         yield found
     finally:
         stop_stack(directory, CLOCK)
-
-
-def make_table(servers: Servers, name: str, *, merged: bool) -> BaseTable:
-    """Make a table with two regions of two generations each; ids 0 to 69, of which 0 to 29 are written anew."""
-    table = make_people_table(str(servers.root / f"{name}.lance"), rows=people(*range(50), name="old"), buckets=2)
-    with TableWriter.open(table) as writer:
-        writer.put(people(*range(30), name="new"))
-        writer.flush()
-        writer.put(people(*range(50, 70), name="new"))
-        writer.flush()
-    if merged:
-        Table.open(table.uri).run(MergeRequest())
-        drop_old_versions(table.uri)
-    return table
-
-
-def recorded_generations(table: BaseTable) -> int:
-    manifests = Table.open(table.uri).opened.manifests
-    return sum(len(manifests.load(region).flushed_generations) for region in manifests.region_ids())
-
-
-def flushed_directories(table: BaseTable) -> int:
-    return sum(1 for path in (Path(table.uri) / "_mem_wal").glob("*/*_gen_*") if any(path.rglob("*.manifest")))
-
-
-def take_over(table: BaseTable, key: JobKey) -> None:
-    """Take a lease from its holder, as somebody whose clock says that it has ended long ago."""
-    later = ManualClock(CLOCK.now() + timedelta(days=1))
-    LeaseStore(table.store, table.ids, settings=LeaseSettings(), clock=later).acquire(key, "somebody else")
-
-
-def outcomes(table: BaseTable, job: str) -> list[str]:
-    return [run.outcome.value for run in Table.open(table.uri).opened.ledger.runs(job)]
-
-
-def content(table: BaseTable) -> tuple[list[int], dict[str, int]]:
-    rows = table.dataset().to_table(columns=["id", "name"]).to_pydict()
-    return sorted(rows["id"]), {name: rows["name"].count(name) for name in ("old", "new")}
-
-
-MERGED = (list(range(70)), {"old": 20, "new": 50})
 
 
 @pytest.mark.parametrize(
@@ -370,6 +332,47 @@ def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None
     assert recorded_generations(table) == 0
     assert outcomes(table, "gc").count("done") == 1
     assert outcomes(table, "snapshot").count("done") in (1, 2)  # Collection changes what a later snapshot holds.
+
+
+def cycle_held_at_its_merge(servers: Servers, uri: str) -> str:
+    run = servers.trigger("memwal_maintain", tables=[uri])
+    waits = ("deferred", "up_for_retry", "up_for_reschedule")
+    servers.until(lambda: servers.states("memwal_maintain", run).get("cycle.merge") in waits)
+    return run
+
+
+@pytest.mark.parametrize("hand", ["marked failed", "marked successful", "deleted", "paused"])
+def test_hands_on_a_cycle_do_no_harm_and_keep_no_table_from_the_next(servers: Servers, hand: str) -> None:
+    table = make_table(servers, hand.replace(" ", "-"), merged=False)
+    dag = "memwal_maintain"
+    servers.ask("PATCH", f"dags/{dag}", {"is_paused": False})
+    with merge_held(table):
+        run = cycle_held_at_its_merge(servers, table.uri)
+        path = servers.run_path(dag, run)
+        if hand == "paused":
+            servers.ask("PATCH", f"dags/{dag}", {"is_paused": True})
+        else:
+            servers.ask("PATCH", path, {"state": "success" if hand == "marked successful" else "failed"})
+            servers.end(dag, run)  # The end of the cycle is recorded; until then, Airflow deletes no run.
+            if hand == "deleted":
+                servers.ask("DELETE", path)
+    if hand == "paused":
+        servers.ask("PATCH", f"dags/{dag}", {"is_paused": False})
+        servers.until(lambda: servers.ask("GET", path)["state"] == "success")  # Its merge was tried again.
+    else:
+        assert content(table) == (list(range(50)), {"old": 50, "new": 0})
+        assert servers.end(dag, servers.trigger(dag, tables=[table.uri]))[dag] == "success"
+
+    assert content(table) == MERGED
+    assert outcomes(table, "merge").count("done") == 1
+    if hand != "deleted":
+        servers.ask("POST", f"{path}/clear", {"dry_run": False, "only_failed": False})
+        servers.until(lambda: servers.ask("GET", path)["state"] == "success")
+        assert content(table) == MERGED
+        assert outcomes(table, "merge").count("done") == 1
+    opened = Table.open(table.uri).opened
+    assert all(each.has_ended for each in opened.ledger.runs("maintain"))
+    assert all(opened.leases.in_other_hands(key, "anybody") is None for key in opened.leases.known_keys())
 
 
 def refused_plan(servers: Servers, dag: str, **conf: Any) -> str:

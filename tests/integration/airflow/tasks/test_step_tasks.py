@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from memwal_core.airflow.tasks.work import (
     verify_work,
 )
 from memwal_core.base_table import BaseTable
+from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.freeze import Choice
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
@@ -50,6 +52,7 @@ from memwal_core.quality.model import Check, CheckResult, QualityReport, Result,
 from memwal_core.registry import REGISTRY_VARIABLE, load_registry
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.clock import ManualClock
 from testkit.tables.people import make_people_table, people, quality_of
 from tests.integration.airflow.tasks.steps import run_step
 
@@ -222,6 +225,29 @@ def test_cycle_chooses_registered_tables_that_are_due(
     assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
     with pytest.raises(InvalidRequestError, match="not registered"):
         choose_cycle_tables(["animals"], by_schedule=False)
+
+
+def test_cycle_whose_run_a_person_has_ended_keeps_no_table_from_the_next_one(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end was never recorded, and the table was left alone until the run would have timed out: for a day."""
+    table, asked = _registered(merged, tmp_path, monkeypatch), list[str]()
+    begin_cycle(table, "memwal_maintain/run 1")
+    later = ManualClock(SystemClock().now() + timedelta(hours=1))
+
+    def chosen(*, lives: bool, clock: Clock = later) -> list[CycleTable]:
+        def run_lives(run: str) -> bool:
+            asked.append(run)
+            return lives
+
+        return choose_cycle_tables([], by_schedule=True, run_lives=run_lives, clock=clock)
+
+    assert chosen(lives=True) == []
+    assert chosen(lives=False) == [table]
+    assert asked == ["run 1"] * 2
+    assert chosen(lives=True, clock=ManualClock(later.now() + timedelta(days=1))) == [table]
+    begin_cycle(table, "by hand")
+    assert chosen(lives=False) == []
 
 
 def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(

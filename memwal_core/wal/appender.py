@@ -17,7 +17,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from memwal_core.errors import CommitUnknownError, FencedError, InternalError, ObjectExistsError, UnavailableError
+from memwal_core.errors import (
+    CommitUnknownError,
+    CorruptionError,
+    FencedError,
+    InternalError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.storage.protocol import ObjectStore
@@ -150,7 +158,18 @@ class WalAppender:
 
     def _occupied(self, wal_id: int) -> WalEntry:
         """Read the entry at a taken position; ``FencedError`` unless it may be stepped over."""
-        entry = self._codec.read(self._store, self._region_id, wal_id)
+        try:
+            entry = self._codec.read(self._store, self._region_id, wal_id)
+        except CorruptionError as error:
+            if not isinstance(error.__cause__, ObjectNotFoundError):
+                raise
+            raise FencedError(
+                "another writer has taken over the region: an entry behind this writer's last one was collected",
+                remedy="stop this writer; open a new one if this process should own the region",
+                region_id=str(self._region_id),
+                wal_id=wal_id,
+                own_epoch=self._epoch,
+            ) from error
         if entry.writer_epoch > self._epoch:
             raise FencedError(
                 "another writer has taken over the region",

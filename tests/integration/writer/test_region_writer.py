@@ -22,7 +22,7 @@ from memwal_core.table import Table
 from memwal_core.wal import WalAppender
 from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.people import PEOPLE, make_people_table, people, reopened
 from testkit.tables.wal_entries import LANCE_CODEC
 
@@ -270,6 +270,29 @@ def test_an_occupied_position_of_a_higher_epoch_fences_without_further_requests(
         with pytest.raises(FencedError):
             call()
     assert len(recorder.calls) == before
+
+
+@pytest.mark.req("WRT-42")
+@pytest.mark.parametrize(
+    ("status", "suffix", "wal_id"),
+    # A writer of the arrow codec takes the first position when it opens.
+    [(RegionStatus.SEALED, ".lance", 1), (RegionStatus.ACTIVE, ".arrow", 2)],
+)
+def test_an_occupied_position_whose_entry_was_collected_meanwhile_fences(table, status, suffix, wal_id) -> None:
+    """Its rows were merged by whoever has the region; the older writer took it for damage, which a person has to see."""
+    region_id = IdSource().region_id()
+    _publish(table, RegionManifest(region_id=region_id, status=status))
+    path = wal_entry_path(region_id, wal_id, suffix)
+    store = FaultyStore(table.store)
+    a = _open(reopened(table, store, FAST), region_id)
+    _open(table, region_id).put(people(2))
+    store.add(Rule(lambda _: table.store.delete(path), Moment.BEFORE, frozenset({"get"}), path.__eq__))
+
+    with pytest.raises(FencedError) as caught:
+        a.put(people(1))
+
+    assert caught.value.facts["wal_id"] == wal_id
+    assert "collected" in caught.value.what
 
 
 @pytest.mark.req("WRT-20")

@@ -279,7 +279,7 @@ def test_an_occupied_position_of_a_higher_epoch_fences_without_further_requests(
     [(RegionStatus.SEALED, ".lance", 1), (RegionStatus.ACTIVE, ".arrow", 2)],
 )
 def test_an_occupied_position_whose_entry_was_collected_meanwhile_fences(table, status, suffix, wal_id) -> None:
-    """Its rows were merged by whoever has the region; the older writer took it for damage, which a person has to see."""
+    """Its rows were merged by whoever has the region; the older writer took it for damage, and asked for a person."""
     region_id = IdSource().region_id()
     _publish(table, RegionManifest(region_id=region_id, status=status))
     path = wal_entry_path(region_id, wal_id, suffix)

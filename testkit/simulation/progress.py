@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import ObjectNotFoundError
@@ -22,11 +22,12 @@ class ProgressWatch:
         self._version = 0
         self._merged: dict[RegionId, int] = {}
 
-    def problems(self, table: BaseTable) -> list[str]:
+    def problems(self, table: BaseTable, restored: Set[int]) -> list[str]:
         """Return what went wrong in the versions since the last look; those removed since are not looked at.
 
         Args:
             table: Over a store that does not fail.
+            restored: Versions whose progress is that of an older one.
         """
         found: list[str] = []
         newest = table.dataset().version
@@ -37,6 +38,8 @@ class ProgressWatch:
                 continue
             if details is None:
                 continue
+            if version in restored:
+                self._merged = dict(details.merged_generations)
             found += self._compare(version, details.merged_generations)
             found += [
                 f"version {version}: {name} has caught up to {generation} of {region}, merged is {merged}"

@@ -11,6 +11,8 @@ from testkit.simulation.actors.base_writers import BaseWriterActor
 from testkit.simulation.actors.jobs import ROUTINE, JobActor, MergeActor, SimulatedJob, TimeActor
 from testkit.simulation.actors.people import PersonActor
 from testkit.simulation.actors.readers import ReaderActor
+from testkit.simulation.actors.restorers import RestorerActor
+from testkit.simulation.actors.searchers import SearcherActor
 from testkit.simulation.actors.strangers import STRANGERS
 from testkit.simulation.actors.table_writers import TableWriterActor
 from testkit.simulation.actors.writers import WriterActor
@@ -56,6 +58,10 @@ def strangers(world: World) -> list[Actor]:
         outside.append(BaseWriterActor(world, "base-writer", BASE_KEYS))
     if drawn.random() < _DRAWN:
         outside.append(PersonActor(world, "person"))
+    if drawn.random() < _DRAWN:
+        outside.append(RestorerActor(world, "restorer"))
+    if drawn.random() < _DRAWN:
+        outside.append(SearcherActor(world, "searcher"))
     return [
         WriterActor(world, "writer-a", (0,)),
         WriterActor(world, "writer-b", (1,)),
@@ -94,5 +100,5 @@ EVERYBODY = Scene("everybody", everybody, 60, lambda seed: Chances() if seed % _
 RIVALS = Scene("rivals", rivals, 40, lambda _: AIMED)
 """Several of everybody, who interrupt each other between a read and the conditional write that follows."""
 OUTSIDE = Scene("strangers", strangers, 40, lambda _: Chances())
-"""Other clients' writers, plain writers of the base table, people, copies, a slow store, a wrong clock."""
+"""Other clients' writers, plain writers of the base table, people, copies, restores, a slow store, a wrong clock."""
 SCENES = (EVERYBODY, RIVALS, OUTSIDE)

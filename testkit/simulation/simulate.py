@@ -163,7 +163,7 @@ def check_progress(world: World, watch: ProgressWatch) -> None:
         SimulationFailedError: Merge progress went back, or an index claims more than is merged.
     """
     with world.quietly():
-        problems = watch.problems(world.plain)
+        problems = watch.problems(world.plain, world.restored)
     if problems:
         raise SimulationFailedError(world, Symptom.WENT_BACK, "; ".join(problems))
 

@@ -32,7 +32,7 @@ def lsm_view(table: BaseTable, version: int | None = None) -> dict[int, str]:
     state = table.state(version)
     view: dict[int, str] = {}
     options = dict(table.storage_options) or None
-    _apply(view, table.dataset(state.version).to_table(columns=["id", "name"]), "base table")
+    view |= base_rows(table, state.version)
     for manifest in regions:
         merged = state.details.merged_generation(manifest.region_id) if state.details is not None else 0
         for flushed in manifest.flushed_generations:
@@ -42,6 +42,17 @@ def lsm_view(table: BaseTable, version: int | None = None) -> dict[int, str]:
                 _apply(view, rows, f"{manifest.region_id} generation {flushed.generation}")
         _replay(view, table, manifest)
     return view
+
+
+def base_rows(table: BaseTable, version: int) -> dict[int, str]:
+    """Return key -> value of the base table alone.
+
+    Raises:
+        DuplicateKeyError: It holds a key twice.
+    """
+    rows: dict[int, str] = {}
+    _apply(rows, table.dataset(version).to_table(columns=["id", "name"]), "base table")
+    return rows
 
 
 def _replay(view: dict[int, str], table: BaseTable, manifest: RegionManifest) -> None:

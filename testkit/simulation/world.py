@@ -44,6 +44,7 @@ BASE_KEYS = range(100, 106)
 FREEZE_KEY = 0
 FROZEN = "frozen"
 """The key of the table, and its value, in the model of what people freeze."""
+_AFTER_RESTORE = (FreezeCause.PROGRESS_WENT_BACK.value,)
 _MAX_DEPTH = 2
 _ROUTED = (0, 3)
 
@@ -122,6 +123,8 @@ class World:
         self.has_drifted = False
         """Whether the table's schema has changed since the run began."""
         self.actors: list[Actor] = []
+        self.restored: set[int] = set()
+        """Versions of the base table that are older ones, made the newest again."""
         self.guards: tuple[type[MemwalError], ...] = ()
         """In a negative control, errors with which other rules stop a turn; the run goes on."""
         self.call_takes_s = 0.0
@@ -181,7 +184,7 @@ class World:
             # What a process that died would have reported is of no interest.
             if depth in self._dead:
                 self._bury(indent, actor, self._dead[depth])
-            elif isinstance(error, (*EXPECTED_ERRORS, *self.guards)) or _is_frozen_by_hand(error):
+            elif isinstance(error, (*EXPECTED_ERRORS, *self.guards)) or self._explains(error):
                 self._note(f"{indent}{actor.name}: {type(error).__name__}")
             else:
                 # Kept, because whoever was interrupted may swallow it.
@@ -323,9 +326,13 @@ class World:
     def _note(self, line: str) -> None:
         self.trace.append(line)
 
+    def _explains(self, error: MemwalError) -> bool:
+        """Tell whether what was done to the table explains that it is frozen."""
+        if not isinstance(error, FrozenError):
+            return False
+        causes = error.facts["causes"]
+        assert isinstance(causes, list)  # noqa: S101 - whoever raises it lists them
+        return {FreezeCause.BY_HAND.value, *(_AFTER_RESTORE if self.restored else ())}.issuperset(causes)
+
     def _derived_rng(self) -> Rng:
         return seeded_rng(self.rng.getrandbits(64))
-
-
-def _is_frozen_by_hand(error: MemwalError) -> bool:
-    return isinstance(error, FrozenError) and error.facts["causes"] == [FreezeCause.BY_HAND.value]

@@ -24,6 +24,10 @@ PEOPLE = pa.schema(
     ]
 )
 
+VECTOR = "vector"
+VECTOR_FIELD = pa.field(VECTOR, pa.list_(pa.float32(), 2))
+"""A column that people may have besides: the id, as a point on a line."""
+
 
 def people(*ids: int, name: str | None = None) -> pa.Table:
     """Return rows of ``PEOPLE`` with the given ids.

@@ -1,4 +1,4 @@
-"""Writers of other clients, copies, people, a slow store and a wrong clock, besides those who belong to the table."""
+"""Strangers beside those who belong to the table: other clients, copies, restores, searches, people, slow stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from memwal_core.reader import Consistency
 from testkit.simulation import SimulationFailedError, Symptom
-from testkit.simulation.actors import strangers
+from testkit.simulation.actors import searchers, strangers
 from testkit.simulation.scenes import OUTSIDE
 
 QUICK_SEED = 1
@@ -26,9 +26,16 @@ MUST_HAPPEN = (
     "base table: delete",
     "person froze the table",
     "person thawed the table",
+    "version restored",
+    "thawed after a restore",
+    "index of vector",
+    "index of name",
+    "searched by vector",
+    "searched by name",
 )
-FOUND_BY = 15
-"""The seed that notices soonest; others are tried once the code has moved on."""
+SHOWN = {"the copy": (strangers, "COPY_SHOWS", 15), "searcher by": (searchers, "SEARCHED", 17)}
+"""Who compares -> the constant that says what is read, and the seed that notices soonest; others are tried once the
+code has moved on."""
 MAX_SEEDS = 20
 
 
@@ -65,17 +72,17 @@ def test_forty_seeds_meet_every_stranger_and_lose_no_row(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_copy_that_is_read_without_its_unflushed_rows_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("who", SHOWN)
+def test_what_is_read_without_unflushed_rows_is_noticed(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Negative control: the comparison of copies with the model bites."""
-    monkeypatch.setattr(strangers, "COPY_SHOWS", Consistency.LATEST)
+    """Negative control: the comparisons of copies and of searches with the model bite."""
+    module, constant, first = SHOWN[who]
+    monkeypatch.setattr(module, constant, Consistency.LATEST)
 
-    every = (
-        _failure(tmp_path, seed) for seed in (FOUND_BY, *(other for other in range(MAX_SEEDS) if other != FOUND_BY))
-    )
+    every = (_failure(tmp_path, seed) for seed in (first, *(other for other in range(MAX_SEEDS) if other != first)))
 
     found = next(each for each in every if each is not None)
 
     assert found.symptom is Symptom.WRONG_ROWS
-    assert "the copy" in str(found)
+    assert who in str(found)

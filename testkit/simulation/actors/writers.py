@@ -18,7 +18,7 @@ from testkit.faults.failpoints import SimulatedCrash
 from testkit.simulation.contests import WriteKind
 from testkit.simulation.model import Value
 from testkit.simulation.world import KEYS, Actor, World
-from testkit.tables.people import people
+from testkit.tables.people import VECTOR, people
 
 
 class WriterActor(Actor):
@@ -160,9 +160,12 @@ def facts(writer: RegionWriter) -> Counter[str]:
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Add the columns, without values, that the table has got since."""
+    """Add the columns that the table has got since: vectors of the keys, and others without values."""
     for field in schema:
-        if field.name not in (*rows.schema.names, TOMBSTONE_COLUMN):
+        if field.name == VECTOR:
+            points = [[float(key), 0.0] for key in rows.column("id").to_pylist()]
+            rows = rows.append_column(field, pa.array(points, field.type))
+        elif field.name not in (*rows.schema.names, TOMBSTONE_COLUMN):
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     return rows
 

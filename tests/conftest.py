@@ -144,9 +144,16 @@ def _search_afresh(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))
 
 
+def _takes_its_turn(item: pytest.Item) -> int:
+    """Let files begin first that keep a process busy longest: those of Airflow's servers and of the Spark session."""
+    if "servers" in getattr(item, "fixturenames", ()):
+        return 0
+    return 1 if _uses_spark_session(item.path) else 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest share first, that of the Spark session, and give tests with a JVM or Airflow the time for it."""
-    items.sort(key=lambda item: not _uses_spark_session(item.path))
+    """Put the longest shares first, and give tests with a JVM or Airflow the time for it."""
+    items.sort(key=_takes_its_turn)
     for item in items:
         if EXAMPLES_TIMES > 1:
             _search_afresh(item)

@@ -341,7 +341,14 @@ def cycle_held_at_its_merge(servers: Servers, uri: str) -> str:
     return run
 
 
-@pytest.mark.parametrize("hand", ["marked failed", "marked successful", "deleted", "paused"])
+@pytest.mark.parametrize(
+    "hand",
+    [
+        "marked failed",
+        "paused",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("marked successful", "deleted")),
+    ],
+)
 def test_hands_on_a_cycle_do_no_harm_and_keep_no_table_from_the_next(servers: Servers, hand: str) -> None:
     table = make_table(servers, hand.replace(" ", "-"), merged=False)
     dag = "memwal_maintain"
@@ -365,7 +372,7 @@ def test_hands_on_a_cycle_do_no_harm_and_keep_no_table_from_the_next(servers: Se
 
     assert content(table) == MERGED
     assert outcomes(table, "merge").count("done") == 1
-    if hand != "deleted":
+    if hand.startswith("marked"):
         servers.ask("POST", f"{path}/clear", {"dry_run": False, "only_failed": False})
         servers.until(lambda: servers.ask("GET", path)["state"] == "success")
         assert content(table) == MERGED

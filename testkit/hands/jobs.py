@@ -92,13 +92,15 @@ def thaw(place: TablePlace, rng: Rng) -> str:
         return place.require_excused(error, "thaw")
     said = []
     for cause in dict.fromkeys(each.cause for each in active):
-        choices = [each for each in cause.facts.choices if _is_played(cause)]
+        choices = [each for each in cause.facts.choices if _is_played(cause, each)]
         rng.shuffle(choices)
         said.append(f"{cause.value} " + _thaw_cause(place, cause, choices))
     return "; ".join(said) or "was not frozen"
 
 
-def _is_played(cause: FreezeCause) -> bool:
+def _is_played(cause: FreezeCause, choice: Choice) -> bool:
+    if cause is FreezeCause.REGION_BEGAN_AGAIN and choice is Choice.ACCEPT:
+        return False  # No clock is set back in a history.
     return cause is not FreezeCause.REGION_WENT_BACK  # Which rows are given up then is not known to the model.
 
 

@@ -44,6 +44,9 @@ BASE_KEYS = range(100, 106)
 FREEZE_KEY = 0
 FROZEN = "frozen"
 """The key of the table, and its value, in the model of what people freeze."""
+JUMPED_BACK = "clock jumped back"
+_AFTER_JUMP = (FreezeCause.REGION_BEGAN_AGAIN.value,)
+"""The store's own clock says that a region is younger than what was merged of it."""
 _AFTER_RESTORE = (FreezeCause.PROGRESS_WENT_BACK.value,)
 _MAX_DEPTH = 2
 _ROUTED = (0, 3)
@@ -332,7 +335,9 @@ class World:
             return False
         causes = error.facts["causes"]
         assert isinstance(causes, list)  # noqa: S101 - whoever raises it lists them
-        return {FreezeCause.BY_HAND.value, *(_AFTER_RESTORE if self.restored else ())}.issuperset(causes)
+        after_restore = _AFTER_RESTORE if self.restored else ()
+        after_jump = _AFTER_JUMP if self.seen[JUMPED_BACK] else ()
+        return {FreezeCause.BY_HAND.value, *after_restore, *after_jump}.issuperset(causes)
 
     def _derived_rng(self) -> Rng:
         return seeded_rng(self.rng.getrandbits(64))

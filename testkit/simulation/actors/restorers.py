@@ -28,8 +28,8 @@ class RestorerActor(Actor):
         """Thaw the table, if a restore froze it; else restore a version."""
         world = self._world
         freezes = FreezeStore(world.plain.store, IdSource(), clock=world.clock).active()
-        causes = sorted({freeze.cause for freeze in freezes} - {FreezeCause.BY_HAND})
-        return self._thaw(causes[0]) if causes else self._restore()
+        went_back = FreezeCause.PROGRESS_WENT_BACK
+        return self._thaw(went_back) if any(each.cause is went_back for each in freezes) else self._restore()
 
     def _restore(self) -> str:
         world = self._world

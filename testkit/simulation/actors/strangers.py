@@ -20,7 +20,7 @@ from memwal_core.table import Table
 from memwal_core.writer.region_directory import RegionDirectory
 from testkit.simulation.actors.writers import completed, keys_by_region
 from testkit.simulation.model import TableMoment, Value, WrongRowError
-from testkit.simulation.world import Actor, World
+from testkit.simulation.world import JUMPED_BACK, Actor, World
 from testkit.tables.people import people
 from testkit.tables.readable import as_model
 
@@ -137,7 +137,7 @@ class WrongClockActor(Actor):
         """Jump."""
         seconds = self._world.rng.choice(_JUMPS_S)
         self._world.clock.jump_wall_time(seconds)
-        self._world.seen["clock jumped back" if seconds < 0 else "clock jumped forward"] += 1
+        self._world.seen[JUMPED_BACK if seconds < 0 else "clock jumped forward"] += 1
         return f"the clock jumps by {seconds:.0f} s"
 
 

@@ -152,6 +152,7 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
             {
                 Choice.MERGE_AGAIN: "merges the region from its first generation on: right if the region is a new one",
                 Choice.DISCARD_GENERATIONS: "never merges what the region has now, and merges what it flushes next",
+                Choice.ACCEPT: "goes on as before: right if it is the same region, and only a clock was set back",
             },
             "docs/runbooks/region-began-again.md",
         ),

@@ -186,6 +186,8 @@ def _regions_of(ends: Iterable[Freeze], manifests: Mapping[RegionId, RegionManif
 def _target(choice: Choice, freeze: Freeze, region_id: RegionId, merged: int, memory: Memory) -> int:
     if choice is Choice.MERGE_AGAIN:
         return FIRST_GENERATION - 1 if freeze.cause in _REGION_CAUSES else merged
+    if choice is Choice.ACCEPT:
+        return merged
     if choice is Choice.RESTORE_PROGRESS:
         return max(merged, memory.progress.get(region_id, 0))
     flushed = freeze.evidence.get(FLUSHED)

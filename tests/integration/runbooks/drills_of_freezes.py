@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from types import MappingProxyType
 import lance
 
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RECORD_DIRECTORY, RESERVATIONS_DIRECTORY, manifest_path
+from memwal_core.register import FIRST_VERSION
 from testkit.tables.people import people
 from tests.integration.runbooks.scene import Scene, drill
 
@@ -146,6 +148,18 @@ def old_copy_was_put_back(scene: Scene) -> Iterator[None]:
     _frozen(scene)
     yield
     scene.follow("memwal thaw $TABLE --choice discard-generations --reason TEXT")
+
+
+@drill("region-began-again")
+def clock_was_set_back(scene: Scene) -> Iterator[None]:
+    scene.run("memwal merge $TABLE")
+    shutil.rmtree(scene.path / RECORD_DIRECTORY)
+    made = scene.path / manifest_path(scene.region, FIRST_VERSION)
+    os.utime(made, times=(made.stat().st_mtime + 3600,) * 2)
+    scene.put(5, name="waits")
+    _frozen(scene)
+    yield
+    scene.follow("memwal thaw $TABLE --choice accept --reason TEXT")
 
 
 @drill("region-vanished")

@@ -27,6 +27,7 @@ class IndexCoverage:
         kind: What Lance calls its type, for example ``BTree`` or ``IVF_PQ``.
         segments: Parts that queries search one after another.
         unindexed_rows: Live rows of the fragments that no segment covers.
+        is_trained: Whether it has a model that the next extension keeps.
         vectors_missing: Vectors that the table lacks before Lance can train it.
     """
 
@@ -74,7 +75,9 @@ def _coverage(
 ) -> IndexCoverage:
     covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}
     unindexed = sorted(rows.keys() - covered)
-    trained = is_trained(table.store, index)
+    is_empty = bool(rows) and is_vector_index(str(index.index_type)) and not covered & rows.keys()
+    # Of an index whose last row is gone Lance forgets the model: the next extension trains it anew.
+    trained = not is_empty and is_trained(table.store, index)
     return IndexCoverage(
         name=index.name,
         kind=str(index.index_type),

@@ -282,6 +282,29 @@ def test_extension_that_changes_the_centroids_is_refused_and_not_credited(
     assert "centroids" in report.indexes[0].reason
 
 
+@pytest.mark.req("CAT-11")
+@pytest.mark.parametrize(("kind", "rows"), [("IVF_PQ", 3000), ("IVF_FLAT", 3000), ("IVF_FLAT", 1), ("IVF_PQ", 20)])
+def test_index_whose_last_row_is_gone_is_trained_anew(tmp_path: Path, kind: str, rows: int) -> None:
+    """Lance forgets its model, which was taken for an index that must not be trusted, and stopped the table's cycle."""
+    table = make_articles_table(str(tmp_path / "t"), kinds=(kind,))
+    digest = vector_model_digest(table, table.state().version, "vec_idx")
+    merge_natively(table, articles(10_000, rows, centre=0.9), {A: 1})
+    table.dataset().delete("id < 10000")
+
+    report = run(table)
+    again = run(table)
+
+    covered = read_coverage(table, table.state().version).named("vec_idx")
+    assert covered is not None
+    assert again.outcome is JobOutcome.NOTHING_TO_DO
+    if kind == "IVF_PQ" and rows < 256:
+        assert (report.outcome, covered.is_trained, covered.vectors_missing) == (JobOutcome.NOTHING_TO_DO, False, 236)
+        return
+    assert (report.outcome, covered.is_trained, covered.unindexed_rows) == (JobOutcome.DONE, True, 0)
+    assert vector_model_digest(table, table.state().version, "vec_idx") != digest
+    assert recorded(table)["vec_idx"] == {A: 1}
+
+
 @pytest.mark.req("CAT-12")
 def test_tokenizer_and_scalar_settings_stay(tmp_path: Path) -> None:
     table = make_articles_table(str(tmp_path / "t"), kinds=("BTREE", "BITMAP"))

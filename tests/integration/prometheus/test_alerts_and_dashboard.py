@@ -114,17 +114,22 @@ def _started(ends: ExitStack, command: list[str], root: Path) -> None:
 
 
 def test_alerts_are_about_the_damaged_table_and_the_missing_one_alone(prometheus: Asked) -> None:
-    until(lambda: {("MemwalCyclesFail", "hurt"), ("MemwalCyclesFail", "gone")} <= prometheus.alerts())
-    rules = prometheus.ask("rules")["groups"][0]["rules"]
-    alerts = prometheus.alerts()
-
-    assert {rule["health"] for rule in rules} == {"ok"}
-    assert {
+    expected = {
+        ("MemwalCyclesFail", "hurt"),
+        ("MemwalCyclesFail", "gone"),
         ("MemwalOperatorMustActNow", "hurt"),
         ("MemwalFinding", "hurt"),
         ("MemwalTableNotExamined", "gone"),
-    } <= alerts
-    assert {table for _, table in alerts} == {"hurt", "gone"}
+    }
+
+    def are_told_alone() -> bool:
+        """Look at one moment: a scrape that comes late, on a busy machine, takes all series with it for a while."""
+        alerts = prometheus.alerts()
+        return expected <= alerts and {table for _, table in alerts} == {"hurt", "gone"}
+
+    until(are_told_alone)
+    rules = prometheus.ask("rules")["groups"][0]["rules"]
+    assert {rule["health"] for rule in rules} == {"ok"}
 
 
 def test_every_query_of_the_dashboard_finds_what_it_shows(prometheus: Asked) -> None:

@@ -80,7 +80,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         store = open_store(uri, storage_options=options or None, settings=settings.storage)
         planned = write_empty_table(store, schema, list(key or ()), regions, dry_run=True)
         specs = [describe_spec(planned.spec, planned.field_ids)]
-        _show(_Shown(uri, "would be created", 0, tuple(key or ()), specs), json=json)
+        _show(_Shown(uri, "created", JobOutcome.PLANNED, 0, tuple(key or ()), specs), json=json)
         return
     table = Table.create(
         uri,
@@ -91,7 +91,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         storage_options=options or None,
         settings=settings,
     )
-    _show(_shown(table.uri, table.base.state(), "created"), json=json)
+    _show(_shown(table.uri, table.base.state(), "created", JobOutcome.DONE), json=json)
 
 
 def enable(  # noqa: PLR0913 - one parameter for each option of the command
@@ -118,8 +118,8 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
     regions = _regions(buckets, by)
     table = open_table(uri, storage_option)
     state = table.enable(key=list(key or ()), regions=regions, maintained_indexes=list(index or ()), dry_run=dry_run)
-    shown = _shown(table.uri, state, "would be enabled" if dry_run else "enabled")
-    _show(shown, json=json)
+    outcome = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
+    _show(_shown(table.uri, state, "enabled", outcome), json=json)
 
 
 def add_spec(
@@ -204,24 +204,25 @@ def _schema_of(source: str, options: dict[str, str]) -> pa.Schema:
 class _Shown:
     uri: str
     what: str
+    outcome: JobOutcome
     version: int
     key: Sequence[str]
     regions: Sequence[str]
 
 
-def _shown(uri: str, state: TableState, what: str) -> _Shown:
+def _shown(uri: str, state: TableState, what: str, outcome: JobOutcome) -> _Shown:
     specs = [describe_spec(spec, state.field_ids) for spec in state.require_details().region_specs]
-    return _Shown(uri, what, state.version, state.primary_key.columns, specs)
+    return _Shown(uri, what, outcome, state.version, state.primary_key.columns, specs)
 
 
 def _show(table: _Shown, *, json: bool) -> None:
     if json:
-        outcome = JobOutcome.PLANNED if table.what.startswith("would") else JobOutcome.DONE
         print_json(
-            {"outcome": outcome.value, "table_uri": table.uri, "version": table.version,
+            {"outcome": table.outcome.value, "table_uri": table.uri, "version": table.version,
              "key": list(table.key), "regions": list(table.regions)}
         )  # fmt: skip
         return
     console = Console(highlight=False, soft_wrap=True)
     key, regions = ", ".join(table.key), "; ".join(table.regions)
-    console.print(f"{table.what}: {table.uri}  version {table.version}, key ({key}), regions {regions}", markup=False)
+    what = f"would be {table.what}" if table.outcome is JobOutcome.PLANNED else table.what
+    console.print(f"{what}: {table.uri}  version {table.version}, key ({key}), regions {regions}", markup=False)

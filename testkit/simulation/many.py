@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Annotated
 
@@ -89,7 +92,7 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A fresh process per seed block: pylance must not be forked after it has started its threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_signals) as pool, _bar(console) as progress:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool, _bar(console) as progress:
         task = progress.add_task("simulating", total=len(seeds))
         futures: dict[Future[Played], int] = {pool.submit(play_seed, seed, scenes): seed for seed in seeds}
         try:
@@ -105,9 +108,17 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
     return outcome
 
 
-def _leave_signals() -> None:
-    """Let only the parent answer Ctrl-C: the seeds under way are short."""
+def _begin() -> None:
+    """Let only the parent answer Ctrl-C, for the seeds under way are short; and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _bar(console: Console) -> Progress:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import BaseTable
+from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.batch import RegionRows, keys_digest
@@ -17,6 +18,7 @@ from memwal_core.ingest.ingestion import BatchRequest, CheckedRows, RegionCounts
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.key_filter import hashes_of
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.region.spec.columns import plain_array
 from memwal_core.storage.concurrent import map_concurrently
 
 _ATTEMPT = "1"
@@ -61,10 +63,7 @@ class ArrowRows:
         """Check all rows and divide them by region."""
         along = pa.table({_SEQUENCE: np.arange(self._rows.num_rows)})
         if self._request.order_by is not None:
-            order = self._rows.column(self._request.order_by)
-            along = along.append_column(_ORDER, order)
-            if pa.types.is_floating(order.type):
-                along = along.append_column(_NAN, pc.is_nan(order))
+            along = _with_order(along, self._rows.column(self._request.order_by), self._request.order_by)
         examined = self._admission.examine(self._values(), along, as_stored=True)
         if examined.problem is not None:
             return CheckedRows({}, examined.problem.rows, (examined.problem,))
@@ -115,3 +114,25 @@ class ArrowRows:
         extra = [name for name in (_NAN, _ORDER, _SEQUENCE) if name in part.schema.names]
         by = [(name, "ascending", "at_start") for name in (*self._admission.key, *extra)]
         return part.take(pc.sort_indices(part, sort_keys=by)).drop_columns(extra)
+
+
+def _with_order(along: pa.Table, column: pa.ChunkedArray, name: str) -> pa.Table:
+    """Add what rows of a key are ordered by; to Spark, NaN is larger than any number, and NULL smaller.
+
+    Raises:
+        InvalidRequestError: Values of this type have no order.
+    """
+    order = plain_array(column)
+    if pa.types.is_floating(order.type):
+        order = order.cast(pa.float64())
+        along = along.append_column(_NAN, pc.is_nan(order))
+    try:
+        pc.sort_indices(order.slice(0, 1))
+    except pa.ArrowException:
+        raise InvalidRequestError(
+            "rows cannot be ordered by a column of this type",
+            remedy="name a column of numbers, times or texts",
+            order_by=name,
+            type=str(column.type),
+        ) from None
+    return along.append_column(_ORDER, order)

@@ -16,6 +16,11 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.ingest.admission import RowAdmission
+from memwal_core.ingest.arrow_rows import ArrowRows
+from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.ingestion import BatchRequest
+from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
 from memwal_core.jobs.outcome import JobOutcome
@@ -31,6 +36,7 @@ from testkit.tables.people import make_people_table, people
 
 BUCKETS = 4
 NOT_A_NUMBER = float("nan")
+KEYS = {"first": (1, 2, 3), "second": (1, 2, 4)}
 
 
 @pytest.fixture
@@ -90,6 +96,22 @@ def test_a_batch_is_written_once_whatever_came_after_it(table: BaseTable, tmp_pa
     assert names(table) == {number: "new" if number < 5 else "old" for number in range(20)}
 
 
+def test_a_batch_that_was_begun_goes_on_with_the_same_keys_only(tmp_path: Path) -> None:
+    """As many rows in the same region, and other keys: only their digest tells."""
+    one_region = make_people_table(str(tmp_path / "one.lance"), buckets=1)
+    records = BatchRecords(one_region.store, one_region.clock)
+    first, second = (parquet(tmp_path / f"{name}.parquet", people(*ids)) for name, ids in KEYS.items())
+    planned = ingest(one_region, first, batch="b", dry_run=True)
+    (share,) = planned.regions
+    admission = RowAdmission.of(one_region)
+    counted = ArrowRows(people(*KEYS["first"]), admission, one_region, BatchRequest(BatchId("ingest", "b"))).count()
+    records.begin(BatchId("ingest", "b"), {value: each.rows for value, each in counted.regions.items()})
+
+    with pytest.raises(InvalidRequestError, match="began this batch with other rows"):
+        ingest(one_region, second, batch="b")
+    assert ingest(one_region, first, batch="b").rows_written == share.rows == 3
+
+
 def test_the_same_batch_by_many_at_once_leaves_the_rows_of_one(table: BaseTable, tmp_path: Path) -> None:
     source = parquet(tmp_path / "rows.parquet", people(*range(500), name="a"))
 
@@ -130,6 +152,35 @@ def test_the_newest_row_of_a_key_wins_and_deletes_delete(table: BaseTable, tmp_p
     assert (report.rows_written, sum(region.deletes for region in report.regions)) == (6, 2)
     left = dict.fromkeys(range(10), "old") | {1: "d", 3: "back"}
     assert names(table) == {number: name for number, name in left.items() if number != 2}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pa.array([True, False]),
+        pa.array(["b", "a"]).dictionary_encode(),
+        pa.array(["b", "a"], pa.string_view()),
+        pa.array([b"b", b"a"], pa.large_binary()),
+        pa.array([2, 1], pa.timestamp("ns", "UTC")),
+        pa.array([2, 1], pa.date32()),
+        pa.array([2, None], pa.decimal128(9, 2)),
+        pa.array([2.0, 1.0], pa.float16()),
+    ],
+    ids=lambda order: str(order.type),
+)
+def test_rows_are_ordered_by_columns_of_many_types(table: BaseTable, tmp_path: Path, order: pa.Array) -> None:
+    rows = pa.table({"id": [1, 1], "name": ["new", "old"], "score": [0.0, 0.0], "at": order})
+
+    lance.write_dataset(rows, str(tmp_path / "rows.lance"), data_storage_version="2.2")
+    ingest(table, tmp_path / "rows.lance", order_by="at", batch="b")
+
+    assert names(table) == {1: "new"}
+
+
+def test_a_column_without_an_order_is_refused(table: BaseTable, tmp_path: Path) -> None:
+    rows = people(1, 1).append_column("at", pa.array([[1], [2]]))
+    with pytest.raises(InvalidRequestError, match="cannot be ordered by a column of this type"):
+        ingest(table, parquet(tmp_path / "rows.parquet", rows), order_by="at")
 
 
 def test_one_bad_row_refuses_the_whole_batch(table: BaseTable, tmp_path: Path) -> None:

@@ -88,6 +88,8 @@ def _files(place: str) -> list[Path]:
     paths = local_paths(place)
     if paths is None:
         raise LeftToSparkError("the source is not on this machine")
+    if os.environ.get("HADOOP_CONF_DIR") and not place.startswith("file:"):
+        raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
     found = [Path(each) for path in paths for each in (_below(path) if os.path.isdir(path) else [path])]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")

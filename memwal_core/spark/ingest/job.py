@@ -53,7 +53,7 @@ class IngestJob(Job[IngestRequest, IngestReport]):
             place = Workplace(on_executors=True, reason=str(left))
             if request.engine is Engine.LOCAL:
                 raise InvalidRequestError(
-                    "the batch was asked to be written in this process, which cannot be",
+                    "this process cannot write the batch by itself",
                     remedy="ask for the engine auto or spark, or raise ingest.in_process_bytes if that is the bound",
                     source=str(source),
                     reason=place.reason,

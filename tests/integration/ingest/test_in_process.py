@@ -259,7 +259,7 @@ def _text(directory: Path) -> Path:
 def test_what_this_process_does_not_read_is_told_and_left_to_spark(
     table: BaseTable, tmp_path: Path, make: Callable[[Path], Path], options: dict[str, object], reason: str
 ) -> None:
-    with pytest.raises(InvalidRequestError, match="cannot be") as refused:
+    with pytest.raises(InvalidRequestError, match="cannot write the batch") as refused:
         ingest(table, make(tmp_path / "source"), batch="b", engine=Engine.LOCAL, **options)
     assert reason in str(refused.value.facts["reason"])
 
@@ -277,6 +277,19 @@ def test_a_batch_above_the_bound_is_left_to_spark(tmp_path: Path, rows: pa.Table
 
     assert isinstance(report, IngestReport)
     assert (report.rows_written, str(report.place).startswith("in this process: ")) == (2000, True)
+
+
+def test_paths_are_of_hadoop_where_it_is_configured(
+    table: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = parquet(tmp_path / "rows.parquet", people(1))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+
+    with pytest.raises(InvalidRequestError, match="cannot write the batch") as refused:
+        ingest(table, source, batch="b", engine=Engine.LOCAL)
+    assert "HADOOP_CONF_DIR" in str(refused.value.facts["reason"])
+    request = IngestRequest(sources=(f"file://{source}",), batch="b", engine=Engine.LOCAL)
+    assert Table.open(table.uri).run(request).outcome is JobOutcome.DONE
 
 
 def test_nothing_at_a_place_is_said(table: BaseTable, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ CODE := $(wildcard memwal_core testkit demo jobs dags plugins tests tools bench)
 # How many test processes. The tests of a file stay in one of them, and so do all that use the Spark session.
 PYTEST_WORKERS ?= 2
 # Slow tests wait half of their time for processes that they started.
-test-slow: PYTEST_WORKERS = 4
+test-slow: PYTEST_WORKERS = 3
 # Further arguments for pytest, for example PYTEST_ARGS="-k merge".
 PYTEST_ARGS ?=
 PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
@@ -54,7 +54,7 @@ check: setup ## Look at what changed, in seconds: format, rules, types and its u
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
 	@$(RUN) $(PYTEST) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
-test: setup ## Run all tests but the slow ones, in some ten minutes on two cores
+test: setup ## Run all tests but the slow ones, in less than nine minutes on two cores
 	@$(RUN) $(PYTEST) -m "not slow and not long" $(PYTEST_ARGS)
 test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
 	@$(RUN) $(PYTEST) -m "slow and not long" $(PYTEST_ARGS)

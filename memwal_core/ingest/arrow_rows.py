@@ -13,10 +13,9 @@ from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
-from memwal_core.ingest.batch import RegionRows, keys_digest
+from memwal_core.ingest.batch import RegionRows, combined_hash, keys_digest
 from memwal_core.ingest.ingestion import BatchRequest, CheckedRows, RegionCounts
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
-from memwal_core.key_filter import hashes_of
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region.spec.columns import plain_array
 from memwal_core.storage.concurrent import map_concurrently
@@ -72,8 +71,8 @@ class ArrowRows:
 
     def _counts(self, part: pa.Table) -> RegionCounts:
         deletes = pc.sum(part.column(TOMBSTONE_COLUMN)).as_py() or 0
-        hashes = np.bitwise_xor.reduce(hashes_of(part, self._admission.key))
-        return RegionCounts(RegionRows(part.num_rows, keys_digest(int(hashes))), deletes)
+        keys = keys_digest(combined_hash(part, self._admission.key))
+        return RegionCounts(RegionRows(part.num_rows, keys), deletes)
 
     def expect(self) -> None:
         """Check the rows by users' suites."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import pyarrow as pa
+
 from memwal_core.errors import InvalidRequestError
+from memwal_core.key_filter import hashes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,11 @@ class RegionRows:
 
     rows: int
     keys: str = ""
+
+
+def combined_hash(rows: pa.Table, key: Sequence[str]) -> int:
+    """Return the hashes of some rows' keys, combined by exclusive or; those of two pieces combine in the same way."""
+    return int(np.bitwise_xor.reduce(hashes_of(rows, key)))
 
 
 def keys_digest(combined: int) -> str:

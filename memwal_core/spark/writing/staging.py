@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 from pyspark.sql.datasource import WriterCommitMessage
@@ -19,7 +18,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from memwal_core.base_table import TableReader, translated
 from memwal_core.format.paths import staged_rows_path
 from memwal_core.ingest.admission import RowAdmission, RowProblem
-from memwal_core.key_filter.messages import key_hashes
+from memwal_core.ingest.batch import combined_hash
 from memwal_core.native.casting import compact
 from memwal_core.settings import MIB
 
@@ -100,8 +99,7 @@ class Stager:
             for value, rows in parts:
                 for batch in compact(rows).to_batches():
                     writer.write_batch(batch)
-                hashes = key_hashes(rows, self._admission.key, stored_width=False)
-                digest = int(np.bitwise_xor.reduce(hashes.astype(np.uint64)))
+                digest = combined_hash(rows, self._admission.key)
                 self.staged.append(StagedRows(value, path, start, rows.num_rows, digest))
                 start += rows.num_rows
         try:

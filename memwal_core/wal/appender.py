@@ -163,22 +163,9 @@ class WalAppender:
         except CorruptionError as error:
             if not isinstance(error.__cause__, ObjectNotFoundError):
                 raise
-            raise FencedError(
-                "another writer has taken over the region: an entry behind this writer's last one was collected",
-                remedy="stop this writer; open a new one if this process should own the region",
-                region_id=str(self._region_id),
-                wal_id=wal_id,
-                own_epoch=self._epoch,
-            ) from error
+            raise self._fenced(": an entry behind this writer's last one was collected", wal_id) from error
         if entry.writer_epoch > self._epoch:
-            raise FencedError(
-                "another writer has taken over the region",
-                remedy="stop this writer; open a new one if this process should own the region",
-                region_id=str(self._region_id),
-                wal_id=wal_id,
-                own_epoch=self._epoch,
-                found_epoch=entry.writer_epoch,
-            )
+            raise self._fenced("", wal_id, found_epoch=entry.writer_epoch)
         if entry.writer_epoch == self._epoch and entry.attempt not in self._in_doubt:
             raise InternalError(
                 "another process wrote a WAL entry under this writer's epoch",
@@ -189,3 +176,13 @@ class WalAppender:
                 attempt=entry.attempt,
             )
         return entry
+
+    def _fenced(self, sign: str, wal_id: int, **facts: int) -> FencedError:
+        return FencedError(
+            f"another writer has taken over the region{sign}",
+            remedy="stop this writer; open a new one if this process should own the region",
+            region_id=str(self._region_id),
+            wal_id=wal_id,
+            own_epoch=self._epoch,
+            **facts,
+        )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 
 from memwal_core.errors import InternalError, InvalidRequestError
 from memwal_core.extras import extras_named
 from memwal_core.ingest.admission import RowAdmission
-from memwal_core.ingest.arrow_rows import ArrowRows, RowsCheck
+from memwal_core.ingest.arrow_rows import ArrowRows
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.ingestion import BatchRequest, ingest_rows
 from memwal_core.ingest.read_files import LeftToSparkError, read_files
@@ -60,7 +61,8 @@ class IngestJob(Job[IngestRequest, IngestReport]):
                 ) from None
         with extras_named():
             from memwal_core.spark.ingest.on_executors import ingest_on_executors  # noqa: PLC0415 - an extra, and slow to import
-        return replace(ingest_on_executors(context, source, asked, request.suites), place=place)
+        check = _input_suites().frame_check(request.suites) if request.suites else None
+        return replace(ingest_on_executors(context, source, asked, check), place=place)
 
     def divide(self, context: JobContext, request: IngestRequest) -> Division:
         """Look whether the batch is written already; nothing else is read, so a dry run is a piece, too."""
@@ -114,14 +116,13 @@ def _in_this_process(context: JobContext, source: Source, asked: BatchRequest, r
     base = context.base
     rows = read_files(source, base.settings.ingest.in_process_bytes)
     admission = RowAdmission.of(base, asked.spec_id, asked.delete_column)
-    batch = ArrowRows(rows, admission, base, asked, _check_by(request.suites))
+    check = _input_suites().arrow_check(request.suites) if request.suites else None
+    batch = ArrowRows(rows, admission, base, asked, check)
     place = Workplace(on_executors=False, reason=f"{show_bytes(rows.nbytes)} in {rows.num_rows:,} rows")
     return replace(ingest_rows(batch, admission, base, asked), place=place)
 
 
-def _check_by(suites: Sequence[str]) -> RowsCheck | None:
-    if not suites:
-        return None
+def _input_suites() -> ModuleType:
     with extras_named():
-        from memwal_core.quality.input_suite import arrow_check  # noqa: PLC0415 - Great Expectations takes seconds
-    return arrow_check(suites)
+        from memwal_core.quality import input_suite  # noqa: PLC0415 - Great Expectations takes seconds
+    return input_suite

@@ -13,6 +13,13 @@ from pyspark.sql import SparkSession
 
 from memwal_core.spark.jvm_log import open_log
 
+_UNIX_SOCKETS = {
+    # Over TCP, each task of Python waits 40 ms for an acknowledgement that the other side delays.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # YARN's temporary directories make addresses that are too long for a socket.
+    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - the names in it are random, the sockets their owner's
+}
+
 Session = SparkSession | Callable[[], SparkSession]
 """A session, or what returns it when it is first needed."""
 
@@ -55,7 +62,11 @@ class LateSession:
                 # The child becomes Java at once.
                 warnings.filterwarnings("ignore", "lance is not fork-safe")
                 gateway = launch_gateway(configuration, {"stderr": log})  # type: ignore[no-untyped-call]
-            SparkContext(conf=configuration, gateway=gateway)
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - no public way
+        for name, value in _UNIX_SOCKETS.items():
+            # What spark-submit was told, or its file of defaults, is a property of the JVM by now.
+            if SparkContext.getSystemProperty(name) is None:
+                SparkContext.setSystemProperty(name, value)
         return SparkSession.builder.config(conf=configuration).getOrCreate()
 
     def stop(self) -> None:

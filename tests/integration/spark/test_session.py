@@ -40,6 +40,30 @@ session.stop()
 """
 
 
+_SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+_ASKS = f"""
+from memwal_core.spark.session import LateSession
+
+session = LateSession("quiet", {{"spark.master": "local[1]", "spark.ui.enabled": "false"}})
+context = session().sparkContext
+print(context.getConf().get("{_SOCKETS}"), context.parallelize([1, 2], 2).map(lambda each: each * 2).collect())
+session.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("told", "expected"), [("", "true"), (f"--conf {_SOCKETS}=false", "false")])
+def test_tasks_of_python_talk_through_unix_sockets_unless_spark_was_told_otherwise(
+    tmp_path: Path, told: str, expected: str
+) -> None:
+    variables = {**os.environ, "PYSPARK_SUBMIT_ARGS": f"{told} pyspark-shell", "TMPDIR": str(tmp_path)}
+
+    ran = subprocess.run([sys.executable, "-c", _ASKS], env=variables, check=True, capture_output=True, text=True)
+
+    assert ran.stdout.split(maxsplit=1) == [expected, "[2, 4]\n"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["keep", "drop"])
 def test_messages_of_java_go_to_a_file_that_only_failures_leave(tmp_path: Path, ending: str) -> None:

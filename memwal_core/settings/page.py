@@ -28,6 +28,13 @@ class PageSettings(BaseModel):
         description="Seconds after which a table counts as not answering: its place goes to the next one, and its last "
         "known state is shown. Longer: slow stores are waited for, and outages are shown later.",
     )
+    deep_s: float = Field(
+        default=600.0,
+        ge=0,
+        description="Seconds after which the doctor looks at a table again in depth, beside the page, if people look "
+        "at it: every object is listed, and flushed MemTables are opened. Longer: fewer requests to the stores, and "
+        "damage that only such a look sees is shown later; 0: never.",
+    )
     patience_s: float = Field(
         default=3.0,
         gt=0,

@@ -21,7 +21,9 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
+from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.jobs.findings import Finding
 from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
 from memwal_core.settings import PageSettings
@@ -65,6 +67,9 @@ _TAKES_TABLES = frozenset({"memwal_maintain"})
 
 _REMEMBERED = 20
 """Tables whose whole page is remembered, for when they do not answer."""
+
+_AGAIN = 10
+"""So many times as often are tables looked at in depth in which that found something critical."""
 
 _MAY_BE_SET = frozenset({"remove_versions"})
 """Options that an address may switch on in a form, where people see it before they trigger."""
@@ -136,8 +141,11 @@ class _Pages:
 
     def __init__(self, source: PageSource, settings: PageSettings, clock: Clock) -> None:
         self._source = source
-        self._fleet = Board(lambda table: read_summary(source.open(table)), settings, clock)
-        self._tables = Board(lambda table: read_table(source.open(table)), settings, clock, _REMEMBERED)
+        self._deep = deep = DeepLooks(self._look_deep, clock, settings.deep_s, settings.deep_s / _AGAIN)
+        self._fleet = Board(lambda each: read_summary(source.open(each), deep.of(each.uri)), settings, clock)
+        self._tables = Board(
+            lambda each: read_table(source.open(each), deep.of(each.uri)), settings, clock, _REMEMBERED
+        )
         self._templates = Environment(
             loader=PackageLoader("memwal_core.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -155,7 +163,9 @@ class _Pages:
 
     def overview(self, state: Annotated[str, Query()] = "") -> HTMLResponse:
         registry = self._source.registry()
-        sights = self._fleet.look(registry.maintained if registry is not None else ())
+        tables = registry.maintained if registry is not None else ()
+        self._deep.begin(tables)
+        sights = self._fleet.look(tables)
         rows = list_fleet(sights, registry.broken if registry is not None else ())
         counts = count_states(rows)
         shown = [row for row in rows if not state or row.advice.state == state]
@@ -166,6 +176,7 @@ class _Pages:
 
     def table(self, name: Annotated[str, Query()]) -> HTMLResponse:
         entry = self._entry(name)
+        self._deep.begin([entry])
         sight = self._tables.see(entry)
         view = sight.view
         advice = advise_sight(sight.reduced(lambda page: page.summary))
@@ -180,9 +191,13 @@ class _Pages:
         is_readable = sight.view is not None and sight.view.error is None
         if shown is None and is_readable:
             raise HTTPException(404, "there is no such region")
-        with panics_raised():
-            answer = self._source.open(entry).why(region_id)
-        return self.page("region.html", table=entry, answer=answer, region=shown)
+        if shown is None and sight.error is not None:
+            raise sight.error
+        answer = None
+        if sight.error is None:  # A store that does not answer is not asked once more.
+            with panics_raised():
+                answer = self._source.open(entry).why(region_id)
+        return self.page("region.html", table=entry, region_id=region_id, sight=sight, answer=answer, region=shown)
 
     def run(
         self,
@@ -207,6 +222,10 @@ class _Pages:
         if book is None:
             raise HTTPException(404, "there is no such runbook")
         return self.page("runbook.html", name=name, table=entry, book=book)
+
+    def _look_deep(self, table: RegisteredTable) -> tuple[Finding, ...]:
+        with panics_raised():
+            return self._source.open(table).doctor().damage
 
     def _runbook(self, advice: Advice, entry: RegisteredTable) -> Markup | None:
         finding = advice.finding

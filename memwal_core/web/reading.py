@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.ledger import RunRecord
 from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.fleet.deep_looks import DeepFindings
 from memwal_core.jobs.catchup.plan import CatchupPlan
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.gc.plan import GcPlan
@@ -63,6 +65,7 @@ class TablePage:
         garbage: What a collection would do; None if that is not known.
         garbage_error: Why not.
         gaps: What else cannot be shown, and why.
+        examined_at: When the doctor last looked at it in depth; None if it has not yet.
     """
 
     health: Health
@@ -76,6 +79,12 @@ class TablePage:
     garbage: GcPlan | None = None
     garbage_error: str = ""
     gaps: tuple[str, ...] = ()
+    examined_at: datetime | None = None
+
+    @property
+    def examined_age_s(self) -> float | None:
+        """Seconds since the doctor last looked at it in depth; None if it has not yet."""
+        return (self.health.seen.now - self.examined_at).total_seconds() if self.examined_at is not None else None
 
     @property
     def status(self) -> TableStatus | None:
@@ -115,23 +124,25 @@ class TablePage:
         return list_events(self.runs, self.freezes, SHOWN_EVENTS)
 
 
-def read_summary(opened: Table) -> TableSummary:
-    """Read what the overview shows of a table: manifests, base version, signals, ledger.
+def read_summary(opened: Table, deep: DeepFindings) -> TableSummary:
+    """Read what the overview shows of a table: manifests, base version, signals, ledger; add what was found before.
 
     Raises:
         MemwalError: The table cannot be read.
     """
-    return TableSummary(examine(opened.opened, deep=False), _runs(opened)[0])
+    return TableSummary(examine(opened.opened, deep=False).including(deep.found), _runs(opened)[0])
 
 
-def read_table(opened: Table) -> TablePage:
+def read_table(opened: Table, deep: DeepFindings) -> TablePage:
     """Read a table: manifests, base version, indexes, ledger, and what is garbage, for which every object is listed.
+
+    What a deep look has found before is added.
 
     Raises:
         MemwalError: The table cannot be read.
     """
     garbage, garbage_error = _garbage(opened)
-    health = examine(opened.opened, deep=False, garbage=garbage)
+    health = examine(opened.opened, deep=False, garbage=garbage).including(deep.found)
     runs, gaps = _runs(opened)
     record = health.seen.record
     page = TablePage(
@@ -141,6 +152,7 @@ def read_table(opened: Table) -> TablePage:
         garbage=garbage,
         garbage_error=garbage_error,
         gaps=gaps,
+        examined_at=deep.seen_at,
     )
     try:
         return _with_regions(opened, page)

@@ -43,9 +43,9 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     """
     # Other commands do not wait for what only this one imports.
     from memwal_core.cli.serving import serve  # noqa: PLC0415
-    from memwal_core.cli.watch.deep import DeepLooks  # noqa: PLC0415
     from memwal_core.cli.watch.exposition import exposition, watch_health  # noqa: PLC0415
     from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
+    from memwal_core.fleet.deep_looks import DeepLooks  # noqa: PLC0415
     from memwal_core.opening import open_here  # noqa: PLC0415
     from memwal_core.registry import RegisteredTable, Registry, load_registry  # noqa: PLC0415
     from memwal_core.registry.load import REGISTRY_VARIABLE  # noqa: PLC0415
@@ -62,7 +62,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
 
     load()  # A file that cannot be read at the start is the caller's mistake.
     clock = SystemClock()
-    deep = DeepLooks(look_deep, clock, deep_every) if deep_every else None
+    deep = DeepLooks(look_deep, clock, deep_every)
     watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency, deep=deep)
     if once:
         fleet = watcher.look(wait_for_deep=True)

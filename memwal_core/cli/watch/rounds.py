@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 
-from memwal_core.cli.watch.deep import DeepLooks
 from memwal_core.cli.watch.exposition import Watched, WatchedFleet
 from memwal_core.clock import Clock
 from memwal_core.errors import MemwalError
+from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.jobs.health import Health
 from memwal_core.redaction import redact
 from memwal_core.registry import RegisteredTable, Registry
@@ -115,5 +115,5 @@ class Watcher:
             _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
             return replace(before, problem=found.problem)
         if self._deep is not None and found.health is not None:
-            return replace(found, health=found.health.including(self._deep.found(entry.uri)))
+            return replace(found, health=found.health.including(self._deep.of(entry.uri).found))
         return found

@@ -17,10 +17,10 @@ import yaml
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
-from memwal_core.cli.watch.deep import DeepLooks
 from memwal_core.cli.watch.exposition import exposition
 from memwal_core.cli.watch.rounds import Watcher
 from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
     LANCE_WAL_SUFFIX,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from html import unescape
 from html.parser import HTMLParser
@@ -400,6 +401,35 @@ def test_every_page_asks_for_permission(path: str) -> None:
     assert get(path).status_code == 401
     assert get("/openapi.json").status_code == 404
     assert get("/docs").status_code == 404
+
+
+def test_damage_that_only_a_deep_look_sees_is_red_on_the_page(tmp_path: Path) -> None:
+    table = _table(tmp_path / "lost.lance")
+    [first, *_] = (Path(table.uri) / "data").glob("*.lance")
+    entry = RegisteredTable(name="lost", uri=table.uri)
+
+    def page(deep_s: float) -> Get:
+        settings = PageSettings(patience_s=300, deadline_s=300, fresh_s=0, deep_s=deep_s)
+        return getter(create_app(Listed([entry]), (), settings))
+
+    first.rename(tmp_path / "elsewhere")
+    quick, deep = page(0), page(5)
+    told = "Files of the base table are missing or damaged"
+
+    assert "Every file examined</dt><dd>not yet" in deep("/table?name=lost").text
+    _until(lambda: "examined</dt><dd>not yet" not in deep("/table?name=lost").text)
+    for path in ("/", "/table?name=lost"):
+        assert told in deep(path).text
+        assert told not in quick(path).text
+    (tmp_path / "elsewhere").rename(first)
+    _until(lambda: told not in deep("/table?name=lost").text)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.1)
 
 
 def test_missing_registry_is_explained() -> None:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from memwal_core.cli.watch.deep import DeepLooks
 from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition
 from memwal_core.cli.watch.rounds import Watcher
 from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.jobs.findings import Finding, Level, Severity
 from memwal_core.jobs.health import Health
 from memwal_core.registry import RegisteredTable, Registry

@@ -42,6 +42,11 @@ DEFAULT_ARGUMENTS: dict[str, Any] = {
 """For all tasks: conflicts with other writers pass by themselves, so wait and try again."""
 
 
+AHEAD_OF_CYCLES = 20
+"""Priority of the tasks of a single job, which a person or an event waits for. In a cycle, that of the first steps is
+the highest by Airflow's own rule, so that where slots are few all tables are merged before any is collected."""
+
+
 def deadlines() -> list[DeadlineAlert]:
     """Return what a DAG passes as ``deadline``: nothing, unless the variable says how long a run may take.
 

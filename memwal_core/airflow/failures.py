@@ -85,14 +85,13 @@ def tell_failure(context: Mapping[str, Any]) -> None:
     exception, instance = context.get("exception"), context.get("ti")
     facts = getattr(exception, "facts", {})
     verdict = verdict_of(exception)
-    page = _PAGE.search(verdict)
     _tell(
         "maintenance failed",
         {
             "table": facts.get("table") or _table_of(context) or "see the log of the task",
             "region": facts.get("region_id") or ", ".join(dict.fromkeys(_REGION.findall(verdict))) or "-",
             "verdict": verdict,
-            "runbook": f"{RUNBOOKS}/{page[1] if page else _ANY_FAILURE}",
+            "runbook": f"{RUNBOOKS}/{runbook_of(exception)}",
             "dag": getattr(instance, "dag_id", "-"),
             "task": getattr(instance, "task_id", "-"),
         },
@@ -133,6 +132,12 @@ def verdict_of(exception: object) -> str:
     text = str(exception) or type(exception).__name__
     said = _JOB_ERROR.findall(text)
     return str(said[-1]) if said else text.partition("\n")[0]
+
+
+def runbook_of(exception: object) -> str:
+    """Return the file name of the runbook that a failure names, else that of the one about any failure."""
+    page = _PAGE.search(verdict_of(exception))
+    return page[1] if page else _ANY_FAILURE
 
 
 def _line(text: object) -> str:

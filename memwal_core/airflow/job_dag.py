@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
 from memwal_core.airflow.assets import ASSETS, assets_of
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, pool_for
+from memwal_core.airflow.defaults import AHEAD_OF_CYCLES, DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, pool_for
 from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.leases import hold_for, release
 from memwal_core.airflow.operators.spark import jobs_folder
@@ -42,7 +42,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
         max_active_runs=1,
         dagrun_timeout=None if waits_for_people else RUN_TIMEOUT,
         tags=["memwal", info.name],
-        default_args=DEFAULT_ARGUMENTS,
+        default_args={**DEFAULT_ARGUMENTS, "priority_weight": AHEAD_OF_CYCLES},
         deadline=deadlines(),
         params={**params_of(request_type), **(more or {})},
     ) as dag:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperatorLink
 
-from memwal_core.airflow.failures import table_of_task
+from memwal_core.airflow.failures import runbook_of, table_of_task
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -27,14 +28,16 @@ class TablePageLink(BaseOperatorLink):
 
 
 class RunbookLink(BaseOperatorLink):
-    """The page about jobs that fail, beside the table."""
+    """The runbook that the failure of the task names, else the one about jobs that fail; beside the table."""
 
     name = "Runbook"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """Return the address; the worker asks when the task has ended."""
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address; the worker asks when the task has ended, with the instance that it ran as its key."""
         table = table_of_task(operator)
-        return page_address(f"runbook?{urlencode({'name': 'job-failures', 'table': table})}" if table else "")
+        asked: Callable[[], Mapping[str, object]] = getattr(ti_key, "get_template_context", dict)
+        name = runbook_of(asked().get("exception")).removesuffix(".md")
+        return page_address(f"runbook?{urlencode({'name': name, 'table': table})}" if table else "")
 
 
 def page_address(path: str) -> str:

@@ -116,6 +116,7 @@ def task_facts(task):
         "upstream": sorted(task.upstream_task_ids),
         "at_once": task.max_active_tis_per_dagrun,
         "pool": task.pool,
+        "priority": task.priority_weight * (1 + len(task.get_flat_relative_ids())),  # by Airflow's rule "downstream"
         "ends": task.execution_timeout.total_seconds() if task.execution_timeout else None,
         "is_setup": task.is_setup,
         "is_teardown": task.is_teardown,

@@ -129,6 +129,17 @@ def test_every_task_and_run_ends_and_a_stuck_cycle_keeps_no_other_table_waiting(
     assert facts["dags"]["memwal_maintain"]["at_once"] > 1
 
 
+def test_what_a_person_waits_for_comes_before_cycles_and_merges_of_all_tables_before_collections(
+    facts: dict[str, Any],
+) -> None:
+    steps = {name: task["priority"] for name, task in facts["dags"]["memwal_maintain"]["tasks"].items()}
+
+    assert min(
+        task["priority"] for name in DAGS - {"memwal_maintain"} for task in facts["dags"][name]["tasks"].values()
+    ) > max(steps.values())
+    assert steps["cycle.merge"] > steps["cycle.catch_up"] > steps["cycle.collect_garbage"]
+
+
 @pytest.mark.parametrize("name", sorted(DAGS - {"memwal_maintain"}))
 @pytest.mark.req("LEASE-42")
 def test_lease_is_taken_before_the_work_and_given_back_after_it(facts: dict[str, Any], name: str) -> None:

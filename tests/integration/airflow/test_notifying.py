@@ -70,5 +70,8 @@ def test_links_lead_to_the_page_of_the_table_and_to_its_runbook() -> None:
     key: Any = None
     assert TablePageLink().get_link(task, ti_key=key).endswith("/memwal/table?name=or%2Fders+%26+co")
     assert RunbookLink().get_link(task, ti_key=key).endswith("/memwal/runbook?name=job-failures&table=or%2Fders+%26+co")
+    failed = InvalidRequestError("it went wrong", remedy="follow docs/runbooks/duplicate-keys.md")
+    ran: Any = SimpleNamespace(get_template_context=lambda: {"exception": failed})
+    assert "runbook?name=duplicate-keys&" in RunbookLink().get_link(task, ti_key=ran)
     fleet: Any = SimpleNamespace()
     assert TablePageLink().get_link(fleet, ti_key=key).endswith("/memwal/")

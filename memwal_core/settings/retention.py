@@ -91,8 +91,8 @@ class CompactSettings(BaseModel):
     max_source_fragments: int = Field(
         default=32,
         ge=2,
-        description="Number of fragments rewritten in one commit. More means fewer commits, and more lost work after a "
-        "conflict.",
+        description="Number of fragments rewritten in one commit; on executors, more of them if they are small. More "
+        "means fewer commits, more lost work after a conflict, and more memory for the addresses of their rows.",
     )
     batch_rows: int = Field(default=8192, ge=1, description="Rows read at once. More is faster and takes more memory.")
     threads: int = Field(

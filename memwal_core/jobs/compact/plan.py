@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 
 from memwal_core.base_table import FragmentFacts
 from memwal_core.settings import CompactSettings
@@ -67,17 +69,19 @@ def plan_compaction(
     settings: CompactSettings,
     *,
     force: bool = False,
+    divided: bool = False,
 ) -> CompactPlan:
     """Decide which fragments the next pass rewrites; ``fragments`` are in the table's order.
 
     Lance keeps rows in their order, so only neighbours can become one fragment: a small fragment between large
     ones stays. A fragment with many deleted rows is rewritten alone. ``force`` rewrites small neighbours
-    however few they are.
+    however few they are. ``divided`` between executors, a pass takes as many fragments as have the rows that one
+    process would take at most: a commit needs memory for their addresses, and executors repeat little after a loss.
     """
     runs = _runs(fragments, settings)
     candidates = [fragment for run in runs for fragment in run]
     verdict = _verdict(candidates, settings, force=force)
-    take = _first(runs, settings) if verdict.rewrites else []
+    take = _first(runs, settings, divided=divided) if verdict.rewrites else []
     return CompactPlan(
         table_uri=table_uri,
         version=version,
@@ -101,13 +105,18 @@ def _runs(fragments: Sequence[FragmentFacts], settings: CompactSettings) -> list
     return [run for run in runs if _is_worth_it(run, settings)]
 
 
-def _first(runs: Sequence[Sequence[FragmentFacts]], settings: CompactSettings) -> list[FragmentFacts]:
+def _first(runs: Sequence[Sequence[FragmentFacts]], settings: CompactSettings, *, divided: bool) -> list[FragmentFacts]:
     """Return the first fragments of the runs, as many as one commit may rewrite."""
     taken: list[FragmentFacts] = []
+    rows = settings.max_source_fragments * settings.target_rows
     for run in runs:
-        part = run[: settings.max_source_fragments - len(taken)]
+        part = run[: max(settings.max_source_fragments - len(taken), 0)]
+        if divided:
+            ends = list(accumulate(each.live_rows for each in run))
+            part = run[: max(len(part), bisect_right(ends, rows))]
         if _is_worth_it(part, settings):
             taken += part
+            rows -= sum(each.live_rows for each in part)
     return taken
 
 

@@ -107,8 +107,8 @@ class _Run:
         self._before: CatchupReport | None = None
         self._after: CatchupReport | None = None
         self._reason = ""
-        self._first = self._plan()
         self._sharing = context.sharing
+        self._first = self._plan()
         if self._sharing is not None and self._first.take:
             self._sharing.choose(Work(size_bytes=self._first.size_bytes))
         self._last = self._first
@@ -166,7 +166,18 @@ class _Run:
         state = self._table.state()
         self._table.require_mem_wal(state)
         fragments = list_fragments(self._table, state.version)
-        return plan_compaction(self._table.uri, state.version, fragments, self._context.settings, force=self._force)
+        return plan_compaction(
+            self._table.uri,
+            state.version,
+            fragments,
+            self._context.settings,
+            force=self._force,
+            divided=self._on_executors,
+        )
+
+    @property
+    def _on_executors(self) -> bool:
+        return self._sharing is not None and self._sharing.on_executors
 
     def _rewrite(self) -> JobOutcome:
         for _ in range(self._context.settings.max_passes):
@@ -225,12 +236,13 @@ class _Run:
                 batch_rows=settings.batch_rows,
                 threads=settings.threads,
             ),
-            rewrite=self._rewrite_elsewhere if self._sharing is not None and self._sharing.on_executors else None,
+            rewrite=self._rewrite_elsewhere if self._on_executors else None,
         )
 
     def _rewrite_elsewhere(self, tasks: Sequence[CompactionTask]) -> list[RewriteResult]:
         assert self._sharing is not None  # noqa: S101 - otherwise this process rewrites
-        return self._sharing.run("rewrite fragments", rewrite_share, tasks)
+        shares = self._sharing.divide(tasks)
+        return [each for done in self._sharing.run("rewrite fragments", rewrite_share, shares) for each in done]
 
     def _require_nothing_lost(self, result: CompactionResult) -> int:
         """Return the number of live rows, which a rewrite must not change, nor may it change merge progress."""
@@ -268,6 +280,6 @@ class _Run:
         )
 
 
-def rewrite_share(context: JobContext, task: CompactionTask) -> RewriteResult:
-    """Rewrite the fragments of one of Lance's tasks."""
-    return rewrite_fragments(context.base, task)
+def rewrite_share(context: JobContext, tasks: Sequence[CompactionTask]) -> list[RewriteResult]:
+    """Rewrite the fragments of some of Lance's tasks."""
+    return [rewrite_fragments(context.base, task) for task in tasks]

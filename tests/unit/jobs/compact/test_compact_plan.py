@@ -49,6 +49,13 @@ def test_one_pass_takes_the_first_fragments_only():
     assert (found.candidates, found.take) == (10, (0, 1, 2, 3))
 
 
+def test_pass_of_executors_takes_the_rows_that_one_process_takes_at_most():
+    small, large = [fragment(n) for n in range(500)], [fragment(n, 900) for n in range(9)]
+
+    assert plan_compaction("/t", 1, small, SETTINGS, divided=True).take == tuple(range(4 * 1000 // 10))
+    assert plan_compaction("/t", 1, large, SETTINGS, divided=True).take == (0, 1, 2, 3)
+
+
 def test_bound_does_not_leave_a_single_fragment_of_a_run():
     found = plan(10, 10, 10, LARGE, 10, 10)
     assert found.take == (0, 1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -20,12 +20,22 @@ _BYTE = 0xFF
 
 def siphash_1_3(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions) -> Words:
     """Return the hash of each message, equal to Rust's default hasher over the same bytes; lengths are in bytes."""
-    hashes = np.empty(len(starts), np.uint64)
+    return hash_by_words(data, starts, lengths, siphash_1_3_of_words)
+
+
+def hash_by_words(
+    data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, hash_words: Callable[[Sequence[Words]], Words]
+) -> Words:
+    """Return the hash of each message by a function of words; see ``siphash_1_3_of_words`` for what it gets."""
     # The last word holds the length, so a message of whole words has one word more.
     counts = lengths // _WORD_BYTES + 1
-    for count in np.unique(counts).tolist():
+    different = np.unique(counts).tolist()
+    if len(different) == 1:
+        return hash_words(list(_words(data, starts, lengths, different[0]).T))
+    hashes = np.empty(len(starts), np.uint64)
+    for count in different:
         rows = np.flatnonzero(counts == count)
-        hashes[rows] = _hash_words(_words(data, starts[rows], lengths[rows], count).T)
+        hashes[rows] = hash_words(list(_words(data, starts[rows], lengths[rows], count).T))
     return hashes
 
 
@@ -34,7 +44,16 @@ def siphash_1_3_of_words(words: Sequence[Words]) -> Words:
 
     All messages have the same number of words; the last word also holds their length.
     """
-    return _hash_words(words)
+    v0, v1, v2, v3 = (np.full(len(words[0]), value, np.uint64) for value in _INITIAL)
+    scratch = np.empty_like(v0)
+    for word in words:
+        v3 ^= word
+        _round(v0, v1, v2, v3, scratch)
+        v0 ^= word
+    v2 ^= _FINAL_MARK
+    for _ in range(_FINAL_ROUNDS):
+        _round(v0, v1, v2, v3, scratch)
+    return v0 ^ v1 ^ v2 ^ v3
 
 
 def _words(data: npt.NDArray[np.uint8], starts: Positions, lengths: Positions, count: int) -> Words:
@@ -62,19 +81,6 @@ def _slices(data: npt.NDArray[np.uint8], starts: Positions, width: int) -> npt.N
         return np.zeros((len(starts), 0), np.uint8)
     taken: npt.NDArray[np.uint8] = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
     return taken
-
-
-def _hash_words(words: Sequence[Words] | Words) -> Words:
-    v0, v1, v2, v3 = (np.full(len(words[0]), value, np.uint64) for value in _INITIAL)
-    scratch = np.empty_like(v0)
-    for word in words:
-        v3 ^= word
-        _round(v0, v1, v2, v3, scratch)
-        v0 ^= word
-    v2 ^= _FINAL_MARK
-    for _ in range(_FINAL_ROUNDS):
-        _round(v0, v1, v2, v3, scratch)
-    return v0 ^ v1 ^ v2 ^ v3
 
 
 def _round(v0: Words, v1: Words, v2: Words, v3: Words, scratch: Words) -> None:

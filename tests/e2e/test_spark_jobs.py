@@ -123,7 +123,7 @@ def test_verification_goes_on_when_an_executor_is_killed(tmp_path: Path, job_clu
         lance.write_dataset(people(*range(begin, begin + 1000)), uri, mode="append")
 
     report = job_cluster.submit(
-        uri, VerifyRequest(engine=Engine.SPARK), tmp_path / "verify.log", "on executors: count keys"
+        uri, VerifyRequest(engine=Engine.SPARK), tmp_path / "verify.log", "on executors: prove that keys are distinct"
     )
 
     assert (report["outcome"], report["keys"]) == ("done", 20_000)

@@ -200,7 +200,7 @@ SCENES = {
     ),
     "verify": Scene(
         VerifyRequest(engine=Engine.SPARK),
-        "on executors: count keys",
+        "on executors: prove that keys are distinct",
         _to_verify,
     ),
     "quality": Scene(

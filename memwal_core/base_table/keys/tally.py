@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table.keys.counts import SAMPLE_KEYS, KeyCounts, copies_column
+from memwal_core.base_table.keys.parts import rows_by_part
 from memwal_core.region.spec.columns import plain_array
 from memwal_core.region.spec.murmur3 import murmur3_multi
 
@@ -65,13 +66,10 @@ def _split(keys: pa.Table, origin: str, parts: int) -> Iterator[tuple[int, KeyPi
         yield 0, KeyPiece(origin, _stream(keys))
         return
     hashes = pc.fill_null(murmur3_multi([plain_array(column) for column in keys.columns]), 0).to_numpy()
-    # Numbers of 16 bits are sorted several times as fast, by their digits.
-    numbers = (hashes.view(np.uint32) % np.uint32(parts)).astype(np.uint16)
-    order = np.argsort(numbers, kind="stable")
-    ordered, bounds = keys.take(pa.array(order)), np.searchsorted(numbers[order], np.arange(parts + 1))
-    for part, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-        if begin < end:
-            yield part, KeyPiece(origin, _stream(ordered.slice(begin, end - begin)))
+    order, slices = rows_by_part(hashes.view(np.uint32), parts)
+    ordered = keys.take(pa.array(order))
+    for part, begin, end in slices:
+        yield part, KeyPiece(origin, _stream(ordered.slice(begin, end - begin)))
 
 
 def _stream(keys: pa.Table) -> bytes:

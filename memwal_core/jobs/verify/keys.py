@@ -11,6 +11,13 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.counts import KeyCounts, count_keys
+from memwal_core.base_table.keys.fingerprints import (
+    FINGERPRINT_BYTES,
+    Fingerprints,
+    count_distinct,
+    count_distinct_here,
+    split_fingerprints,
+)
 from memwal_core.base_table.keys.tally import KeyPiece, counts_of, split_keys, sum_counts, tally
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.context import JobContext
@@ -68,39 +75,60 @@ def share_keys(
 
 def read_keys_of(context: JobContext, share: KeyShare) -> Iterator[tuple[int, KeyPiece]]:
     """Read the keys of a share in pieces; memory holds a few megabytes of them."""
-    return split_keys(_tables(context, share), share.origin, share.parts)
+    return split_keys(_tables_of(context, share), share.origin, share.parts)
 
 
 def count_keys_in_shares(sharing: Sharing | None, dataset: lance.LanceDataset, schema: pa.Schema) -> KeyCounts:
     """Count the keys of an opened version where the run does its work, with the same result in both places.
 
-    In this process Lance's query engine counts. On executors, rows with the same key come together in one part of the
-    keys, which is held in memory by the slot that counts it.
+    Fingerprints prove it if every key occurs once. Otherwise the keys themselves are counted: in this process by
+    Lance's query engine; on executors, where rows with the same key come together in one part of the keys, which is
+    held in memory by the slot that counts it.
 
     Raises:
         CorruptionError: Keys cannot be read, for example because one is NULL.
     """
-    key = schema.names
+    rows = dataset.count_rows()
+    if _count_distinct(sharing, dataset, schema, rows) == rows:
+        return KeyCounts(rows, rows, ())
     if sharing is None or not sharing.on_executors:
         with _readable(dataset):
-            return count_keys(dataset, key)
-    work = work_of_keys(dataset.count_rows(), schema)
-    parts = parts_of_keys(work, sharing.settings.part_bytes, sharing.slots)
+            return count_keys(dataset, schema.names)
+    parts = parts_of_keys(work_of_keys(rows, schema), sharing.settings.part_bytes, sharing.slots)
     shares = share_keys(sharing, dataset, schema, _ROWS, parts)
-    return sum_counts(sharing.exchange("count keys", read_keys_of, shares, _count, parts), key)
+    return sum_counts(sharing.exchange("count keys", read_keys_of, shares, _count, parts), schema.names)
+
+
+def _count_distinct(sharing: Sharing | None, dataset: lance.LanceDataset, schema: pa.Schema, rows: int) -> int | None:
+    if sharing is None or not sharing.on_executors:
+        return count_distinct_here(lambda: _tables(dataset, schema), rows)
+    parts = parts_of_keys(Work(size_bytes=rows * FINGERPRINT_BYTES), sharing.settings.part_bytes, sharing.slots)
+    shares = share_keys(sharing, dataset, schema, _ROWS, parts)
+    found = sharing.exchange("prove that keys are distinct", _read_fingerprints, shares, count_distinct, parts)
+    return None if None in found else sum(each for each in found if each is not None)
+
+
+def _read_fingerprints(context: JobContext, share: KeyShare) -> Iterator[tuple[int, Fingerprints | None]]:
+    return split_fingerprints(_tables_of(context, share), share.parts)
 
 
 def _count(pieces: Iterable[KeyPiece]) -> KeyCounts:
     return counts_of(tally(pieces, (_ROWS,)), _ROWS)
 
 
-def _tables(context: JobContext, share: KeyShare) -> Iterator[pa.Table]:
-    dataset, wanted = context.base.dataset(share.version), frozenset(share.fragments)
-    with _readable(dataset), translated("read keys", dataset.uri, version=share.version):
-        fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
-        scanner = dataset.scanner(columns=share.schema.names, fragments=fragments, batch_size=_READ_ROWS)
+def _tables_of(context: JobContext, share: KeyShare) -> Iterator[pa.Table]:
+    return _tables(context.base.dataset(share.version), share.schema, frozenset(share.fragments))
+
+
+def _tables(dataset: lance.LanceDataset, schema: pa.Schema, wanted: frozenset[int] | None = None) -> Iterator[pa.Table]:
+    """Read the keys of some fragments, or of all."""
+    with _readable(dataset), translated("read keys", dataset.uri, version=dataset.version):
+        chosen = None
+        if wanted is not None:
+            chosen = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
+        scanner = dataset.scanner(columns=schema.names, fragments=chosen, batch_size=_READ_ROWS)
         for batch in scanner.to_batches():
-            yield pa.Table.from_batches([batch]).cast(share.schema)
+            yield pa.Table.from_batches([batch]).cast(schema)
 
 
 @contextmanager

@@ -53,9 +53,14 @@ class ByteStrings:
     valid: Mask | None
 
 
+def has_byte_form(data_type: pa.DataType) -> bool:
+    """Return whether values of a type have a byte form."""
+    return _is_long(data_type) or _is_bytes(data_type)
+
+
 def check_hashable(data_type: pa.DataType) -> None:
     """Refuse a type without a byte form."""
-    if not (_is_long(data_type) or _is_bytes(data_type)):
+    if not has_byte_form(data_type):
         raise InvalidRequestError(
             "values of this type cannot be hashed to a region",
             remedy="hash an integer, boolean, date, time, text or binary column, or cast it in an expression",

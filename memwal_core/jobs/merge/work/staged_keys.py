@@ -40,7 +40,7 @@ class KeyStager:
         with pa.ipc.new_stream(sink, staged.schema) as writer:
             writer.write_table(staged)
         self._store.put_if_absent(self._path, sink.getvalue().to_pybytes())
-        return KeyPart(self._path, None, keys.nbytes, key_bounds(keys))
+        return KeyPart(self._path, None, keys.num_rows, keys.nbytes, key_bounds(keys))
 
 
 class StagedKeys:

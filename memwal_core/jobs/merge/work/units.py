@@ -53,12 +53,14 @@ class KeyPart:
     Attributes:
         path: Where they are staged, relative to the table; None if they are in memory.
         table: The key columns; None if they are staged.
+        rows: How many there are.
         size_bytes: Their Arrow size.
         bounds: Column -> its lowest and highest value; of staged keys, unless there are none.
     """
 
     path: str | None
     table: pa.Table | None = field(repr=False, compare=False)
+    rows: int
     size_bytes: int
     bounds: Mapping[str, tuple[object, object]] = field(default_factory=dict, repr=False)
 

@@ -33,7 +33,7 @@ KeepKeys = Callable[[pa.Table, Sequence[str]], KeyPart]
 
 def keep_in_memory(keys: pa.Table, documents: Sequence[str]) -> KeyPart:  # noqa: ARG001 - the protocol
     """Keep the keys where they are."""
-    return KeyPart(None, keys, keys.nbytes)
+    return KeyPart(None, keys, keys.num_rows, keys.nbytes)
 
 
 def write_unit(unit: WriteUnit, table: TableReader, keep: KeepKeys, take: Take | None = None) -> WrittenUnit:

@@ -45,7 +45,7 @@ def test_executors_count_what_one_process_counts(table: Table, times: int) -> No
 
     shared, alone = verified(table, Engine.SPARK, executors), verified(table, Engine.LOCAL)
 
-    assert (executors.stages, executors.shares) == (["verify: count keys"], [3])
+    assert (executors.stages, executors.shares) == (["verify: prove that keys are distinct"], [3])
     assert (shared.outcome, shared.keys, shared.why()) == (JobOutcome.DONE, 50, "50 rows, every key once")
     assert (alone.outcome, alone.keys, alone.plan) == (shared.outcome, shared.keys, shared.plan)
     assert shared.to_dict()["where"] == {"engine": "spark", "reason": "it was asked for"}

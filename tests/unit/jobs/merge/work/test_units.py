@@ -117,7 +117,7 @@ def test_units_reach_another_process_whole(lacks):
     (unit,) = units_of(plan_of([(5, lacks)]), 10)
     assert pickled(unit) == unit
     assert unit.inherits is lacks
-    part = KeyPart("_mem_wal/_staging/merge/a/b.arrow", None, 77)
+    part = KeyPart("_mem_wal/_staging/merge/a/b.arrow", None, 3, 77)
     written = WrittenUnit(3, 7, (MergeShare(region_id(1), 0, 2, 9, 5, 1),), ('{"physical_rows": 5}',), part)
     assert pickled(written) == written
     assert written.is_complete
@@ -127,7 +127,7 @@ def test_units_reach_another_process_whole(lacks):
 
 
 def test_unit_with_a_lost_row_is_not_complete():
-    part = KeyPart(None, None, 0)
+    part = KeyPart(None, None, 0, 0)
     assert not WrittenUnit(
         0, 1, (MergeShare(region_id(1), 0, 1, 2, 2, 0),), ('{"physical_rows": 1}',), part
     ).is_complete

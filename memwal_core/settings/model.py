@@ -155,12 +155,12 @@ class MergeSettings(_Section):
         "column if that reads less for the keys at hand, which the report shows. `scan`: reads the keys of all rows, "
         "whatever indexes there are.",
     )
-    request_bytes: int | None = Field(
-        default=None,
+    request_bytes: int = Field(
+        default=1 << 16,
         ge=0,
-        description="Bytes that take as long to read as one more request takes, when ways to search are compared. "
-        "Larger prefers few large reads, which stores with slow or dear requests need; 0 counts bytes alone. Empty: "
-        "4 KiB on a local disk, 64 KiB elsewhere.",
+        description="Bytes that take as long to read as one more request takes, when ways to search are compared; on a "
+        "local disk, too, where a page of an index takes its time to decode. Larger prefers few large reads, which "
+        "stores with slow or dear requests need; 0 counts bytes alone.",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import lance
 
-from memwal_core.base_table.keys.key_index import column_sizes, key_indexes, read_key_index, smallest_read
+from memwal_core.base_table.keys.key_index import column_sizes, key_indexes, read_key_index
 from memwal_core.base_table.keys.primary_key import primary_key_of
 from memwal_core.base_table.keys.search_plan import SearchChoice, SearchFacts, Way, choose_way, only_scan, scan_way
 from memwal_core.base_table.keys.spans import Spans
@@ -73,10 +73,7 @@ def choose_search(
             (read_key_index(dataset, column, index, options, is_local=is_local), spans_of(column))
             for column, index in indexes.items()
         ]
-        request_bytes = settings.request_bytes
-        if request_bytes is None:
-            request_bytes = smallest_read(is_local=is_local)
-        return choose_way(SearchFacts(rows, sizes, len(key)), read, request_bytes)
+        return choose_way(SearchFacts(rows, sizes, len(key)), read, settings.request_bytes)
     except (CorruptionError, ObjectNotFoundError) as error:
         _log.warning("an index on the key cannot be used, all keys are read [table=%s, reason=%s]", table.uri, error)
         return only_scan(f"an index on the key cannot be read: {error}")

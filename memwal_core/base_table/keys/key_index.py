@@ -69,7 +69,7 @@ class ColumnSizes:
     fragment_bytes: int
 
 
-def smallest_read(*, is_local: bool) -> int:
+def _smallest_read(*, is_local: bool) -> int:
     """Return the bytes that Lance reads at least to open a file."""
     return _LOCAL_READ if is_local else _REMOTE_READ
 
@@ -98,7 +98,7 @@ def column_sizes(
             size += sum(statistics[at].size_bytes for at in places)
             facts = reader.metadata()
             opened += max(
-                smallest_read(is_local=is_local), facts.num_column_metadata_bytes + facts.num_global_buffer_bytes
+                _smallest_read(is_local=is_local), facts.num_column_metadata_bytes + facts.num_global_buffer_bytes
             )
     return ColumnSizes(size / max(1, rows), opened // max(1, len(chosen)))
 
@@ -147,9 +147,9 @@ def read_key_index(
         directory = f"{dataset.uri}/_indices/{segment.uuid}"
         bounds, size = _read(f"{directory}/{_FILES[kind]}", data_type, options)
         parts.append(bounds)
-        fixed += size + smallest_read(is_local=is_local)
+        fixed += size + _smallest_read(is_local=is_local)
         if kind == BTREE:
-            fixed += smallest_read(is_local=is_local)
+            fixed += _smallest_read(is_local=is_local)
             pages += max(0, (segment.size_bytes or 0) - size)
             sample = _page(f"{directory}/{_PAGES}", options)
     table = pa.concat_tables(parts)

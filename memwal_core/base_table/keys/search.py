@@ -17,8 +17,9 @@ _SPARSE_FACTOR = 8
 _MOST_BITS = 24
 """Bits of a flag's number when keys share flags: 16 MiB of flags."""
 
-_MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""Fibonacci hashing: the upper bits of the product are spread evenly, also for values that follow each other."""
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""Fibonacci hashing: the upper bits of the product are spread evenly, also for values that follow each other. It is
+odd, so that different values have different products."""
 
 _UINT64 = 2**64 - 1
 
@@ -105,7 +106,7 @@ class _Integers:
             # Below the lowest value the difference wraps around to something large.
             within = np.minimum(numbers - self._low, np.uint64(len(self._flags) - 1))
         else:
-            within = (numbers * _MIXER) >> self._shift
+            within = (numbers * MIXER) >> self._shift
         places: npt.NDArray[np.int64] = within.view(np.int64)
         return places
 

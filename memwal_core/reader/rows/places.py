@@ -23,12 +23,16 @@ ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 
 _PREFETCH_BYTES = 64 * 1024 * 1024
-_MAX_CONDITION_KEYS = 1000
-"""More keys make an SQL text that takes longer to parse than the key columns to read."""
+_MAX_VALUES = 10_000
+_MAX_TERMS = 1000
+"""More keys of one column, or terms of which each is looked at (keys of several columns, or those that a zone map is
+asked for), make an SQL text that takes longer than the key columns to read."""
 
-_BTREE_SHARE = 10_000
-"""A BTREE reads a page of some 4,000 keys for each key asked for: for more than one key in this many rows, the key
-columns are fewer bytes. Opening a fragment costs as many requests as looking for one key.
+_BTREE_SHARE = 2_000
+_BTREE_SHARE_REMOTE = 10_000
+"""A BTREE reads a page of some 4,000 keys for each key asked for. For more than one key in so many rows, the key
+columns are read sooner: on a local disk even if the pages are in memory, elsewhere where each page is a request.
+Opening a fragment costs as many requests as looking for one key.
 """
 
 
@@ -63,11 +67,12 @@ def find_places(
 
 def asks_index(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> bool:
     """Tell whether an index on the key finds some keys with less than a scan of the key columns reads."""
-    if keys.num_rows > _MAX_CONDITION_KEYS:
+    if keys.num_rows > (_MAX_VALUES if len(own) == 1 else _MAX_TERMS):
         return False
     kinds = {str(index.index_type) for index in dataset.describe_indices() if list(index.field_names) == [own[0]]}
-    few = max(dataset.count_rows() // _BTREE_SHARE, len(dataset.get_fragments()))
-    return "ZoneMap" in kinds or ("BTree" in kinds and keys.num_rows <= few)
+    share = _BTREE_SHARE_REMOTE if "://" in dataset.uri else _BTREE_SHARE
+    few = max(dataset.count_rows() // share, len(dataset.get_fragments()))
+    return ("ZoneMap" in kinds and keys.num_rows <= _MAX_TERMS) or ("BTree" in kinds and keys.num_rows <= few)
 
 
 def _scanned(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> pa.Table:

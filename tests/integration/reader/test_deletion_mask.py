@@ -20,6 +20,19 @@ from testkit.tables.people import people
 from testkit.tables.readable import as_model, keys_of
 
 
+@pytest.mark.parametrize(("columns", "most"), [(["id"], 6), (["id", "name"], 3)])
+def test_condition_has_a_bound_that_is_lower_for_keys_of_several_columns(
+    tmp_path: Path, columns: list[str], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_BTREE_SHARE", 1)
+    monkeypatch.setattr(places, "_MAX_VALUES", 6)
+    monkeypatch.setattr(places, "_MAX_TERMS", 3)
+    base = _rewritten(str(tmp_path / "t"), stable=False)
+    keys = base.to_table(columns=columns)
+
+    assert [asks_index(base, keys.slice(0, count), columns) for count in (most, most + 1)] == [True, False]
+
+
 def _rewritten(uri: str, *, stable: bool) -> lance.LanceDataset:
     """Return a table of 0..39 without 3 and 17, whose rows have moved since they were written."""
     lance.write_dataset(people(*range(40)), uri, max_rows_per_file=10, enable_stable_row_ids=stable)

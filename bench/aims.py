@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from bench.comparisons.flushes import AMPLIFICATION
+from bench.comparisons.large_bases import LARGEST_BASE
 from bench.comparisons.loop import DELTA_ARM
 from bench.comparisons.maintenance import MERGE_MIB
 from bench.harness import Spread, spread
@@ -220,6 +221,29 @@ AIMS: tuple[Aim, ...] = (
         None,
         SMALL_MERGE_MIB,
         "The process alone, its imports and Lance's pools, takes most of it.",
+    ),
+    *(
+        Aim(
+            f"a merge into {LARGEST_BASE:,} rows takes no longer than `{arm}` and the reading of what waits",
+            "large-merge",
+            "memwal",
+            arm,
+            1.0,
+            "The job also takes and gives back a lease, reads and writes its record, and commits strictly: some 40 ms. "
+            "Beyond that, Lance joins its rows just so.",
+            case=f"{LARGEST_BASE:,} rows",
+        )
+        for arm in ("merge_insert", "merge_insert by index")
+    ),
+    Aim(
+        f"a lookup in {LARGEST_BASE:,} rows takes at most 1.3 times Lance's own filter by an index",
+        "large-lookup",
+        "memwal",
+        "lance",
+        1.3,
+        "A lookup also asks the regions of its keys, which for one key takes longer than its row. Cold, it reads the "
+        "MemWAL index and manifests. Pages of an index are kept in less memory than by a dataset of Lance's own.",
+        case=f"{LARGEST_BASE:,}",
     ),
     Aim(
         "two workers do a large job in at most 1 / 1.7 of the time of one",

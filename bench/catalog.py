@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.comparisons.floor import MERGE_FLOOR, WAL_FLOOR
 from bench.comparisons.flushes import FLUSHES
 from bench.comparisons.growth import GROWTHS
+from bench.comparisons.large_bases import LARGE_LOOKUPS, LARGE_MERGES
 from bench.comparisons.loop import LOOP
 from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 from bench.comparisons.merge import MERGES
@@ -41,6 +42,8 @@ COMPARISONS: dict[str, Comparison] = {
         BUFFERED_MEMORY,
         SCAN_MEMORY,
         MERGES,
+        LARGE_MERGES,
+        LARGE_LOOKUPS,
         SPARK,
         SPARK_READS,
         STRATEGIES,

@@ -10,6 +10,9 @@ from pathlib import Path
 _PACKAGES = ("memwal-core", "pylance", "pyarrow")
 _GIB = 1024**3
 
+LOAD = "load before"
+"""Name of the fact that is another in every run."""
+
 
 def machine_facts(scratch: Path) -> dict[str, str]:
     """Return what matters: processor, memory, disk, load, versions.
@@ -24,7 +27,7 @@ def machine_facts(scratch: Path) -> dict[str, str]:
         "memory": f"{memory / _GIB:.1f} GiB",
         "file system": _file_system(scratch.resolve()),
         "system": platform.platform(),
-        "load before": f"{os.getloadavg()[0]:.2f}",
+        LOAD: f"{os.getloadavg()[0]:.2f}",
         "python": platform.python_version(),
     }
     return facts | {package: version(package) for package in _PACKAGES}

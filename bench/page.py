@@ -153,6 +153,8 @@ def _comparison(comparison: _Values) -> Iterator[str]:
     yield f"### {comparison['name']}\n"
     began = comparison.get("began")
     when = f" Begun {began['at']} at a load of {began['load']}." if began else ""
+    differs = ", ".join(f"{name} {fact}" for name, fact in comparison.get("differs", {}).items())
+    when += f" Not as above: {differs}." if differs else ""
     yield f"{_sentence(comparison['question'])}{when}\n"
     head = ["Case", "Way", f"{measure['what']} / {comparison['reference']}"]
     head.append(f"{measure['shown']} per {comparison['operation']}, this machine")

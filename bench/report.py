@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.growth_fit import Growth, fit_growth
 from bench.harness import SECONDS, ArmResult, CaseResult, Comparison, Measure, Spread, spread
+from bench.machine import LOAD
 
 FORMAT = 2
 """Version of the JSON document."""
@@ -114,16 +115,19 @@ def updated(before: Mapping[str, Any], now: Mapping[str, Any], order: Sequence[s
         now: The later document.
         order: Names of all comparisons, in the order of the page.
 
+    Returns:
+        The facts of the earlier run; each later comparison says what was not the same, since ratios hold by themselves.
+
     Raises:
-        ValueError: The earlier run was on another machine, with other versions, or of the other form.
+        ValueError: The earlier run was of the other form.
     """
-    facts = [{**each["machine"], "load before": "", "full": each["full"]} for each in (before, now)]
-    if facts[0] != facts[1]:
-        differing = sorted(
-            name for name in facts[0].keys() | facts[1].keys() if facts[0].get(name) != facts[1].get(name)
-        )
-        raise ValueError(f"the results to update differ in {', '.join(differing)}; measure everything anew")
-    found = {each["name"]: each for document in (before, now) for each in document["comparisons"]}
+    if before["full"] != now["full"]:
+        raise ValueError("the results to update are of the other form; measure everything anew")
+    differs = {
+        name: fact for name, fact in now["machine"].items() if name != LOAD and before["machine"].get(name) != fact
+    }
+    later = [{**each, "differs": differs} for each in now["comparisons"]]
+    found = {each["name"]: each for each in (*before["comparisons"], *later)}
     anew = {each["name"] for each in now["comparisons"]}
     left_out = [case for case in before.get("left_out", ()) if case.partition(":")[0] not in anew]
     return {

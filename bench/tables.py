@@ -46,6 +46,13 @@ def rows(keys: np.ndarray, rng: np.random.Generator, *, floats: int) -> pa.Table
     return pa.Table.from_arrays([pa.array(keys, pa.int64()), body, vector], schema=schema(floats))
 
 
+def digits(data: bytes) -> pa.Array:
+    """Return texts of 32 hexadecimal digits, as of UUIDs without their dashes, one for each 16 bytes."""
+    count = len(data) // 16
+    ends = np.arange(count + 1, dtype=np.int32) * 32
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(data.hex().encode()))
+
+
 def upserts(number: int, count: int, rng: np.random.Generator, *, base_rows: int) -> np.ndarray:
     """Return keys of a batch, each once: half of them in the base, half new and of this batch alone."""
     old = rng.choice(base_rows, count // 2, replace=False)

@@ -32,7 +32,7 @@ def _done(case: Case, directory: Path, *, arm: str) -> Iterator[Work]:
 def _cases(full: bool) -> Sequence[Case]:
     """Return one case for each job; the short form is for seeing that everything works."""
     base, source, new, small, keys = (
-        (1_000_000, 3_000_000, 400_000, 640_000, 8_000_000) if full else (100_000, 80_000, 20_000, 64_000, 500_000)
+        (2_000_000, 8_000_000, 1_200_000, 1_280_000, 16_000_000) if full else (100_000, 80_000, 20_000, 64_000, 500_000)
     )
 
     def case(name: str, make: Callable[[Path], Prepared]) -> Case:

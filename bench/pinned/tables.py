@@ -11,14 +11,14 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.tables import flush_generations, require_equal, rows, upserts, with_regions
+from bench.tables import digits, flush_generations, require_equal, rows, upserts, with_regions
 from memwal_core.base_table import BaseTable, read_coverage
 
 FLOATS = 32
 REGIONS = 8
 GENERATIONS = 4
 FRAGMENTS = 16
-SMALL_FRAGMENTS = 64
+SMALL_FRAGMENTS = 128
 TARGET_ROWS = 20_000
 """Rows of a fragment after a compaction: of fewer than two such fragments there is nothing to divide."""
 
@@ -91,11 +91,20 @@ def to_compact(directory: Path, *, row_count: int) -> Prepared:
 
 
 def to_verify(directory: Path, *, row_count: int) -> Prepared:
-    """Make a table of narrow rows."""
-    uri = _in_fragments(directory, row_count, FRAGMENTS, floats=1)
+    """Make a table whose keys are random texts, as of UUIDs without their dashes."""
+    rng = np.random.default_rng(_SEED)
+    uri = str(directory / "table")
+    schema = pa.schema([pa.field("id", pa.string(), False, {"lance-schema:unenforced-primary-key": "true"})])
+    first, *others = [digits(rng.bytes(16 * (row_count // FRAGMENTS))) for _ in range(FRAGMENTS)]
+    lance.write_dataset(pa.table([first], schema), uri)
+    for each in others:
+        lance.write_dataset(pa.table([each], schema), uri, mode="append")
+    with_regions(uri, REGIONS)
     version = lance.dataset(uri).version
     # The driver requires that all keys were counted; nothing else is left behind.
-    return Prepared(Path(uri), {"job": "verify"}, lambda copy: require_equal(lance.dataset(copy).version, version))
+    return Prepared(
+        directory / "table", {"job": "verify"}, lambda copy: require_equal(lance.dataset(copy).version, version)
+    )
 
 
 def _in_fragments(directory: Path, row_count: int, fragments: int, *, floats: int) -> str:

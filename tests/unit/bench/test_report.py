@@ -144,10 +144,19 @@ def test_later_run_of_some_comparisons_replaces_these_and_keeps_the_others():
     assert (found["minutes"], found["left_out"]) == (4.5, ["scan: all"])
 
 
-def test_results_of_another_machine_are_not_updated():
+def test_later_run_elsewhere_says_what_was_not_the_same():
     before = as_document(merge_floor(2.0))
-    with pytest.raises(ValueError, match="differ in processor"):
-        updated(before, {**before, "machine": {"processor": "y"}}, list(COMPARISONS))
+    found = updated(before, {**before, "machine": {**before["machine"], "processor": "y"}}, list(COMPARISONS))
+
+    assert found["machine"] == before["machine"]
+    assert [each["differs"] for each in found["comparisons"]] == [{"processor": "y"}]
+    assert "Not as above: processor y." in render(found)
+
+
+def test_later_run_of_the_other_form_updates_nothing():
+    before = as_document(merge_floor(2.0))
+    with pytest.raises(ValueError, match="other form"):
+        updated(before, {**before, "full": not before["full"]}, list(COMPARISONS))
 
 
 def test_page_says_when_a_comparison_began_and_how_busy_the_machine_was():

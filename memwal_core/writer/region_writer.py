@@ -403,8 +403,10 @@ class RegionWriter:
             if self._state.is_closed:
                 self._scheduler.stop()
         if self._state.ownership.ended is None:
-            self._scheduler.flush_due_at_end()
-            note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
+            try:
+                self._scheduler.flush_due_at_end()
+            finally:  # A flush that cannot succeed keeps no other writer away.
+                note_release(self._store, self.region_id, self.writer_epoch, self._state.ownership.is_confirmed)
 
     def __enter__(self) -> Self:
         return self

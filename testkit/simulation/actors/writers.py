@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from memwal_core.errors import CommitUnknownError, FencedError, MemwalError
+from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError
 from memwal_core.ids import RegionId
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region import ManifestStore, RegionStatus
@@ -118,10 +118,17 @@ class WriterActor(Actor):
         if action == "rotate":
             return f"froze {writer.memtable.generation - 1}" if writer.rotate() else "had nothing to freeze"
         if action == "close":
-            writer.close()
-            self._forget(writer)
+            self._close(writer)
             return "closed"
         return self._write(writer, is_delete=action == "delete")
+
+    def _close(self, writer: RegionWriter) -> None:
+        try:
+            writer.close()
+        except InvalidRequestError:  # Full MemTables cannot be flushed while the index is gone; it is closed.
+            self._forget(writer)
+            raise
+        self._forget(writer)
 
     def _forget(self, writer: RegionWriter) -> None:
         self._world.model.settled(writer)

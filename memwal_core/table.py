@@ -29,6 +29,7 @@ from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import execute
+from memwal_core.jobs.thaw.enable_again import former_index, freeze_for_lost_index
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision, explain_freezes, freeze_by_hand, thaw
 from memwal_core.native.lance_version import require_proven_lance
@@ -177,6 +178,9 @@ class Table(MergedReader):
     ) -> TableState:
         """Enable MemWAL on a table that exists.
 
+        If the table has lost its index beside its regions, because it was overwritten, it is frozen first, and divided
+        as before; ``thaw`` then decides what becomes of the regions' rows.
+
         Args:
             specs: How rows map to regions; none and no ``regions`` means that regions are made by hand.
             maintained_indexes: Base table indexes that MemTables maintain, without the primary
@@ -197,6 +201,9 @@ class Table(MergedReader):
             CommitUnknownError: Read the table before trying again.
         """
         state = self.base.state()
+        former = former_index(self.opened, state)
+        if former is not None and not state.primary_key.columns:
+            key = key or former.key
         if key:
             require_not_enabled(state)
             names = [key] if isinstance(key, str) else list(key)
@@ -209,9 +216,16 @@ class Table(MergedReader):
         if regions:
             columns = state.require_primary_key().columns
             chosen.append(new_spec(1 + len(chosen), regions, state.schema, state.field_ids, columns))
+        maintained = list(maintained_indexes)
+        if former is not None:
+            chosen, maintained = former.specs_or(chosen), maintained or list(former.maintained_indexes)
+        again = former is not None
         if dry_run:
-            return replace(state, details=self.base.plan_mem_wal_index(state, chosen, maintained_indexes))
-        return self.base.create_mem_wal_index(chosen, maintained_indexes)
+            planned = self.base.plan_mem_wal_index(state, chosen, maintained, beside_regions=again)
+            return replace(state, details=planned)
+        if again:
+            freeze_for_lost_index(self.opened)
+        return self.base.create_mem_wal_index(chosen, maintained, beside_regions=again)
 
     def writer(
         self,

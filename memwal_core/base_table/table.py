@@ -53,7 +53,7 @@ class BaseTable(TableReader):
         return committing(self.store, self._durable, self._new_id(), version)
 
     def create_mem_wal_index(
-        self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
+        self, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = (), *, beside_regions: bool = False
     ) -> TableState:
         """Enable MemWAL on the table.
 
@@ -61,6 +61,8 @@ class BaseTable(TableReader):
             specs: How rows map to regions; without any, regions are made by hand.
             maintained_indexes: Base table indexes that MemTables maintain, without the primary
                 key's own.
+            beside_regions: The table may have regions, whose index is gone. Freeze it before: with nothing recorded
+                as merged, a merge would bring old rows back.
 
         Returns:
             The version that has the index.
@@ -76,7 +78,7 @@ class BaseTable(TableReader):
             probe_conditional_put(self.store, f"{MEM_WAL_DIRECTORY}/_probe", self.rng)
         for attempt in range(self.settings.index.max_attempts):
             state = self.state()
-            details = self.plan_mem_wal_index(state, specs, maintained_indexes)
+            details = self.plan_mem_wal_index(state, specs, maintained_indexes, beside_regions=beside_regions)
             operation = creation_operation(state, details, self._new_id(), self.clock.now())
             try:
                 made = self._commit(state, operation, lambda entry: entry, "enable MemWAL")
@@ -88,10 +90,16 @@ class BaseTable(TableReader):
         raise self._lost_every_attempt("enable MemWAL")
 
     def plan_mem_wal_index(
-        self, state: TableState, specs: Sequence[RegionSpec] = (), maintained_indexes: Sequence[str] = ()
+        self,
+        state: TableState,
+        specs: Sequence[RegionSpec] = (),
+        maintained_indexes: Sequence[str] = (),
+        *,
+        beside_regions: bool = False,
     ) -> MemWalIndexDetails:
         """Return the details that ``create_mem_wal_index`` would commit on a version; errors as there."""
-        self.require_no_regions(state)
+        if not beside_regions:
+            self.require_no_regions(state)
         return new_details(state, specs, maintained_indexes, self.indexes(state.version))
 
     def update_details(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -113,13 +113,17 @@ def enable(  # noqa: PLR0913 - one parameter for each option of the command
     keys that are NULL or occur twice. MemWAL cannot be switched off again; docs/lancedb.md says why, and how to
     get a plain table.
 
+    A table that was overwritten has lost its index, but not its regions. It gets the key and the division that it had,
+    and stays frozen until `memwal thaw` says what becomes of the regions' rows.
+
     Exit codes: 0 done, 2 bad input, 4 conflict or storage failure (try again).
     """
-    regions = _regions(buckets, by)
     table = open_table(uri, storage_option)
+    has_regions = bool(table.opened.manifests.region_ids())
+    regions = [] if has_regions and not (buckets or by) else _regions(buckets, by)
     state = table.enable(key=list(key or ()), regions=regions, maintained_indexes=list(index or ()), dry_run=dry_run)
     outcome = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
-    _show(_shown(table.uri, state, "enabled", outcome), json=json)
+    _show(replace(_shown(table.uri, state, "enabled", outcome), is_frozen=has_regions), json=json)
 
 
 def add_spec(
@@ -208,6 +212,7 @@ class _Shown:
     version: int
     key: Sequence[str]
     regions: Sequence[str]
+    is_frozen: bool = False
 
 
 def _shown(uri: str, state: TableState, what: str, outcome: JobOutcome) -> _Shown:
@@ -219,10 +224,15 @@ def _show(table: _Shown, *, json: bool) -> None:
     if json:
         print_json(
             {"outcome": table.outcome.value, "table_uri": table.uri, "version": table.version,
-             "key": list(table.key), "regions": list(table.regions)}
+             "key": list(table.key), "regions": list(table.regions), "frozen": table.is_frozen}
         )  # fmt: skip
         return
     console = Console(highlight=False, soft_wrap=True)
     key, regions = ", ".join(table.key), "; ".join(table.regions)
     what = f"would be {table.what}" if table.outcome is JobOutcome.PLANNED else table.what
     console.print(f"{what}: {table.uri}  version {table.version}, key ({key}), regions {regions}", markup=False)
+    if table.is_frozen:
+        console.print(
+            "frozen, because the regions of the index that is gone are there: `memwal thaw` shows the choices",
+            markup=False,
+        )

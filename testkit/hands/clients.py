@@ -80,17 +80,8 @@ def _make_ours(uri: str) -> None:
 
 
 def _enable_ours(uri: str) -> None:
-    base = Table.open(uri).base
-    here, away = Path(uri) / "_mem_wal", Path(uri) / "_aside"  # Our own call refuses to enable beside old regions.
-    here.rename(away)
-    try:
-        base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, BUCKETS)])
-    finally:
-        if here.exists():
-            for each in sorted(here.rglob("*"), reverse=True):
-                each.unlink() if each.is_file() else each.rmdir()
-            here.rmdir()
-        away.rename(here)
+    table = Table.open(uri)
+    table.enable([bucket_spec(1, "id", table.base.state().field_ids, BUCKETS)])
 
 
 def _write_ours(

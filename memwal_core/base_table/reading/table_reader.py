@@ -225,7 +225,8 @@ class TableReader:
         if regions:
             raise InvalidRequestError(
                 "the MemWAL index is gone but regions exist, so the table is frozen",
-                remedy="follow docs/runbooks/progress-lost.md; merging now could bring deleted rows back",
+                remedy="follow docs/runbooks/progress-lost.md: restore a version that has it, or run `memwal enable`, "
+                "then `memwal thaw`; merging now could bring deleted rows back",
                 table=self.uri,
                 version=state.version,
                 regions=len(regions),

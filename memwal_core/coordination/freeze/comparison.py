@@ -59,6 +59,11 @@ def compare(memory: Memory, seen: Sighting) -> tuple[Contradiction, ...]:
     return (*_address(memory, seen), *_table(memory, seen), *_regions(memory, seen))
 
 
+def flushed_generations(seen: Sighting) -> dict[str, int]:
+    """Return each region's newest generation that was flushed, as evidence."""
+    return {str(region_id): each.current_generation - 1 for region_id, each in sorted(seen.regions.items())}
+
+
 def _address(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     if seen.address is not None and memory.addresses and seen.address not in memory.addresses:
         yield Contradiction(
@@ -89,8 +94,7 @@ def _table(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
 def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     before = {str(region_id): merged for region_id, merged in sorted(memory.progress.items()) if merged}
     present = {str(region_id): merged for region_id, merged in sorted(seen.progress.items()) if merged}
-    flushed = {str(region_id): each.current_generation - 1 for region_id, each in sorted(seen.regions.items())}
-    evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed}
+    evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed_generations(seen)}
     if now.index_id is None:
         yield Contradiction(FreezeCause.INDEX_GONE, evidence)
     elif seen.interrupted_at is not None or (seen.unproven and not _goes_on(before, present, seen)):

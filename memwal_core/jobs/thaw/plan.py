@@ -169,7 +169,7 @@ def _chosen(active: Collection[Freeze], choice: Choice, cause: FreezeCause | Non
 def _obstacles(ends: Iterable[Freeze], seen: Sighting) -> Iterator[str]:
     index_is_gone = seen.table is None or seen.table.index_id is None
     if index_is_gone and any(each.cause in _INDEX_COMMITS for each in ends):
-        yield "the table has no MemWAL index; restore a version that has it, or enable MemWAL again first"
+        yield "the table has no MemWAL index; restore a version that has it, or run `memwal enable` first"
 
 
 def _regions_of(ends: Iterable[Freeze], manifests: Mapping[RegionId, RegionManifest]) -> dict[RegionId, Freeze]:

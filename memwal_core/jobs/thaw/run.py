@@ -111,6 +111,8 @@ class _Thaw:
         opened, decision = self._opened, self._decision
         seen = look(opened.base, opened.manifests, self._record.memory)
         known = {each.subject for each in self._record.active}
+        if (FreezeCause.INDEX_GONE, None) in known:
+            known.add((FreezeCause.INDEX_MADE_ANEW, None))  # It was gone, and is there again: one event, one decision.
         more = [each for each in compare(self._record.memory, seen) if (each.cause, each.region_id) not in known]
         if more and not dry_run:
             opened.freezes.freeze(more, "thaw")

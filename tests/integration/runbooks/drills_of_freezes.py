@@ -120,6 +120,31 @@ def table_was_restored_on_purpose(scene: Scene) -> Iterator[None]:
     scene.rows = {1: "p1", 2: "p2"}
 
 
+def _overwritten_with_rows_waiting(scene: Scene) -> None:
+    scene.run("memwal merge $TABLE")
+    scene.put(5, name="waits")
+    lance.write_dataset(people(77), scene.uri, mode="overwrite")
+    _frozen(scene)
+
+
+@drill("progress-lost")
+def table_was_overwritten_on_purpose(scene: Scene) -> Iterator[None]:
+    _overwritten_with_rows_waiting(scene)
+    yield
+    scene.follow("memwal enable $TABLE")
+    scene.follow("memwal thaw $TABLE --choice discard-generations")
+    scene.rows = {77: "p77"}
+
+
+@drill("progress-lost")
+def table_was_overwritten_and_what_waits_is_wanted(scene: Scene) -> Iterator[None]:
+    _overwritten_with_rows_waiting(scene)
+    yield
+    scene.follow("memwal enable $TABLE")
+    scene.follow("memwal thaw $TABLE --choice restore-progress")
+    scene.rows = {5: "waits", 77: "p77"}
+
+
 def _begins_again(scene: Scene) -> None:
     scene.run("memwal merge $TABLE")
     shutil.rmtree(scene.region_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import pyarrow as pa
 from lancedb import LsmWriteSpec
 
 from memwal_core.ids import RegionId
-from memwal_core.region.spec import bucket_spec
 from memwal_core.table import Table
 from testkit.tables.garbage import write_generations
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
@@ -30,6 +28,8 @@ class Client:
     make: Callable[[str], None]
     write: Callable[[str, Sequence[int], str], None]
     enable: Callable[[str], None]
+    freezes_as: str = "index-made-anew"
+    """The cause after it enabled MemWAL on a table that had lost its index; ours freezes the table before."""
 
     def __str__(self) -> str:
         return self.name
@@ -66,22 +66,7 @@ def _write_ours(uri: str, ids: Sequence[int], name: str) -> None:
 
 
 def _enable_ours(uri: str) -> None:
-    base = Table.open(uri).base
-    index = _without_regions(uri)
-    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)])
-    index()
-
-
-def _without_regions(uri: str) -> Callable[[], None]:
-    """Move the regions away, which our own call refuses to enable beside, and return what brings them back."""
-    here, away = Path(uri) / "_mem_wal", Path(uri).parent / "moved"
-    here.rename(away)
-
-    def back() -> None:
-        shutil.rmtree(here, ignore_errors=True)
-        away.rename(here)
-
-    return back
+    Table.open(uri).enable()
 
 
 def _make_pylance(uri: str) -> None:
@@ -119,7 +104,7 @@ def _enable_lancedb(uri: str) -> None:
     lancedb_table(uri).set_lsm_write_spec(LsmWriteSpec.unsharded())
 
 
-OURS = Client("ours", _make_ours, _write_ours, _enable_ours)
+OURS = Client("ours", _make_ours, _write_ours, _enable_ours, "index-gone")
 PYLANCE = Client("pylance", _make_pylance, _write_pylance, _enable_pylance)
 LANCEDB = Client("lancedb", _make_lancedb, _write_lancedb, _enable_lancedb)
 CLIENTS = (OURS, PYLANCE, LANCEDB)

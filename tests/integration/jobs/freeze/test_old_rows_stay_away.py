@@ -86,7 +86,7 @@ def test_s2_overwrite_and_new_index_bring_no_overwritten_row_back(uri: str, clie
     merged(uri, client)
     overwritten_and_enabled(uri, client)
 
-    assert frozen_by(uri) == ["index-made-anew"]
+    assert frozen_by(uri) == [client.freezes_as]
     assert rows_of(uri) == {7: "new"}
 
     assert thaw(uri, Choice.DISCARD_GENERATIONS).outcome is JobOutcome.DONE
@@ -104,7 +104,7 @@ def test_s2_overwrite_of_a_table_with_nothing_merged_brings_no_row_back(uri: str
     Table.open(uri).run(SnapshotRequest())
     overwritten_and_enabled(uri, client)
 
-    assert frozen_by(uri) == ["index-made-anew"]
+    assert frozen_by(uri) == [client.freezes_as]
     assert rows_of(uri) == {7: "new"}
 
 
@@ -114,7 +114,7 @@ def test_s2_old_rows_stay_away_when_the_evidence_was_cleaned_up(uri: str, client
     overwritten_and_enabled(uri, client)
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
 
-    assert frozen_by(uri) == ["index-made-anew"]
+    assert frozen_by(uri) == [client.freezes_as]
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
@@ -127,7 +127,7 @@ def test_s2_restore_and_new_index_can_be_merged_again(uri: str, client: Client) 
     lance.dataset(uri, version=1).restore()
     client.enable(uri)
 
-    assert frozen_by(uri) == ["index-made-anew"]
+    assert frozen_by(uri) == [client.freezes_as]
     assert rows_of(uri) == {}
 
     report = thaw(uri, Choice.MERGE_AGAIN)

@@ -1,0 +1,156 @@
+"""MemWAL enabled again, by our own call, on a table that was overwritten beside its regions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from memwal_core.coordination.freeze import Choice, FreezeCause
+from memwal_core.errors import CommitUnknownError, FrozenError, InvalidRequestError
+from memwal_core.format.paths import RECORD_DIRECTORY, TABLE_VERSIONS_DIRECTORY
+from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.thaw.report import ThawReport
+from memwal_core.jobs.thaw.run import Decision
+from memwal_core.region.spec import bucket_spec
+from memwal_core.settings import Settings, WriterSettings
+from memwal_core.table import Table
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
+from tests.integration.jobs.freeze.histories import overwrite, rows_of
+
+BUCKETS = 3
+AGE_S = 60.0
+QUIET = Settings(writer=WriterSettings(background_flush=False, max_memtable_age_s=AGE_S))
+"""A writer flushes rows of that age when it closes."""
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Return a table with two generations, of which one is merged, whose content was replaced by key 7."""
+    uri = str(tmp_path / "t.lance")
+    make_people_table(uri, buckets=BUCKETS)
+    put(uri, 1, 2, name="merged")
+    assert Table.open(uri).run(MergeRequest()).outcome is JobOutcome.DONE
+    put(uri, 2, 3, name="waits")
+    overwrite(uri, people(1, 7, name="replaced"))
+    return uri
+
+
+def put(uri: str, *ids: int, name: str) -> None:
+    with Table.open(uri).writer() as writer:
+        writer.put(people(*ids, name=name))
+        writer.flush()
+
+
+def thaw(uri: str, choice: Choice) -> ThawReport:
+    return Table.open(uri).thaw(Decision(choice, "someone", reason="the test says so"))
+
+
+def merged(uri: str) -> dict[int, str]:
+    assert Table.open(uri).run(MergeRequest()).outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
+    return dict(rows_of(uri))
+
+
+@pytest.mark.parametrize(
+    ("choice", "rows"),
+    [
+        (Choice.RESTORE_PROGRESS, {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}),
+        (Choice.DISCARD_GENERATIONS, {1: "replaced", 7: "replaced"}),
+        (Choice.MERGE_AGAIN, {1: "merged", 2: "waits", 3: "waits", 7: "replaced"}),
+    ],
+)
+def test_one_decision_says_what_becomes_of_the_regions(uri: str, choice: Choice, rows: dict[int, str]) -> None:
+    state = Table.open(uri).enable()
+
+    assert state.require_details().region_specs == (bucket_spec(1, "id", state.field_ids, BUCKETS),)
+    with pytest.raises(FrozenError) as caught:
+        Table.open(uri).run(MergeRequest())
+    assert caught.value.facts["causes"] == [FreezeCause.INDEX_GONE.value]
+
+    assert thaw(uri, choice).outcome is JobOutcome.DONE
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert merged(uri) == rows
+    put(uri, 2, name="later")
+    assert merged(uri) == {**rows, 2: "later"}
+
+
+def test_key_and_columns_that_have_other_ids_now_are_found_by_name(uri: str) -> None:
+    rows = pa.table({"added": [0.5], "id": pa.array([7], pa.int64()), "name": ["new"], "score": [1.0]})
+    overwrite(uri, rows)
+
+    state = Table.open(uri).enable()
+
+    assert state.primary_key.columns == ("id",)
+    assert state.require_details().region_specs == (bucket_spec(1, "id", state.field_ids, BUCKETS),)
+    assert state.field_ids["id"] != 0
+
+
+def test_another_division_is_refused_and_nothing_is_frozen(uri: str) -> None:
+    with pytest.raises(InvalidRequestError, match="divide the table in another way"):
+        Table.open(uri).enable(regions=BUCKETS + 1)
+
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert Table.open(uri).base.state().details is None
+
+
+def test_dry_run_shows_the_division_and_writes_nothing(uri: str) -> None:
+    before = Table.open(uri).base.state().version
+
+    state = Table.open(uri).enable(dry_run=True)
+
+    assert state.require_details().region_specs == (bucket_spec(1, "id", state.field_ids, BUCKETS),)
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert Table.open(uri).base.state().version == before
+
+
+def test_table_whose_past_nobody_knows_is_frozen_too(uri: str) -> None:
+    for each in (Path(uri) / RECORD_DIRECTORY).iterdir():
+        each.unlink()
+    lance.dataset(uri).cleanup_old_versions(retain_versions=1, delete_unverified=True)
+
+    Table.open(uri).enable(regions=BUCKETS)
+
+    with pytest.raises(FrozenError):
+        Table.open(uri).run(MergeRequest())
+    assert thaw(uri, Choice.DISCARD_GENERATIONS).outcome is JobOutcome.DONE
+    assert merged(uri) == {1: "replaced", 7: "replaced"}
+
+
+def test_call_that_ended_before_its_commit_left_the_table_frozen_and_is_made_again(uri: str) -> None:
+    base = Table.open(uri).base
+    store = FaultyStore(base.store)
+    store.fail("put_if_absent", "put_file_if_absent", path=lambda path: path.startswith(TABLE_VERSIONS_DIRECTORY))
+    with pytest.raises(CommitUnknownError):
+        Table(OpenTable.of(reopened(base, store))).enable()
+    assert [each.cause for each in Table.open(uri).opened.freezes.active()] == [FreezeCause.INDEX_GONE]
+
+    Table.open(uri).enable()
+
+    assert thaw(uri, Choice.RESTORE_PROGRESS).outcome is JobOutcome.DONE
+    assert merged(uri) == {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}
+
+
+def test_writer_that_cannot_flush_for_want_of_the_index_releases_its_region(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t.lance")
+    make_people_table(uri, buckets=1)
+    clock = ManualClock()
+    writer = Table.open(uri).writer(settings=QUIET, clock=clock)
+    writer.put(people(1, 2, name="waits"))
+    clock.advance(AGE_S)
+    overwrite(uri, people(7, name="replaced"))
+    with pytest.raises(InvalidRequestError, match="MemWAL index is gone"):
+        writer.close()
+
+    Table.open(uri).enable()
+
+    assert thaw(uri, Choice.MERGE_AGAIN).outcome is JobOutcome.DONE
+    with Table.open(uri).writer(takeover="fail") as successor:
+        successor.put(people(2, name="later"))
+        successor.flush()
+    assert merged(uri) == {1: "waits", 2: "later", 7: "replaced"}

@@ -1,4 +1,4 @@
-"""Object ages on the simulation's clock instead of the machine's."""
+"""Object ages on the simulation's clock instead of the machine's, and hints as a cache may have kept them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from memwal_core.clock import Clock
+from memwal_core.format.paths import VERSION_HINT_NAME
 from memwal_core.storage import ObjectInfo, ObjectStore
+from memwal_core.storage.limits import MAX_OBJECT_BYTES
 from testkit.faults.faulty_store import FaultyStore
 
 
@@ -17,6 +19,10 @@ class ClockedStore(FaultyStore):
     Args:
         inner: The store that does the work.
         clock: The simulation's clock.
+
+    Attributes:
+        has_old_hints: Whether hints are answered as they were first read. Nobody may rely on a hint, so it may be old
+            even where a store answers everything else as it is.
     """
 
     def __init__(self, inner: ObjectStore, clock: Clock) -> None:
@@ -24,12 +30,22 @@ class ClockedStore(FaultyStore):
         super().__init__(inner)
         self._clock = clock
         self._first_seen: dict[tuple[str, str | None], datetime] = {}
+        self._first_hints: dict[str, bytes] = {}
+        self.has_old_hints = False
 
     def notice(self) -> None:
         """Date everything that pylance wrote since the last call; called after every turn."""
         now = self._clock.now()
         for info in self.inner.list_objects(""):
             self._first_seen.setdefault((info.path, info.etag), now)
+
+    def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
+        """Read an object; a hint maybe as it was."""
+        data = super().get(path, max_bytes)
+        if not path.endswith(f"/{VERSION_HINT_NAME}"):
+            return data
+        first = self._first_hints.setdefault(path, data)
+        return first if self.has_old_hints else data
 
     def head(self, path: str) -> ObjectInfo | None:
         """Describe an object with its simulated time."""

@@ -37,6 +37,7 @@ class ProgressWatch:
             except ObjectNotFoundError:
                 continue
             if details is None:
+                self._merged = {}  # Somebody has overwritten the table: nothing is recorded as merged.
                 continue
             if version in restored:
                 self._merged = dict(details.merged_generations)

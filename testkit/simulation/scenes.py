@@ -9,6 +9,7 @@ from pathlib import Path
 from memwal_core.rng import seeded_rng
 from testkit.simulation.actors.base_writers import BaseWriterActor
 from testkit.simulation.actors.jobs import ROUTINE, JobActor, MergeActor, SimulatedJob, TimeActor
+from testkit.simulation.actors.overwriters import OverwriterActor
 from testkit.simulation.actors.people import PersonActor
 from testkit.simulation.actors.readers import ReaderActor
 from testkit.simulation.actors.restorers import RestorerActor
@@ -62,6 +63,8 @@ def strangers(world: World) -> list[Actor]:
         outside.append(RestorerActor(world, "restorer"))
     if drawn.random() < _DRAWN:
         outside.append(SearcherActor(world, "searcher"))
+    if drawn.random() < _DRAWN:
+        outside.append(OverwriterActor(world, "overwriter"))
     return [
         WriterActor(world, "writer-a", (0,)),
         WriterActor(world, "writer-b", (1,)),

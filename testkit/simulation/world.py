@@ -18,6 +18,7 @@ from memwal_core.errors import (
     ConflictError,
     FencedError,
     FrozenError,
+    InvalidRequestError,
     MemwalError,
     UnavailableError,
 )
@@ -45,9 +46,11 @@ FREEZE_KEY = 0
 FROZEN = "frozen"
 """The key of the table, and its value, in the model of what people freeze."""
 JUMPED_BACK = "clock jumped back"
+OVERWRITTEN = "table overwritten"
 _AFTER_JUMP = (FreezeCause.REGION_BEGAN_AGAIN.value,)
 """The store's own clock says that a region is younger than what was merged of it."""
 _AFTER_RESTORE = (FreezeCause.PROGRESS_WENT_BACK.value,)
+_AFTER_OVERWRITE = (FreezeCause.INDEX_GONE.value, FreezeCause.INDEX_MADE_ANEW.value)
 _MAX_DEPTH = 2
 _ROUTED = (0, 3)
 
@@ -143,8 +146,10 @@ class World:
         self.is_routed = seed % 5 in _ROUTED
         """Whether a table writer takes part, and the table has regions that only it writes."""
         uri = str(directory / "people.lance")
-        buckets = 4 if self.is_routed else 2
-        make_people_table(uri, buckets=buckets, settings=self.settings).dataset().create_scalar_index("score", "BTREE")
+        self.buckets = 4 if self.is_routed else 2
+        """Regions that the table's keys are divided into."""
+        made = make_people_table(uri, buckets=self.buckets, settings=self.settings)
+        made.dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
         inner = open_store(uri, settings=self.settings.storage)
@@ -332,12 +337,13 @@ class World:
     def _explains(self, error: MemwalError) -> bool:
         """Tell whether what was done to the table explains that it is frozen."""
         if not isinstance(error, FrozenError):
-            return False
+            return self.seen[OVERWRITTEN] > 0 and isinstance(error, InvalidRequestError) and "MemWAL" in str(error)
         causes = error.facts["causes"]
         assert isinstance(causes, list)  # noqa: S101 - whoever raises it lists them
         after_restore = _AFTER_RESTORE if self.restored else ()
         after_jump = _AFTER_JUMP if self.seen[JUMPED_BACK] else ()
-        return {FreezeCause.BY_HAND.value, *after_restore, *after_jump}.issuperset(causes)
+        after_overwrite = _AFTER_OVERWRITE if self.seen[OVERWRITTEN] else ()
+        return {FreezeCause.BY_HAND.value, *after_restore, *after_jump, *after_overwrite}.issuperset(causes)
 
     def _derived_rng(self) -> Rng:
         return seeded_rng(self.rng.getrandbits(64))

@@ -19,6 +19,7 @@ MUST_HAPPEN = (
     "native delete",
     "copy done",
     "slow store",
+    "old hints",
     "clock jumped back",
     "clock jumped forward",
     "base table: append",
@@ -28,12 +29,15 @@ MUST_HAPPEN = (
     "person thawed the table",
     "version restored",
     "thawed after a restore",
+    "table overwritten",
+    "enabled again",
+    "thawed after an overwrite",
     "index of vector",
     "index of name",
     "searched by vector",
     "searched by name",
 )
-SHOWN = {"the copy": (strangers, "COPY_SHOWS", 15), "searcher by": (searchers, "SEARCHED", 17)}
+SHOWN = {"the copy": (strangers, "COPY_SHOWS", 10), "searcher by": (searchers, "SEARCHED", 0)}
 """Who compares -> the constant that says what is read, and the seed that notices soonest; others are tried once the
 code has moved on."""
 MAX_SEEDS = 20

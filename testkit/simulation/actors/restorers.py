@@ -57,8 +57,18 @@ class RestorerActor(Actor):
     def _thaw(self, cause: FreezeCause) -> str:
         world = self._world
         table = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
-        report = table.thaw(Decision(Choice.MERGE_AGAIN, self.name, cause))
-        if report.outcome not in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}:
-            raise ConflictError("the table stays frozen", remedy="look again", obstacles=report.obstacles)
+        choice = choose(table, self.name, cause, Choice.MERGE_AGAIN)
         world.seen["thawed after a restore"] += 1
-        return f"ended the freeze {cause} with {Choice.MERGE_AGAIN}"
+        return f"ended the freeze {cause} with {choice}"
+
+
+def choose(table: Table, by: str, cause: FreezeCause, choice: Choice) -> Choice:
+    """End the freezes of a cause, and return the choice.
+
+    Raises:
+        ConflictError: Something stands in the way of it.
+    """
+    report = table.thaw(Decision(choice, by, cause))
+    if report.outcome not in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}:
+        raise ConflictError("the table stays frozen", remedy="look again", obstacles=report.obstacles)
+    return choice

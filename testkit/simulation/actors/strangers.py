@@ -1,4 +1,4 @@
-"""Those whom a seed draws besides the usual actors: another client's writer, copies, a slow store, a wrong clock."""
+"""Those whom a seed draws besides the usual actors: another client's writer, copies, a slow or stale store, clocks."""
 
 from __future__ import annotations
 
@@ -130,6 +130,17 @@ class SlowStoreActor(Actor):
         return f"a call to the store takes {world.call_takes_s:.0f} s"
 
 
+class OldHintsActor(Actor):
+    """Makes the store answer hints as they were long ago, as a cache in front of it may, or as they are."""
+
+    def turn(self) -> str:
+        """Change what hints say."""
+        store = self._world.store
+        store.has_old_hints = not store.has_old_hints
+        self._world.seen["old hints"] += store.has_old_hints
+        return "hints are old" if store.has_old_hints else "hints are new"
+
+
 class WrongClockActor(Actor):
     """Sets the wall clock forward or back by minutes, as an operator or NTP may; monotonic time goes on."""
 
@@ -146,4 +157,5 @@ STRANGERS: tuple[type[Actor], ...] = (
     CopyActor,
     SlowStoreActor,
     WrongClockActor,
+    OldHintsActor,
 )

@@ -23,7 +23,6 @@ from memwal_core.format.paths import (
     parse_numbered_name,
     version_hint_path,
 )
-from memwal_core.storage.concurrent import both
 from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
 from memwal_core.storage.protocol import ObjectStore
 
@@ -164,22 +163,18 @@ class VersionedRegister:
         return f"{self._directory}/{numbered_name(version, self._suffix)}"
 
     def _read_forward(self, start: int) -> Entry | None:
-        """Return the last of the consecutive versions from ``start``."""
+        """Return the last of the consecutive versions from ``start``; None if it is gone.
+
+        A version is read after its successor was found missing. Deletion goes upwards, so a version that can still be
+        read then had no successor that was deleted: however old the hint was, none is taken for the newest wrongly.
+        """
+        version = start
+        while version < MAX_UINT64 and self.exists(version + 1):
+            version += 1
         try:
-            data, has_next = self._read_with_next(start)
-            version = start
-            while has_next:
-                version += 1
-                has_next = version < MAX_UINT64 and self.exists(version + 1)
-            return Entry(version, data if version == start else self.read(version))
+            return Entry(version, self.read(version))
         except ObjectNotFoundError:
             return None
-
-    def _read_with_next(self, version: int) -> tuple[bytes, bool]:
-        """Read a version, and tell whether the next exists."""
-        if version == MAX_UINT64:
-            return self.read(version), False
-        return both(self._store.kind, lambda: self.read(version), lambda: self.exists(version + 1))
 
     def hinted_version(self) -> int:
         """Return the version that the hint names; 0 if there is no hint or it cannot be read."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import ConflictError
-from memwal_core.format.paths import manifest_path
+from memwal_core.format.paths import VERSION_HINT_NAME, manifest_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore, claim, drain, raise_wal_hint, record_flush
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, open_store
+from testkit.faults.faulty_store import FaultyStore
 
 REGION = RegionId(uuid.UUID("6f9619ff-8b86-4011-b42d-00c04fc964ff"))
 THREADS = 6
@@ -102,7 +103,10 @@ def test_racing_triggers_all_take_effect(store: ObjectStore) -> None:
 
 @pytest.mark.req("MAN-14", "MAN-13")
 def test_reads_during_commits_and_deletions_never_go_back(store: ObjectStore) -> None:
-    manifests = _process(store, 99)
+    faulty, deleting = FaultyStore(store), threading.Event()
+    # Only deletions move the hint, so that readers have to find what was committed since.
+    faulty.fail("put", path=lambda path: path.endswith(VERSION_HINT_NAME) and not deleting.is_set(), times=None)
+    manifests = _process(faulty, 99)
     manifests.create(REGION)
     committed = [1]
     done = threading.Event()
@@ -114,7 +118,9 @@ def test_reads_during_commits_and_deletions_never_go_back(store: ObjectStore) ->
                     REGION, lambda stored, wal_id=wal_id: raise_wal_hint(stored, wal_id)
                 ).version
                 if wal_id % 10 == 0:
+                    deleting.set()
                     manifests.delete_versions_before(REGION, committed[0] - 3)
+                    deleting.clear()
         finally:
             done.set()
 

@@ -42,6 +42,20 @@ def test_empty_register_has_no_latest_version(register: VersionedRegister) -> No
     assert register.versions() == []
 
 
+@pytest.mark.req("MAN-14")
+@pytest.mark.parametrize("calls", range(1, 8))
+def test_deletion_at_any_moment_of_a_read_whose_hint_is_old_makes_no_old_version_the_newest(
+    register: VersionedRegister, store: FaultyStore, calls: int
+) -> None:
+    """A reader that had read a version before its deletion, and looked for the next after that, took it for the last."""
+    _fill(register, 6)
+    _set_hint(store, json.dumps({"version": 2}).encode())
+    deleting = VersionedRegister(store.inner, DIRECTORY, ".doc")
+    store.add(Rule(lambda _: deleting.delete_before(5) and None, Moment.BEFORE, nth=calls))
+
+    assert register.latest() == Entry(6, b"v6")
+
+
 @pytest.mark.req("MAN-09", "MAN-10", "MAN-12")
 @pytest.mark.parametrize("hint", [None, 1, 2, 3, 7])
 def test_any_older_hint_leads_to_the_newest_version(
@@ -99,8 +113,8 @@ def test_normal_read_uses_one_get_and_one_probe_and_no_listing(register: Version
     _fill(register, 4)
     store.calls.clear()
     register.latest()
-    assert [call.operation for call in store.calls] == ["get", "get", "head"]
-    assert [call.path for call in store.calls] == [HINT, register.path(4), register.path(5)]
+    assert [call.operation for call in store.calls] == ["get", "head", "get"]
+    assert [call.path for call in store.calls] == [HINT, register.path(5), register.path(4)]
 
 
 @pytest.mark.req("MAN-11")

@@ -62,7 +62,7 @@ def test_idle_run_asks_the_record_three_times_and_then_once_and_writes_nothing(
         store.calls.clear()
         assert execute(opened, request_).outcome is JobOutcome.NOTHING_TO_DO
         asked.append([each.operation for each in store.calls if "_record" in each.path])
-    assert asked == [["get", "get", "head"], ["head"]]
+    assert asked == [["get", "head", "get"], ["head"]]
 
 
 def test_second_report_of_a_run_does_not_read_the_first_again(uri: str) -> None:

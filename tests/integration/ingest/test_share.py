@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table import BaseTable
+from memwal_core.base_table import BaseTable, Sources
 from memwal_core.errors import ConflictError, FencedError, UnavailableError
 from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ids import RegionId
@@ -20,10 +21,12 @@ from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region import ManifestStore
+from memwal_core.rng import seeded_rng
 from memwal_core.settings import IngestSettings
 from memwal_core.writer import RegionWriter, Takeover
 from memwal_core.writer.table_context import TableContext
-from testkit.faults.faulty_store import FaultyStore
+from testkit.clock import ManualClock
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import blocking, writer_settings
 
@@ -33,6 +36,9 @@ SETTINGS = writer_settings(takeover_quiet_s=300).model_copy(
 )
 FIRST = BatchId.numbered("query", 0)
 SECOND = BatchId.numbered("query", 1)
+ENTRIES = 3
+"""Of a rival's, that a waiting attempt sees written one by one, each after ``SLEEPS_PER_ENTRY`` looks."""
+SLEEPS_PER_ENTRY = 2
 
 
 @pytest.fixture
@@ -239,6 +245,58 @@ def test_an_attempt_overtaken_by_one_that_dies_asks_to_be_repeated(table: BaseTa
     _write(table, FIRST, *range(20), name="a")
 
     assert _names(table) == dict.fromkeys(range(20), "a")
+
+
+class _WhileOthersWork(ManualClock):
+    """A clock on which whoever sleeps sees another attempt go on: one WAL entry at a time, and then to its end."""
+
+    def __init__(self, entries: int) -> None:
+        super().__init__()
+        self._left = entries
+        self._sleeps = 0
+        self._turns, self._written = threading.Semaphore(1), threading.Semaphore(0)
+        self.rival: Future[ShareOutcome] | None = None
+
+    def before_entry(self, _call: Call) -> None:
+        assert not self._left or self._turns.acquire(timeout=60)
+
+    def after_entry(self, _call: Call) -> None:
+        self._written.release()
+
+    def wait_for_entry(self) -> None:
+        assert self._written.acquire(timeout=60)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.rival is None:
+            return
+        self._sleeps += 1
+        if not self._left:
+            self.rival.result(60)
+        elif self._sleeps % SLEEPS_PER_ENTRY == 0:
+            self._left -= 1
+            self._turns.release()
+            self.wait_for_entry()
+
+
+def test_an_attempt_waits_for_a_rival_that_is_slow_as_long_as_it_goes_on(table: BaseTable) -> None:
+    clock = _WhileOthersWork(ENTRIES)
+    waiting, store = _faulty(table)
+    waiting = BaseTable(waiting.store, settings=SETTINGS, sources=Sources(clock, seeded_rng(1)))
+    working, slow = _faulty(table)
+    with ThreadPoolExecutor(2) as pool:
+        with blocking(store, "put_parts_if_absent", "put_if_absent", path=_is_wal) as blocked:
+            overtaken = pool.submit(_write, waiting, FIRST, *range(60), name="a", attempt="1")
+            assert blocked.reached.wait(60)
+            for moment, act in ((Moment.BEFORE, clock.before_entry), (Moment.AFTER, clock.after_entry)):
+                slow.add(Rule(act, moment, frozenset({"put_parts_if_absent", "put_if_absent"}), _is_wal, times=None))
+            clock.rival = pool.submit(_write, working, FIRST, *range(60), name="a", attempt="2")
+            clock.wait_for_entry()
+        outcome = overtaken.result(60)
+
+    assert (outcome.written_before, outcome.attempt) == (True, "2")
+    assert clock.monotonic() > 2 * SETTINGS.ingest.rival_wait_s
+    assert _names(table) == dict.fromkeys(range(60), "a")
 
 
 def test_deletes_of_a_batch_are_tombstones(table: BaseTable) -> None:

@@ -1,5 +1,6 @@
 """The region writer on real storage: claim, put, replay, flush, fencing."""
 
+import re
 from pathlib import Path
 
 import lance
@@ -132,6 +133,7 @@ def test_a_flush_links_the_wal_files_and_records_the_generation(table, region_id
     assert (manifest.replay_after_wal_id, manifest.wal_id_last_seen, manifest.current_generation) == (2, 2, 2)
     assert manifest.flushed_generations == (record,)
     assert (record.generation, record.physical_rows) == (1, 4)
+    assert re.fullmatch(r"[0-9a-f]{8}_gen_1", record.path)
     assert _flushed_rows(table, region_id, record) == {1: "old", 2: "new", 3: "new"}
     data = f"{generation_path(region_id, record.path)}/data"
     for number in (1, 2):

@@ -186,6 +186,20 @@ def test_two_builders_of_different_indexes_do_not_disturb_each_other(table: Base
     assert recorded(table) == {"id_idx": {A: 1}, "title_idx": {A: 1}}
 
 
+@pytest.mark.req("CAT-09")
+def test_record_of_one_index_leaves_the_entries_of_those_that_are_behind(table: BaseTable) -> None:
+    merge_natively(table, articles(2000, 50), {A: 1})
+    run(table)
+    merge_natively(table, articles(2050, 50), {A: 2})
+    run(table, indexes={"title_idx"})
+    merge_natively(table, articles(0, 0), {A: 3})
+
+    report = run(table, indexes={"title_idx"})
+
+    assert {each.name: each.result for each in report.indexes}["title_idx"] is IndexResult.RECORDED
+    assert recorded(table) == {**{name: {A: 1} for name in NAMES}, "title_idx": {A: 3}}
+
+
 @pytest.mark.req("CAT-06", "CAT-13")
 def test_covering_index_without_an_entry_is_recorded_without_being_touched(table: BaseTable) -> None:
     merge_natively(table, articles(0, 0), {A: 3})

@@ -19,6 +19,7 @@ from memwal_core.coordination.freeze import (
     Sighting,
     compare,
 )
+from memwal_core.coordination.freeze.comparison import FLUSHED
 from memwal_core.ids import RegionId
 
 REGION = RegionId(uuid.UUID("11111111-1111-4111-8111-111111111111"))
@@ -83,6 +84,14 @@ def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
 )
 def test_each_break_of_the_history_has_its_cause(seen: Sighting, cause: FreezeCause) -> None:
     assert causes(seen) == [cause]
+
+
+def test_evidence_says_what_was_flushed_so_that_it_can_be_discarded() -> None:
+    (went_back,) = compare(MEMORY, replace(LATER, progress={REGION: 2}))
+    assert went_back.evidence[FLUSHED] == {str(REGION): 6}
+
+    (unread,) = compare(MEMORY, replace(LATER, progress={REGION: 2}, regions={}))
+    assert FLUSHED not in unread.evidence
 
 
 def test_progress_that_went_on_proves_the_index_where_versions_are_gone() -> None:

@@ -123,7 +123,7 @@ def test_change_against_base_replaces_configuration() -> None:
     assert decode_details(encode_details(changed, base=base)) == changed
 
 
-@pytest.mark.req("IDX-26")
+@pytest.mark.req("IDX-26", "MRG-02")
 def test_region_without_entry_has_merged_nothing() -> None:
     assert decode_details(encode_details(MemWalIndexDetails())).merged_generation(A) == 0
 

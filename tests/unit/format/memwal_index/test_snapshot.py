@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,7 +72,9 @@ def test_snapshot_has_exactly_the_manifest_columns_and_one_per_spec_field() -> N
     ]
 
 
-@pytest.mark.req("IDX-15", "IDX-16", "IDX-18", "IDX-23", "IDX-24")
+@pytest.mark.req(
+    "IDX-15", "IDX-16", "IDX-17", "IDX-18", "IDX-19", "IDX-20", "IDX-21", "IDX-22", "IDX-23", "IDX-24"
+)  # fmt: skip
 def test_snapshot_has_one_row_per_region_with_its_values() -> None:
     rows = build_snapshot(MANIFESTS, SPECS).to_pylist()
 
@@ -93,6 +96,14 @@ def test_snapshot_has_one_row_per_region_with_its_values() -> None:
     }
     assert (rows[1]["region_field_bucket"], rows[1]["region_field_country"]) == (None, "")
     assert (rows[2]["region_spec_id"], rows[2]["region_field_bucket"], rows[2]["flushed_generations"]) == (0, None, [])
+
+
+@pytest.mark.req("IDX-24")
+@pytest.mark.parametrize("spec_id", [0, 2, 9])
+def test_value_of_a_field_that_the_regions_own_spec_lacks_is_null(spec_id: int) -> None:
+    manifest = replace(MANIFESTS[0], region_spec_id=spec_id)
+
+    assert build_snapshot([manifest], SPECS).column("region_field_bucket").to_pylist() == [None]
 
 
 def test_two_manifests_of_one_region_are_refused() -> None:

@@ -58,6 +58,19 @@ def test_claim_loads_the_newest_and_writes_the_next_version(store: FaultyStore) 
     assert operations.index("get") < operations.index("put_if_absent")
 
 
+def test_claim_expects_the_epoch_that_its_caller_looked_at(store: FaultyStore) -> None:
+    manifests = _process(store, 1)
+    manifests.create(REGION)
+    claim(manifests, REGION)
+
+    with pytest.raises(ConflictError, match="claimed the region first") as caught:
+        claim(manifests, REGION, expected_epoch=0)
+    assert (caught.value.facts["expected_epoch"], caught.value.facts["found_epoch"]) == (0, 1)
+    assert manifests.load(REGION).writer_epoch == 1
+
+    assert claim(manifests, REGION, expected_epoch=1).writer_epoch == 2
+
+
 def test_claim_of_a_missing_region_is_not_found(store: FaultyStore) -> None:
     with pytest.raises(ObjectNotFoundError):
         claim(_process(store, 1), REGION)

@@ -47,7 +47,7 @@ def test_empty_register_has_no_latest_version(register: VersionedRegister) -> No
 def test_deletion_at_any_moment_of_a_read_whose_hint_is_old_makes_no_old_version_the_newest(
     register: VersionedRegister, store: FaultyStore, calls: int
 ) -> None:
-    """A reader that had read a version before its deletion, and looked for the next after that, took it for the last."""
+    """A reader that read a version before its deletion, and then looked for the next one, took it for the last."""
     _fill(register, 6)
     _set_hint(store, json.dumps({"version": 2}).encode())
     deleting = VersionedRegister(store.inner, DIRECTORY, ".doc")

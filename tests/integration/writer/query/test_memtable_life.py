@@ -13,7 +13,7 @@ from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore
 from memwal_core.writer import MemoryBudget, RegionWriter, RotationReason, stats
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import blocking, create_region, flushed_rows, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
@@ -106,7 +106,10 @@ def test_a_queue_that_stays_full_refuses_the_put_with_nothing_written(table, fau
     assert isinstance(caught.value, UnavailableError)
     assert caught.value.facts["queued"] == 1
     assert writer.stats().is_stalled
-    assert [record for record in caplog.records if "stalled" in record.message]
+    assert len([record for record in caplog.records if "stalled" in record.message]) == 1
+    with caplog.at_level(logging.WARNING):
+        assert writer.stats().is_stalled
+    assert len([record for record in caplog.records if "stalled" in record.message]) == 1
     assert [_ids(memtable) for memtable in writer.view().memtables] == [[1], [2]]
     faulty.heal()
     writer.put(people(3))
@@ -162,6 +165,38 @@ def test_a_record_whose_reply_is_lost_is_found_and_not_repeated(table, faulty, r
     first, second = _manifest(table, region_id).flushed_generations
     assert flushed_rows(table, region_id, first) == {1: "p1"}
     assert flushed_rows(table, region_id, second) == {2: "p2"}
+
+
+@pytest.mark.req("WRT-70")
+def test_a_record_that_lands_while_the_flush_is_repeated_is_the_one_that_counts(table, faulty, region_id) -> None:
+    writer = _open(table, region_id, MANUAL, faulty)
+    writer.put(people(1))
+    late: list[tuple[str, bytes]] = []
+    original = faulty.inner.put_if_absent
+
+    def never_arrives(path: str, data: bytes) -> None:
+        if not _in_manifest(path):
+            original(path, data)
+            return
+        late[:] = [(path, data)]
+        raise UnavailableError("the store did not answer (injected)", remedy="try again")
+
+    def arrives(_call: Call) -> None:
+        if late:
+            original(*late.pop())
+
+    faulty.inner.put_if_absent = never_arrives
+    with pytest.raises(CommitUnknownError):
+        writer.flush()
+    faulty.inner.put_if_absent = original
+    # After the flush looked for its first attempt, and wrote the MemTable once more.
+    faulty.add(Rule(arrives, Moment.BEFORE, frozenset({"sync_directory"}), times=None))
+
+    record = writer.flush()
+
+    assert late == []
+    assert _manifest(table, region_id).flushed_generations == (record,)
+    assert writer.view().manifest.flushed_generations == (record,)
 
 
 @pytest.mark.req("MEM-17", "WRT-75")

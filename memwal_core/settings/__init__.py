@@ -21,6 +21,7 @@ from memwal_core.settings.model import (
     QualitySettings,
     Settings,
     StorageSettings,
+    default_settings,
     load_settings,
 )
 from memwal_core.settings.page import PageSettings
@@ -54,5 +55,6 @@ __all__ = [
     "StorageSettings",
     "WalCollection",
     "WriterSettings",
+    "default_settings",
     "load_settings",
 ]

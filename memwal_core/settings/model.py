@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -443,6 +444,22 @@ class Settings(BaseSettings):
         return self
 
 
+def default_settings() -> Settings:
+    """Return the settings of the process environment: the same as ``Settings()``, parsed anew when a variable changes.
+
+    Raises:
+        pydantic.ValidationError: A value is out of bounds; ``load_settings`` says so in words.
+    """
+    # Parsing takes as long as several requests to a local disk.
+    variables = ((name, value) for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX))
+    return _settings_of(frozenset(variables))
+
+
+@lru_cache(maxsize=1)
+def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:  # noqa: ARG001 - what it is remembered by
+    return Settings()
+
+
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment.
 
@@ -463,7 +480,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
                 variable=name,
             )
     try:
-        return Settings()
+        return default_settings()
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequestError(

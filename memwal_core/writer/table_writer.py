@@ -19,7 +19,7 @@ from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import FlushedGeneration
 from memwal_core.region.spec import RegionValue
-from memwal_core.settings import Settings
+from memwal_core.settings import Settings, default_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.admission.memory import MemoryBudget
@@ -106,7 +106,7 @@ class TableWriter:
         Raises:
             InvalidRequestError: The table cannot be written, or the spec does not exist.
         """
-        chosen = settings if settings is not None else Settings()
+        chosen = settings if settings is not None else default_settings()
         context = TableContext(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, failpoints)
         return cls(context, accept, Takeover(takeover), check, executor)
 

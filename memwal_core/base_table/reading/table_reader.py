@@ -31,7 +31,7 @@ from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
-from memwal_core.settings import Settings
+from memwal_core.settings import Settings, default_settings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.concurrent import NEAR
 
@@ -55,7 +55,7 @@ class TableReader:
 
     def __init__(self, store: ObjectStore, *, settings: Settings | None = None, sources: Sources | None = None) -> None:
         self.store = store
-        self.settings = settings if settings is not None else Settings()
+        self.settings = settings if settings is not None else default_settings()
         self.ids = IdSource((sources := sources or Sources()).rng)
         self.clock = sources.clock
         self.rng = sources.rng
@@ -86,7 +86,7 @@ class TableReader:
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used, or this is not a proven version of pylance.
         """
-        settings = settings if settings is not None else Settings()
+        settings = settings if settings is not None else default_settings()
         require_proven_lance(settings.storage)
         if store is None:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)

@@ -104,7 +104,8 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
                 progress.advance(task)
         except KeyboardInterrupt:
             outcome.is_ended = len(outcome.passed) + len(outcome.failed) < len(seeds)
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Waiting for the seeds under way: a pool that is given up at once forgets to cancel the others.
+            pool.shutdown(cancel_futures=True)
     return outcome
 
 

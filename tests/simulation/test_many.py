@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -14,16 +16,36 @@ WORKERS = 2
 LONGEST_S = 120
 
 
-@pytest.mark.slow
-def test_processes_that_play_seeds_end_with_the_one_that_was_killed() -> None:
-    """Of a killed `make sim`, they went on without end, and filled the memory with tables."""
+@contextmanager
+def _playing() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """Play many seeds, and return the process and those that it has started."""
     options = ["--seeds", "1000", "--first", "0", "--jobs", str(WORKERS)]
-    clock = SystemClock()
-    with subprocess.Popen([sys.executable, "-m", "testkit.simulation", *options], stdout=subprocess.DEVNULL) as parent:
+    command, clock = [sys.executable, "-m", "testkit.simulation", *options], SystemClock()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         until = clock.monotonic() + LONGEST_S
         while len(workers := psutil.Process(parent.pid).children()) < WORKERS + 1:  # And one that tracks resources.
             assert clock.monotonic() < until
             clock.sleep(0.1)
+        yield parent, workers
+
+
+@pytest.mark.slow
+def test_processes_that_play_seeds_end_with_the_one_that_was_killed() -> None:
+    """Of a killed `make sim`, they went on without end, and filled the memory with tables."""
+    with _playing() as (parent, workers):
         parent.kill()
     _, alive = psutil.wait_procs(workers, timeout=LONGEST_S)
     assert alive == []
+
+
+@pytest.mark.slow
+def test_a_run_that_is_ended_early_plays_no_further_seed_and_says_how_to_go_on() -> None:
+    """The seeds under way are short; all others were played to their end, with nobody to see it."""
+    with _playing() as (parent, workers):
+        parent.terminate()
+        output, _ = parent.communicate(timeout=LONGEST_S)
+    _, alive = psutil.wait_procs(workers, timeout=LONGEST_S)
+
+    assert alive == []
+    assert parent.returncode == 1
+    assert "ended early; on: make sim FIRST=" in output

@@ -202,11 +202,12 @@ class Table(MergedReader):
         """
         state = self.base.state()
         former = former_index(self.opened, state)
-        if former is not None and not state.primary_key.columns:
-            key = key or former.key
-        if key:
+        names = [key] if isinstance(key, str) else list(key)
+        if former is not None:
+            names = names or list(state.primary_key.columns or former.key)
+            former.require_key(names)
+        if names:
             require_not_enabled(state)
-            names = [key] if isinstance(key, str) else list(key)
             if dry_run:
                 state = check_key(self.base, names)
             else:

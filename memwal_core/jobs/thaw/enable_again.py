@@ -31,6 +31,17 @@ class FormerIndex:
     specs: tuple[RegionSpec, ...] = ()
     maintained_indexes: tuple[str, ...] = ()
 
+    def require_key(self, columns: Sequence[str]) -> None:
+        """Refuse another key than that of the rows which wait in the regions (``InvalidRequestError``)."""
+        if self.version is not None and tuple(columns) != self.key:
+            raise InvalidRequestError(
+                "the rows that wait in the regions have another primary key",
+                remedy="enable MemWAL with the former key; or copy the content to a new table, and enable it there",
+                version=self.version,
+                former_key=list(self.key),
+                key=list(columns),
+            )
+
     def specs_or(self, wanted: Sequence[RegionSpec]) -> list[RegionSpec]:
         """Return the specs for the new index: a key that waits in a region must not wait in another one, too.
 

@@ -21,10 +21,11 @@ from memwal_core.settings import Settings, WriterSettings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people, reopened
 from tests.integration.jobs.freeze.histories import overwrite, rows_of
 
 BUCKETS = 3
+ID = pa.field("id", pa.int64(), nullable=False)
 AGE_S = 60.0
 QUIET = Settings(writer=WriterSettings(background_flush=False, max_memtable_age_s=AGE_S))
 """A writer flushes rows of that age when it closes."""
@@ -97,6 +98,20 @@ def test_another_division_is_refused_and_nothing_is_frozen(uri: str) -> None:
 
     assert Table.open(uri).opened.freezes.active() == ()
     assert Table.open(uri).base.state().details is None
+
+
+@pytest.mark.parametrize("has_a_key", [False, True])
+def test_another_key_is_refused_and_nothing_is_written(uri: str, has_a_key: bool) -> None:
+    """The rows that wait would replace other ones than those whose key they have."""
+    named = pa.field("name", pa.string(), nullable=False, metadata=PRIMARY_KEY_METADATA if has_a_key else None)
+    overwrite(uri, pa.table({"name": ["a"], "id": pa.array([7], pa.int64())}, schema=pa.schema([named, ID])))
+
+    with pytest.raises(InvalidRequestError, match="another primary key") as caught:
+        Table.open(uri).enable(key=() if has_a_key else "name")
+
+    assert (caught.value.facts["former_key"], caught.value.facts["key"]) == (["id"], ["name"])
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert Table.open(uri).base.state().primary_key.columns == (("name",) if has_a_key else ())
 
 
 def test_dry_run_shows_the_division_and_writes_nothing(uri: str) -> None:

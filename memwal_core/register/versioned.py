@@ -73,15 +73,17 @@ class VersionedRegister:
         directory only if the first version probed is missing. The hint is not read if a version is ``known``.
         """
         hinted = known or self.hinted_version()
-        start = max(hinted, FIRST_VERSION)
+        start = hinted or FIRST_VERSION
+        # Most registers without a hint are empty.
+        is_there = bool(hinted) or self.exists(start)
         for _ in range(_LOAD_ATTEMPTS):
-            entry = self._read_forward(start)
+            entry = self._read_forward(start) if is_there else None
             if entry is not None:
                 return replace(entry, hinted=hinted)
             found = self.versions()
             if not found:
                 return None
-            start = found[-1]
+            start, is_there = found[-1], True
         raise UnavailableError(
             "the newest version was deleted again and again before it could be read",
             remedy="retry; if it persists, stop the program that deletes files in this directory",

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from memwal_core.errors import (
     CommitUnknownError,
@@ -73,22 +74,21 @@ class VersionedRegister:
         directory only if the first version probed is missing. The hint is not read if a version is ``known``.
         """
         hinted = known or self.hinted_version()
-        start = hinted or FIRST_VERSION
-        # Most registers without a hint are empty.
-        is_there = bool(hinted) or self.exists(start)
+        # Most registers without a hint are empty, and of the others nothing was deleted: that begins with a hint.
+        read = partial(self._read_forward, hinted) if hinted else self._read_first
         for _ in range(_LOAD_ATTEMPTS):
-            entry = self._read_forward(start) if is_there else None
+            entry = read()
             if entry is not None:
                 return replace(entry, hinted=hinted)
             found = self.versions()
             if not found:
                 return None
-            start, is_there = found[-1], True
+            read = partial(self._read_forward, found[-1])
         raise UnavailableError(
             "the newest version was deleted again and again before it could be read",
             remedy="retry; if it persists, stop the program that deletes files in this directory",
             directory=self._directory,
-            version=start,
+            version=found[-1],
         )
 
     def read(self, version: int) -> bytes:
@@ -163,6 +163,14 @@ class VersionedRegister:
     def path(self, version: int) -> str:
         """Return the path of a version."""
         return f"{self._directory}/{numbered_name(version, self._suffix)}"
+
+    def _read_first(self) -> Entry | None:
+        """Return the newest version of a register without a hint; None if its first version does not exist."""
+        try:
+            first = Entry(FIRST_VERSION, self.read(FIRST_VERSION))
+        except ObjectNotFoundError:
+            return None
+        return self._read_forward(first.version + 1) if self.exists(first.version + 1) else first
 
     def _read_forward(self, start: int) -> Entry | None:
         """Return the last of the consecutive versions from ``start``; None if it is gone.

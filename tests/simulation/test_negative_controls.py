@@ -170,7 +170,7 @@ def test_without_the_merge_condition_flushed_rows_are_lost(tmp_path: Path, monke
 @pytest.mark.req("GC-17", "GC-18")
 def test_without_the_retained_versions_time_travel_loses_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "retained_versions", lambda table, concurrency: ())
-    assert _symptom(tmp_path, 16, _patient, CALM) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 27, _patient, CALM) is Symptom.WRONG_ROWS
 
 
 @pytest.mark.req("GC-08", "GC-09")

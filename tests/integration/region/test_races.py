@@ -104,10 +104,10 @@ def test_racing_triggers_all_take_effect(store: ObjectStore) -> None:
 @pytest.mark.req("MAN-14", "MAN-13")
 def test_reads_during_commits_and_deletions_never_go_back(store: ObjectStore) -> None:
     faulty, deleting = FaultyStore(store), threading.Event()
-    # Only deletions move the hint, so that readers have to find what was committed since.
-    faulty.fail("put", path=lambda path: path.endswith(VERSION_HINT_NAME) and not deleting.is_set(), times=None)
     manifests = _process(faulty, 99)
     manifests.create(REGION)
+    # From now on only deletions move the hint, so that readers have to find what was committed since.
+    faulty.fail("put", path=lambda path: path.endswith(VERSION_HINT_NAME) and not deleting.is_set(), times=None)
     committed = [1]
     done = threading.Event()
 

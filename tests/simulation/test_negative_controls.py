@@ -188,4 +188,4 @@ def test_without_the_replay_pointer_unflushed_rows_are_lost(tmp_path: Path, monk
     monkeypatch.setattr(wal_entries, "_gate", lambda entry, pointer, newest: gate(entry, newest, newest + 1))
     # What older writers know is behind the pointer, too.
     monkeypatch.setattr(wal_entries, "_settled", lambda *_: None)
-    assert _symptom(tmp_path, 11, _patient, CALM) is Symptom.WRONG_ROWS
+    assert _symptom(tmp_path, 61, _patient, CALM) is Symptom.WRONG_ROWS

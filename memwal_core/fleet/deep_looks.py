@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from memwal_core.clock import Clock
-from memwal_core.jobs.findings import Finding, Severity
+from memwal_core.jobs.findings import Finding, Level, Severity
+from memwal_core.jobs.health import Health
+from memwal_core.observe.signals import SPACE_SIGNALS, Reading
 from memwal_core.redaction import redact
 from memwal_core.registry import RegisteredTable
 
@@ -20,7 +22,7 @@ _AT_ONCE = 4
 
 _log = logging.getLogger(__name__)
 
-DeepLook = Callable[[RegisteredTable], Iterable[Finding]]
+DeepLook = Callable[[RegisteredTable], Health]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,22 @@ class DeepFindings:
     """What the doctor found in a table when it last looked.
 
     Attributes:
+        space: What it measured of garbage and of what is kept.
+        is_urgent: Whether an operator must act on any of this now.
         seen_at: When that look ended, in UTC; None if none has ended yet.
     """
 
     found: tuple[Finding, ...] = ()
+    space: tuple[Reading, ...] = ()
+    is_urgent: bool = False
     seen_at: datetime | None = None
+
+    @classmethod
+    def of(cls, health: Health, seen_at: datetime) -> DeepFindings:
+        """Keep of a look what a quick one does not see."""
+        critical = any(each.severity is Severity.CRITICAL for each in health.damage)
+        full = any(each.level is Level.PAGE for each in health.signals if each.signal in SPACE_SIGNALS)
+        return cls(health.damage, health.space, critical or full, seen_at)
 
 
 @dataclass
@@ -40,9 +53,9 @@ class DeepLooks:
     """What the doctor found in each table when it last looked. Thread-safe.
 
     Attributes:
-        look: Returns what the doctor finds; may raise any error, and may take for ever.
+        look: Judges a table as the doctor does; may raise any error, and may take for ever.
         every_s: Seconds between two looks at a table; 0: none ever begins.
-        again_s: The same after a look that found something critical, so that what is mended is soon not told any more.
+        again_s: The same after a look that found something urgent, so that what is mended is soon not told any more.
     """
 
     look: DeepLook
@@ -83,8 +96,8 @@ class DeepLooks:
 
     def _is_due(self, uri: str) -> bool:
         began = self._began.get(uri)
-        critical = any(each.severity is Severity.CRITICAL for each in self._of(uri).found)
-        return began is None or self.clock.monotonic() - began >= (self.again_s if critical else self.every_s)
+        every_s = self.again_s if self._of(uri).is_urgent else self.every_s
+        return began is None or self.clock.monotonic() - began >= every_s
 
     def _start(self, entry: RegisteredTable) -> None:
         future: Future[DeepFindings] = Future()
@@ -93,8 +106,7 @@ class DeepLooks:
         def run() -> None:
             with self._places:
                 try:
-                    found = tuple(self.look(entry))
-                    future.set_result(DeepFindings(found, self.clock.now()))
+                    future.set_result(DeepFindings.of(self.look(entry), self.clock.now()))
                 except BaseException as error:  # noqa: BLE001 - whatever it is, it is about this table alone
                     future.set_exception(error)
 

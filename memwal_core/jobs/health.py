@@ -17,7 +17,15 @@ from memwal_core.jobs.findings import Finding, Level, Severity, ordered
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.metrics import MERGE_WAITING_BYTES, SIGNAL_LABEL, SIGNAL_LEVEL, SIGNAL_VALUE, TABLE_LABEL, Instruments
 from memwal_core.observe.doctor import Examination, Examiner, command_for, look_twice
-from memwal_core.observe.signals import SIGNALS, JudgedSignal, Reading, Signal, judge_signals, measure_signals
+from memwal_core.observe.signals import (
+    SIGNALS,
+    SPACE_SIGNALS,
+    JudgedSignal,
+    Reading,
+    Signal,
+    judge_signals,
+    measure_signals,
+)
 from memwal_core.observe.status import TableStatus
 from memwal_core.settings.status import StatusSettings
 
@@ -108,10 +116,20 @@ class Health:
             readings=tuple(each for each in self.readings if each.region_id == region_id),
         )
 
-    def including(self, damage: Iterable[Finding]) -> Health:
-        """Return the same with what another look found, as far as this one did not find it."""
+    @property
+    def space(self) -> tuple[Reading, ...]:
+        """What was measured by listing every object: garbage, and what is kept."""
+        return tuple(each for each in self.readings if each.signal in SPACE_SIGNALS)
+
+    def including(self, damage: Iterable[Finding], space: Iterable[Reading] = ()) -> Health:
+        """Return the same with what another look found and measured, as far as this one did not."""
         known = {each.identity for each in self.damage}
-        return replace(self, damage=(*self.damage, *(each for each in damage if each.identity not in known)))
+        measured = {each.signal for each in self.readings}
+        return replace(
+            self,
+            damage=(*self.damage, *(each for each in damage if each.identity not in known)),
+            readings=(*self.readings, *(each for each in space if each.signal not in measured)),
+        )
 
     def value(self, signal: Signal) -> float | None:
         """Return the worst value of a signal; None if it was not measured."""

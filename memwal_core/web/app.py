@@ -23,7 +23,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
-from memwal_core.jobs.findings import Finding
+from memwal_core.jobs.health import Health
 from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
 from memwal_core.settings import PageSettings
@@ -69,7 +69,7 @@ _REMEMBERED = 20
 """Tables whose whole page is remembered, for when they do not answer."""
 
 _AGAIN = 10
-"""So many times as often are tables looked at in depth in which that found something critical."""
+"""So many times as often are tables looked at in depth in which that found something urgent."""
 
 _MAY_BE_SET = frozenset({"remove_versions"})
 """Options that an address may switch on in a form, where people see it before they trigger."""
@@ -223,9 +223,9 @@ class _Pages:
             raise HTTPException(404, "there is no such runbook")
         return self.page("runbook.html", name=name, table=entry, book=book)
 
-    def _look_deep(self, table: RegisteredTable) -> tuple[Finding, ...]:
+    def _look_deep(self, table: RegisteredTable) -> Health:
         with panics_raised():
-            return self._source.open(table).doctor().damage
+            return self._source.open(table).doctor()
 
     def _runbook(self, advice: Advice, entry: RegisteredTable) -> Markup | None:
         finding = advice.finding

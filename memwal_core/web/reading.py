@@ -125,12 +125,12 @@ class TablePage:
 
 
 def read_summary(opened: Table, deep: DeepFindings) -> TableSummary:
-    """Read what the overview shows of a table: manifests, base version, signals, ledger; add what was found before.
+    """Read what the overview shows of a table: manifests, base version, signals, ledger; add what a deep look found.
 
     Raises:
         MemwalError: The table cannot be read.
     """
-    return TableSummary(examine(opened.opened, deep=False).including(deep.found), _runs(opened)[0])
+    return TableSummary(examine(opened.opened, deep=False).including(deep.found, deep.space), _runs(opened)[0])
 
 
 def read_table(opened: Table, deep: DeepFindings) -> TablePage:

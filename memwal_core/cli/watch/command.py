@@ -12,7 +12,6 @@ import typer
 
 from memwal_core.cli.options import parse_seconds
 from memwal_core.clock import SystemClock
-from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.health import Health
 
 
@@ -57,8 +56,8 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     def examine(entry: RegisteredTable) -> Health:
         return open_here(entry.uri, even_if_damaged=True).health()
 
-    def look_deep(entry: RegisteredTable) -> tuple[Finding, ...]:
-        return open_here(entry.uri, even_if_damaged=True).doctor().damage
+    def look_deep(entry: RegisteredTable) -> Health:
+        return open_here(entry.uri, even_if_damaged=True).doctor()
 
     load()  # A file that cannot be read at the start is the caller's mistake.
     clock = SystemClock()

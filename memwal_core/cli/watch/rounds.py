@@ -115,5 +115,6 @@ class Watcher:
             _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
             return replace(before, problem=found.problem)
         if self._deep is not None and found.health is not None:
-            return replace(found, health=found.health.including(self._deep.of(entry.uri).found))
+            deep = self._deep.of(entry.uri)
+            return replace(found, health=found.health.including(deep.found, deep.space))
         return found

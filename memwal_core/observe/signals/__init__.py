@@ -5,6 +5,15 @@ Owns no state. May import every other maintenance package but ``insight`` and wh
 
 from memwal_core.observe.signals.judge import JudgedSignal, Reading, judge_signals
 from memwal_core.observe.signals.measure import measure_signals
-from memwal_core.observe.signals.signal import SIGNALS, Signal, SignalFacts
+from memwal_core.observe.signals.signal import SIGNALS, SPACE_SIGNALS, Signal, SignalFacts
 
-__all__ = ["SIGNALS", "JudgedSignal", "Reading", "Signal", "SignalFacts", "judge_signals", "measure_signals"]
+__all__ = [
+    "SIGNALS",
+    "SPACE_SIGNALS",
+    "JudgedSignal",
+    "Reading",
+    "Signal",
+    "SignalFacts",
+    "judge_signals",
+    "measure_signals",
+]

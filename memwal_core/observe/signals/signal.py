@@ -211,3 +211,6 @@ SIGNALS: Mapping[Signal, SignalFacts] = MappingProxyType(
         ),
     }
 )
+
+SPACE_SIGNALS = frozenset({Signal.GARBAGE, Signal.KEPT})
+"""Those that take a listing of every object."""

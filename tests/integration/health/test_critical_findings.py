@@ -210,7 +210,7 @@ def quick_by_the_page() -> set[str]:
 def watched(uri: str) -> str:
     """Return what one round of the watch offers to Prometheus."""
     registry = Registry(tables=(RegisteredTable(name="t", uri=uri),))
-    deep = DeepLooks(lambda entry: Table.open(entry.uri).doctor().damage, ManualClock(), 600)
+    deep = DeepLooks(lambda entry: Table.open(entry.uri).doctor(), ManualClock(), 600)
     watcher = Watcher(
         lambda: registry,
         lambda entry: Table.open(entry.uri).health(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.format.paths import quality_result_path
 from memwal_core.jobs.catalog import REQUESTS
+from memwal_core.jobs.compact.request import CompactRequest
+from memwal_core.jobs.findings import Level
+from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.quality.model import Check, CheckResult, QualityReport, Result, Stage
@@ -423,6 +427,29 @@ def test_damage_that_only_a_deep_look_sees_is_red_on_the_page(tmp_path: Path) ->
         assert told not in quick(path).text
     (tmp_path / "elsewhere").rename(first)
     _until(lambda: told not in deep("/table?name=lost").text)
+
+
+def test_bytes_that_only_a_deep_look_counts_are_red_in_the_fleet(tmp_path: Path) -> None:
+    """`status --check` paged for such a table, and the overview called it fine."""
+    table = _table(tmp_path / "kept.lance")
+    table.dataset().tags.create("before", table.dataset().version)
+    Table.open(table.uri).run(MergeRequest())
+    then = time.time() - 30 * 86_400
+    for path in Path(table.uri).rglob("*"):
+        os.utime(path, (then, then))
+    entry = RegisteredTable(name="kept", uri=table.uri)
+    settings = PageSettings(patience_s=300, deadline_s=300, fresh_s=0, deep_s=5)
+    get = getter(create_app(Listed([entry]), (), settings))
+    told = "of the table&#39;s bytes are old and stay until somebody acts"
+
+    assert Table.open(table.uri).health().level is Level.PAGE
+    get("/")
+    _until(lambda: told in get("/").text)
+    assert "<b>1</b> need attention" in get("/").text
+    table.dataset().tags.delete("before")
+    Table.open(table.uri).run(CompactRequest(remove_versions=True))
+    Table.open(table.uri).run(GcRequest(dry_run=False))
+    _until(lambda: told not in get("/").text)
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -114,9 +115,9 @@ def test_deep_findings_are_kept_between_two_deep_looks_and_end_with_the_damage(h
     """Base files that were lost and holes in a WAL were alerts never: only the doctor sees them."""
     clock, found, looks = ManualClock(), [finding("wal-hole")], []
 
-    def look(entry: RegisteredTable) -> list[Finding]:
+    def look(entry: RegisteredTable) -> Health:
         looks.append(entry.name)
-        return list(found)
+        return replace(health, damage=tuple(found))
 
     deep = DeepLooks(look, clock, 600)
     registry = Registry(tables=(ALIVE,))
@@ -139,12 +140,12 @@ def test_deep_findings_are_kept_between_two_deep_looks_and_end_with_the_damage(h
 def test_deep_look_that_hangs_or_fails_delays_no_round_and_hides_nothing(health):
     release, failing = threading.Event(), []
 
-    def look(entry: RegisteredTable) -> list[Finding]:
+    def look(entry: RegisteredTable) -> Health:
         if failing:
             raise UnavailableError("the store is away", remedy="wait")
         if entry is SILENT:
             release.wait()
-        return [finding("wal-hole")]
+        return replace(health, damage=(finding("wal-hole"),))
 
     deep = DeepLooks(look, ManualClock(), 600)
     registry = Registry(tables=(SILENT, ALIVE))

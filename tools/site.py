@@ -19,6 +19,7 @@ LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(?=[)#])")
 FENCED = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
 # What a page makes a browser fetch from elsewhere.
 FOREIGN = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+PICTURE = re.compile(r'<img\b[^>]*?\bsrc="[^"]*?(pictures/\w+\.svg)"[^>]*>')
 PAGES_ELSEWHERE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 INDEXES = {
     "runbooks": (
@@ -84,6 +85,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
     parts = FENCED.split(markdown)
     return "".join(part if number % 2 else LINK.sub(moved, part) for number, part in enumerate(parts))
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Put drawings into the page itself, where they follow its colours."""
+    return PICTURE.sub(lambda found: (ROOT / "docs" / found[1]).read_text(encoding="utf-8"), html)
 
 
 def on_post_page(output: str, page: Page, **_: object) -> str:

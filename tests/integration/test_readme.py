@@ -27,8 +27,9 @@ def _run_example(page: str, directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [line for line in promised if line not in printed.getvalue().splitlines()] == []
 
 
-def test_example_of_the_readme_runs_and_the_last_write_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run_example("README.md", tmp_path, monkeypatch)
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_first_example_runs_and_the_last_write_wins(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_example(page, tmp_path, monkeypatch)
 
     rows = lance.dataset("people.lance").to_table().sort_by("id").to_pydict()
     assert rows == {"id": [1, 2], "name": ["Ann", "Rob"]}

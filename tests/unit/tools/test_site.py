@@ -82,3 +82,24 @@ def test_page_that_would_fetch_from_elsewhere_stops_the_build(html: str, is_refu
             site.on_post_page(html, page("x.md"))
     else:
         assert site.on_post_page(html, page("x.md")) == html
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/concepts").glob("*.md")), ids=lambda path: path.stem)
+def test_concept_has_one_picture_which_fits_a_phone_and_looks_like_the_others(path: Path) -> None:
+    [(alternative, name)] = re.findall(r"!\[(.+)\]\(\.\./(pictures/\w+\.svg)\)", path.read_text())
+    drawn, first = ((ROOT / "docs" / each).read_text() for each in (name, "pictures/overview.svg"))
+    places = re.findall(r'<text [^>]*\bx="([\d.]+)"', drawn)
+
+    assert alternative
+    assert re.match(r'<svg [^>]*viewBox="0 0 360 \d+"[^>]*aria-label="[^"]+"', drawn)
+    assert len(places) == drawn.count("<text ") > 0
+    assert all(0 <= float(place) <= 360 for place in places)
+    assert re.findall(r"<style>.*</defs>", drawn, re.S) == re.findall(r"<style>.*</defs>", first, re.S) != []
+
+
+def test_drawing_is_put_into_the_page_where_the_page_colours_it_and_charts_are_not() -> None:
+    drawing, chart = '<img alt="x" src="../pictures/merge.svg" />', '<img alt="y" src="benchmarks/loop.svg" />'
+
+    html = site.on_page_content(f"<p>{drawing}</p><p>{chart}</p>")
+
+    assert html == f"<p>{(ROOT / 'docs/pictures/merge.svg').read_text()}</p><p>{chart}</p>"

@@ -83,11 +83,6 @@ class RegionStanding:
         """WAL entries that a restart would replay."""
         return max(0, self.wal_tail - self.replay_after_wal_id)
 
-    @property
-    def missing_generations(self) -> tuple[GenerationSpan, ...]:
-        """Generations that should be recorded but are not."""
-        return tuple(span for span in self.generations if span.state is None)
-
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {

@@ -28,10 +28,6 @@ class Age:
     first: int
     last: int
 
-    def is_after(self, other: Age) -> bool:
-        """Return whether these rows were certainly written later."""
-        return self.first > other.last
-
     def joined(self, other: Age | None) -> Age:
         """Return the span of both."""
         return self if other is None else Age(min(self.first, other.first), max(self.last, other.last))

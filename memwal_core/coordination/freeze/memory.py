@@ -102,13 +102,3 @@ class Memory:
             return self
         anew = {**known.generations, generation: ANY_DIRECTORY}
         return replace(self, regions={**self.regions, region_id: replace(known, generations=anew)})
-
-    def without_regions(self, regions: Iterable[RegionId]) -> Memory:
-        """Return the memory without some regions and their progress."""
-        gone = set(regions)
-        return replace(
-            self,
-            progress={each: merged for each, merged in self.progress.items() if each not in gone},
-            regions={each: seen for each, seen in self.regions.items() if each not in gone},
-            absent=self.absent - gone,
-        )

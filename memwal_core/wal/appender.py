@@ -57,6 +57,10 @@ class Appended:
     late: tuple[WalEntry, ...] = field(default=())
 
 
+_NO_ROWS = pa.table({"fence": pa.array([], pa.bool_())})
+"""Lance reads no file without columns."""
+
+
 class WalAppender:
     """The one writer of a region's WAL under one epoch. Not thread-safe.
 
@@ -108,7 +112,7 @@ class WalAppender:
             FencedError: A newer writer owns the region. Stop.
             CommitUnknownError: The store did not answer. Claim the region again.
         """
-        return self._append(pa.table({}), {FENCE_KEY: "true"})
+        return self._append(_NO_ROWS, {FENCE_KEY: "true"})
 
     def _append(self, rows: pa.Table, metadata: Mapping[str, str]) -> Appended:
         late: list[WalEntry] = []

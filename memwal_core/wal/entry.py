@@ -170,7 +170,7 @@ def refuse_unreadable(
     """Raise ``CorruptionError`` for an entry that cannot be trusted."""
     raise DamagedError(
         "a WAL entry exists but cannot be read",
-        remedy="keep the file and every later one, stop the region's writers and run `memwal doctor`",
+        remedy="keep the file and every later one, and run `memwal repair` with --dry-run, which says what is lost",
         region_id=str(region_id),
         wal_id=wal_id,
         path=wal_entry_path(region_id, wal_id, suffix),

@@ -90,6 +90,8 @@ _ACTIONS = MappingProxyType(
         "generation-hole": None,
         "generation-missing": None,
         "generation-damaged": None,
+        "wal-hole": None,
+        "wal-entry-damaged": None,
         "corrupt-region-manifest": None,
         "manifest-unreadable": None,
         "manifest-missing": None,

@@ -25,13 +25,11 @@ from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.schema import schema_range
 from memwal_core.format.malformed import MalformedError, apparent_damage
 from memwal_core.format.paths import (
-    LANCE_WAL_SUFFIX,
     TABLE_MANIFEST_SUFFIX,
     TABLE_VERSIONS_DIRECTORY,
     generation_path,
     parse_table_manifest_name,
     region_directory,
-    wal_entry_path,
 )
 from memwal_core.format.table_manifest import read_manifest
 from memwal_core.ids import RegionId
@@ -48,7 +46,6 @@ class FileKind(StrEnum):
     MANIFEST = "manifest"
     DATA = "data file"
     DELETIONS = "deletion file"
-    WAL_ENTRY = "WAL entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +115,6 @@ def diagnose_generation(store: ObjectStore, region_id: RegionId, directory: str)
     return tuple(damage for fragment in fragments for damage in look.fragment(fragment))
 
 
-def diagnose_wal_entry(store: ObjectStore, region_id: RegionId, wal_id: int, suffix: str) -> Damage | None:
-    """Say what is wrong with the bytes of a WAL entry; None if size, footer and checksum are right."""
-    path = wal_entry_path(region_id, wal_id, suffix)
-    info = store.head(path)
-    cause = "it is missing" if info is None else _cause_of_entry(store.get(path), suffix)
-    return Damage(FileKind.WAL_ENTRY, path, cause) if cause else None
-
-
 def _vanished(store: ObjectStore, region_id: RegionId, root: str) -> Damage:
     region = region_directory(region_id)
     if next(iter(store.list_objects(region)), None) is None:
@@ -156,22 +145,6 @@ def _cause_of_manifest(store: ObjectStore, info: ObjectInfo) -> str:
         return f"its {len(data)} bytes are not a table manifest: {error.facts.get('problem', error.what)}"
     named = parse_table_manifest_name(info.path.rpartition("/")[2])
     return "" if facts.version == named else f"it describes version {facts.version}, and its name says {named}"
-
-
-def _cause_of_entry(data: bytes, suffix: str) -> str:
-    cause = apparent_damage(data)
-    if cause:
-        return cause
-    try:
-        if suffix == LANCE_WAL_SUFFIX:
-            read_file_footer(data, len(data))
-            verify(data, schema_range)
-        else:
-            with pa.ipc.open_stream(data) as reader:
-                reader.read_all()
-    except (MalformedError, ChecksumError, pa.ArrowException, OSError) as error:
-        return f"{error} (it has {len(data)} bytes)"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

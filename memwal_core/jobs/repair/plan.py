@@ -16,6 +16,7 @@ class RepairKind(StrEnum):
     REBUILD = "rebuild_generation"
     GIVE_UP = "give_up_generation"
     REMOVE_DUPLICATES = "remove_duplicate_keys"
+    GIVE_UP_ENTRIES = "give_up_wal_entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,22 @@ class DamagedGeneration:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedWal:
+    """Entries of a region's WAL that must be replayed, and cannot be read or are missing.
+
+    Attributes:
+        entries: WAL entry -> what is wrong with it, ascending.
+    """
+
+    region_id: RegionId
+    entries: Mapping[int, str]
+
+    def label(self, wal_id: int) -> str:
+        """Return an entry as the command line takes it."""
+        return f"{self.region_id}:wal-{wal_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class DuplicateKeys:
     """Keys that have several rows in the base table.
 
@@ -82,6 +99,7 @@ class RepairState:
     Attributes:
         torn: None if the newest version of the base table is whole. Nothing else can be found while it is not.
         generations: Ordered by region and generation.
+        wals: Ordered by region.
         duplicates: None if keys were not counted, or each has one row.
         unreadable: Region -> why its manifest cannot be read.
     """
@@ -89,6 +107,7 @@ class RepairState:
     table_uri: str
     torn: TornTable | None = None
     generations: tuple[DamagedGeneration, ...] = ()
+    wals: tuple[DamagedWal, ...] = ()
     duplicates: DuplicateKeys | None = None
     unreadable: Mapping[RegionId, str] | None = None
 
@@ -98,13 +117,15 @@ class RepairStep:
     """One thing to do.
 
     Attributes:
-        generation: The generation concerned; None for the base table.
+        generation: The generation concerned, if one is.
+        wal: The WAL entries concerned, if some are.
     """
 
     kind: RepairKind
     subject: str
     evidence: str
     generation: DamagedGeneration | None = None
+    wal: DamagedWal | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -142,14 +163,27 @@ class RepairPlan:
         return bool(self.steps)
 
 
-def plan_repair(state: RepairState, losses: Collection[tuple[RegionId, int]]) -> RepairPlan:
-    """Decide what is done and what is left to a person.
+@dataclass(frozen=True, slots=True)
+class AcceptedLosses:
+    """What may be given up as far as nothing can rebuild it.
 
-    Args:
-        state: What was found.
-        losses: Generations whose rows may be given up as far as nothing can rebuild them.
+    Attributes:
+        entries: WAL entries.
     """
-    found = [*_torn(state), *_generations(state, losses), *_duplicates(state), *_manifests(state)]
+
+    generations: frozenset[tuple[RegionId, int]] = frozenset()
+    entries: frozenset[tuple[RegionId, int]] = frozenset()
+
+
+def plan_repair(state: RepairState, losses: AcceptedLosses) -> RepairPlan:
+    """Decide what is done and what is left to a person."""
+    found = [
+        *_torn(state),
+        *_generations(state, losses.generations),
+        *_wals(state, losses.entries),
+        *_duplicates(state),
+        *_manifests(state),
+    ]
     steps = tuple(each for each in found if isinstance(each, RepairStep))
     return RepairPlan(state.table_uri, steps, tuple(each for each in found if isinstance(each, Unresolved)))
 
@@ -181,6 +215,28 @@ def _generations(state: RepairState, losses: Collection[tuple[RegionId, int]]) -
                 "restore the files from a copy, or give up the rows that are gone: "
                 f"memwal repair {state.table_uri} --accept-loss {each.label}",
             )
+
+
+def _wals(state: RepairState, losses: Collection[tuple[RegionId, int]]) -> Iterator[RepairStep | Unresolved]:
+    for each in state.wals:
+        given_up = {wal_id: cause for wal_id, cause in each.entries.items() if (each.region_id, wal_id) in losses}
+        if given_up:
+            evidence = f"{_named(given_up)}. Their rows were in no flushed MemTable. Loss was accepted"
+            wal = DamagedWal(each.region_id, given_up)
+            yield RepairStep(RepairKind.GIVE_UP_ENTRIES, f"WAL of region {each.region_id}", evidence, wal=wal)
+        left = {wal_id: cause for wal_id, cause in each.entries.items() if wal_id not in given_up}
+        if left:
+            options = " ".join(f"--accept-loss {each.label(wal_id)}" for wal_id in left)
+            yield Unresolved(
+                f"WAL of region {each.region_id}",
+                f"{_named(left)}. Their rows are in no flushed MemTable, and nothing can take the region on",
+                "restore these entries under their names from a copy or the bucket's object versions, or give up their "
+                f"rows, which takes the region from its writer: memwal repair {state.table_uri} {options}",
+            )
+
+
+def _named(entries: Mapping[int, str]) -> str:
+    return "; ".join(f"entry {wal_id}: {cause}" for wal_id, cause in entries.items())
 
 
 def _duplicates(state: RepairState) -> Iterator[RepairStep | Unresolved]:

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
-from memwal_core.ids import RegionId, parse_region_id
+from memwal_core.ids import parse_region_id
+from memwal_core.jobs.repair.plan import AcceptedLosses
 from memwal_core.jobs.request import Flag, JobInfo, JobRequest, Regions
 
 _GUIDE = """
@@ -21,20 +22,22 @@ Looks for what this job can mend, prints each step with its evidence, keeps a co
 - With `duplicates`, surplus copies of keys in the base table are removed where the history of the table proves which
   copy is the newest.
 - With `accept_loss`, a generation that nothing can rebuild is given up: what is left of it stays, and the copy says
-  which keys are gone as far as that is known.
+  which keys are gone as far as that is known. The same for unflushed WAL entries that cannot be read: an entry without
+  rows takes the place of each, so that the region's other rows can be flushed.
 
-**When is it safe?** Beside writers and other jobs: it takes no region from its writer, and every change is a
-compare-and-swap. Rows are given up or removed only by the two options that say so. A second run finds nothing to do; a
-run that was killed can be repeated.
+**When is it safe?** Beside writers and other jobs: every change is a compare-and-swap, and a region is taken from its
+writer only where WAL entries are given up. Rows are given up or removed only by the two options that say so. A second
+run finds nothing to do; a run that was killed can be repeated.
 
 **What do failures mean?** Exit code 5: something is left that only a person can decide; the report names it and the
 command that would decide it. Conflicts and storage failures: run again.
 """
 
-_LOSS = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:[1-9][0-9]{0,19}$"
+_LOSS = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(wal-)?[1-9][0-9]{0,19}$"
+_ENTRY = "wal-"
 
 AcceptedLoss = Annotated[str, StringConstraints(pattern=_LOSS)]
-"""A region and one of its generations, for example ``6f9619ff-8b86-4011-b42d-00c04fc964ff:3``."""
+"""A region and one of its generations or WAL entries: ``6f9619ff-8b86-4011-b42d-00c04fc964ff:3`` or ``...:wal-3``."""
 
 
 class RepairRequest(JobRequest):
@@ -43,7 +46,7 @@ class RepairRequest(JobRequest):
     Attributes:
         regions: Only these; all if empty. The base table is looked at in any case.
         duplicates: Also count the keys of the base table, and remove surplus copies that are provably older.
-        accept_loss: Generations whose rows may be given up as far as nothing can rebuild them.
+        accept_loss: Generations and WAL entries whose rows may be given up as far as nothing can rebuild them.
     """
 
     info: ClassVar[JobInfo] = JobInfo(
@@ -66,16 +69,21 @@ class RepairRequest(JobRequest):
     )
     accept_loss: Annotated[
         tuple[AcceptedLoss, ...],
-        Flag("--accept-loss", "REGION:GENERATION"),
+        Flag("--accept-loss", "REGION:GENERATION|REGION:wal-ENTRY"),
         Field(
             title="Accept loss",
-            description="Give up the rows of this generation as far as nothing can rebuild them.",
+            description="Give up the rows of this generation, or of this unflushed WAL entry, as far as nothing can "
+            "rebuild them. For an entry, the region is taken from its writer.",
             json_schema_extra={"uniqueItems": True},
         ),
     ] = ()
 
     @property
-    def losses(self) -> frozenset[tuple[RegionId, int]]:
-        """The generations that may be given up."""
-        parts = (each.partition(":") for each in self.accept_loss)
-        return frozenset((parse_region_id(region), int(generation)) for region, _, generation in parts)
+    def losses(self) -> AcceptedLosses:
+        """What may be given up."""
+        parts = [each.partition(":") for each in self.accept_loss]
+        named = [(parse_region_id(region), what) for region, _, what in parts]
+        return AcceptedLosses(
+            frozenset((region, int(what)) for region, what in named if not what.startswith(_ENTRY)),
+            frozenset((region, int(what.removeprefix(_ENTRY))) for region, what in named if what.startswith(_ENTRY)),
+        )

@@ -10,7 +10,7 @@ from memwal_core.base_table.commit.row_removal import remove_rows
 from memwal_core.base_table.history.torn import set_torn_versions_aside
 from memwal_core.errors import ConflictError, CorruptionError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, generation_path, manifest_path
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, generation_path, manifest_path, wal_entry_path
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.repair.backup import Backup
@@ -22,8 +22,10 @@ from memwal_core.jobs.repair.report import DoneStep, RepairReport
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.repair.sources import RowSources
 from memwal_core.jobs.repair.survey import RepairSurveyor
+from memwal_core.jobs.repair.wal import damaged_entries, put_fences
 from memwal_core.region import RegionManifest, restore_generation
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.writer.claim.opening import codec_of_region
 from memwal_core.writer.layout import TableLayout
 
 _log = logging.getLogger(__name__)
@@ -98,6 +100,7 @@ class _Repair:
             RepairKind.SET_ASIDE_TORN: self._set_aside_torn,
             RepairKind.REBUILD: self._restore,
             RepairKind.GIVE_UP: self._restore,
+            RepairKind.GIVE_UP_ENTRIES: self._give_up_entries,
             RepairKind.REMOVE_DUPLICATES: self._remove_duplicates,
         }
         for number, step in enumerate(steps):
@@ -183,6 +186,24 @@ class _Repair:
         )
         self._record(step, {"copied": paths, **facts, "undo": undo})
         return facts
+
+    def _give_up_entries(self, step: RepairStep) -> DoneStep | None:
+        opened, planned = self._context.opened, step.wal
+        assert planned is not None  # noqa: S101 - the plan makes these steps of WAL entries
+        manifest = opened.manifests.load(planned.region_id)
+        damaged = damaged_entries(self._store, manifest)
+        entries = {wal_id: cause for wal_id, cause in damaged.items() if wal_id in planned.entries}
+        if not entries:
+            return None  # Restored or flushed meanwhile.
+        suffix = codec_of_region(manifest, {}).suffix
+        paths = [wal_entry_path(planned.region_id, wal_id, suffix) for wal_id in entries]
+        facts: dict[str, object] = {"wal_entries": {str(wal_id): cause for wal_id, cause in entries.items()}}
+        copied = self._backup.copy([manifest_path(planned.region_id, manifest.version), *paths])
+        undo = "while the region has not been flushed, copy the entries back under their own paths"
+        self._record(step, {"copied": copied, **facts, "undo": undo})
+        put_fences(opened, manifest, entries, self._context.guard, self._context.failpoints)
+        self._context.failpoints.hit(REPAIR_CHANGED)
+        return DoneStep(step, f"{len(entries)} entries without rows stand in their place", facts)
 
     def _remove_duplicates(self, step: RepairStep) -> DoneStep | None:
         base = self._context.opened.base

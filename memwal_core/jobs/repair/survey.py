@@ -13,8 +13,9 @@ from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.repair.duplicates import find_duplicates
-from memwal_core.jobs.repair.plan import DamagedGeneration, RepairState, TornTable
+from memwal_core.jobs.repair.plan import DamagedGeneration, DamagedWal, RepairState, TornTable
 from memwal_core.jobs.repair.sources import RowSources, SourceFinder
+from memwal_core.jobs.repair.wal import damaged_entries
 from memwal_core.region import RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.layout import TableLayout
@@ -62,7 +63,8 @@ class RepairSurveyor:
         require_no_blobs(state.schema, "repair")
         found = self.damaged(manifests, state)
         doubled = find_duplicates(self.base, state).summary() if duplicates and state.merge_key() else None
-        return RepairState(uri, None, tuple(found), doubled, unreadable)
+        wals = self.damaged_wals(manifests, unreadable)
+        return RepairState(uri, None, tuple(found), wals, doubled, unreadable)
 
     @property
     def base(self) -> BaseTable:
@@ -90,6 +92,22 @@ class RepairSurveyor:
         # Each takes the memory of its rows.
         found = map_concurrently(examine, wanted, min(_AT_ONCE, self._opened.settings.storage.concurrency))
         return [each for each in found if each is not None]
+
+    def damaged_wals(
+        self, manifests: Collection[RegionManifest], unreadable: dict[RegionId, str]
+    ) -> tuple[DamagedWal, ...]:
+        """Read every entry that no flush has taken; a region whose manifest is wrong about them is ``unreadable``."""
+        found = []
+        for number, manifest in enumerate(manifests):
+            try:
+                entries = damaged_entries(self.base.store, manifest)
+            except CorruptionError as error:
+                unreadable[manifest.region_id] = str(error)
+                continue
+            if entries:
+                found.append(DamagedWal(manifest.region_id, entries))
+            self._progress("WALs read", number + 1, len(manifests))
+        return tuple(found)
 
     def finder(self, state: TableState) -> SourceFinder:
         """Return what looks for the rows of damaged generations."""

@@ -45,6 +45,8 @@ COMMANDS: Mapping[str, _Command] = MappingProxyType(
         "generation-hole": _repair_region,
         "generation-missing": _repair_region,
         "generation-damaged": _repair_region,
+        "wal-hole": _repair_region,
+        "wal-entry-damaged": _repair_region,
         "duplicate-keys": _repair_duplicates,
         "table-moved": _relocate,
         "catchup-ahead": _catchup,

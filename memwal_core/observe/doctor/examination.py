@@ -69,6 +69,7 @@ class ExaminedRegion:
         region_values: What the spec computes for the sampled rows, as text; None if rows cannot be routed.
         own_value: The region's own value as text; None if it has none.
         tail: The end of its WAL; None without a manifest.
+        damaged_entries: Unflushed WAL entry -> what is wrong with it; nothing if the look was not deep.
     """
 
     region_id: RegionId
@@ -84,6 +85,7 @@ class ExaminedRegion:
     region_values: tuple[str, ...] | None = None
     own_value: str | None = None
     tail: WalTail | None = None
+    damaged_entries: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def versions(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
 from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
 from memwal_core.observe.doctor.readability import (
     BaseFiles,
-    GenerationProof,
+    RegionProof,
     examine_base_files,
     merge_obstacle,
 )
@@ -80,7 +80,7 @@ class Examiner:
         sampler = self._sampler(base.state) if self._deep else None
         specs = self._specs(base.state)
         details = base.state.details if base.state is not None else None
-        proof = GenerationProof(self._table.store, _target(base.state), self._contents)
+        proof = RegionProof(self._table.store, _target(base.state), self._contents)
 
         def examine_region(number: int) -> ExaminedRegion:
             manifest = found[number]

@@ -18,14 +18,17 @@ from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.flushed.read.opening import wal_of
 from memwal_core.format.footer import FILE_FOOTER_BYTES, read_file_footer
-from memwal_core.format.malformed import MalformedError
-from memwal_core.format.paths import generation_path
+from memwal_core.format.malformed import MalformedError, apparent_damage
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import Progress
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage import open_store
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal import damage_of_entry
+
+_BEGINNING_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Readability:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationProof:
-    """Proves that flushed MemTables of one table can be read and merged.
+class RegionProof:
+    """Proves that flushed MemTables of one table can be read and merged, and that WAL entries can be replayed.
 
     Attributes:
         target: What merged rows must look like; None if the base table says nothing of that.
@@ -101,6 +104,27 @@ class GenerationProof:
         mapping = map_columns(self.target, fields, dataset.schema) if self.target is not None else None
         unmergeable = mapping.reason if isinstance(mapping, SchemaMismatch) else ""
         return Readability(damage, unmergeable, _elsewhere(uri, self.store))
+
+    def damaged_entries(self, region_id: RegionId, suffix: str, entries: Sequence[int]) -> dict[int, str]:
+        """Return WAL entry -> what is wrong with it, of those that exist.
+
+        Without ``contents`` their ends are looked at, and of Arrow streams whether they hold anything.
+        """
+        found = {}
+        for wal_id in entries:
+            cause = self._cause_of_entry(region_id, suffix, wal_id)
+            if cause:
+                found[wal_id] = cause
+        return found
+
+    def _cause_of_entry(self, region_id: RegionId, suffix: str, wal_id: int) -> str:
+        if self.contents:
+            return damage_of_entry(self.store, region_id, wal_id, suffix)
+        path = wal_entry_path(region_id, wal_id, suffix)
+        if suffix == LANCE_WAL_SUFFIX:
+            return _cause(self.store, _File(path, None, "", has_footer=True))
+        info = self.store.head(path)
+        return "it is missing" if info is None else apparent_damage(self.store.get_range(path, 0, _BEGINNING_BYTES))
 
     def _read(self, region_id: RegionId, recorded: FlushedGeneration) -> tuple[FileProblem, ...]:
         found = diagnose_generation(self.store, region_id, recorded.path)

@@ -18,7 +18,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.ids import RegionId
 from memwal_core.observe.doctor.examination import ExaminedRegion, ObservedDirectory, ObservedGeneration
-from memwal_core.observe.doctor.readability import GenerationProof
+from memwal_core.observe.doctor.readability import RegionProof
 from memwal_core.observe.doctor.sampling import KeySampler, SampledKeys, shown_value
 from memwal_core.observe.status import WalTail, find_wal_tail
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
@@ -91,13 +91,14 @@ class RegionExaminer:
         found: RegionManifest | MemwalError | None,
         spec: RegionSpec | None,
         sampler: KeySampler | None,
-        proof: GenerationProof,
+        proof: RegionProof,
         merged: int,
     ) -> ExaminedRegion:
         """Examine a region whose manifest was read before.
 
         ``found`` is what ``manifest`` returned, ``spec`` the one that the manifest names if the table has it;
-        without a sampler no keys are drawn. ``proof`` opens flushed MemTables; ``merged`` is the merge progress.
+        without a sampler no keys are drawn. ``proof`` opens flushed MemTables and WAL entries;
+        ``merged`` is the merge progress.
         """
         manifest = found if isinstance(found, RegionManifest) else None
         tail = find_wal_tail(self._store, manifest) if manifest is not None else None
@@ -122,7 +123,18 @@ class RegionExaminer:
             region_values=sample.region_values if sample is not None else None,
             own_value=own_value,
             tail=tail,
+            damaged_entries=self._damaged_entries(region_id, manifest, listing, proof),
         )
+
+    def _damaged_entries(
+        self, region_id: RegionId, manifest: RegionManifest | None, listing: _Listing, proof: RegionProof
+    ) -> dict[int, str]:
+        """Look at the WAL entries that no flush has taken: nothing else has their rows."""
+        if manifest is None or not self._deep or len(listing.wal) != 1:
+            return {}  # Of two codecs, another check tells.
+        [(suffix, entries)] = listing.wal.items()
+        unflushed = sorted(each for each in entries if each > manifest.replay_after_wal_id)
+        return proof.damaged_entries(region_id, suffix, unflushed)
 
     def _list(self, region_id: RegionId, tail: WalTail | None) -> _Listing:
         prefix = region_directory(region_id)
@@ -156,7 +168,7 @@ class RegionExaminer:
         region_id: RegionId,
         recorded: FlushedGeneration,
         listing: _Listing,
-        proof: GenerationProof,
+        proof: RegionProof,
         *,
         is_merged: bool,
     ) -> ObservedGeneration:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.flushed.read.diagnosis import diagnose_generation, diagnose_wal_entry
+from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, region_directory, wal_entry_path
 from memwal_core.region import RegionManifest
 from memwal_core.settings import Settings
 from memwal_core.table import Table
+from memwal_core.wal import damage_of_entry
 from testkit.faults.file_damage import DAMAGES, damage_file
 from testkit.tables.people import make_people_table, people
 
@@ -68,11 +69,9 @@ def test_damaged_file_of_a_flushed_memtable_is_named_with_its_cause(table: Table
 def test_damaged_wal_entry_is_named_with_its_cause(table: Table, damage: str) -> None:
     hurt, _ = _manifests(table)
     path = wal_entry_path(hurt.region_id, 3, LANCE_WAL_SUFFIX)
-    assert diagnose_wal_entry(table.base.store, hurt.region_id, 3, LANCE_WAL_SUFFIX) is None
+    assert damage_of_entry(table.base.store, hurt.region_id, 3, LANCE_WAL_SUFFIX) == ""
     damage_file(Path(table.uri) / path, damage)
-    found = diagnose_wal_entry(table.base.store, hurt.region_id, 3, LANCE_WAL_SUFFIX)
-    assert found is not None
-    assert found.path == path
+    assert damage_of_entry(table.base.store, hurt.region_id, 3, LANCE_WAL_SUFFIX)
 
 
 def test_vanished_directories_are_told_apart(table: Table) -> None:

@@ -28,6 +28,7 @@ from memwal_core.format.paths import (
     generation_path,
     manifest_path,
     region_directory,
+    wal_entry_path,
 )
 from memwal_core.jobs.findings import Level
 from memwal_core.jobs.merge.request import MergeRequest
@@ -37,6 +38,7 @@ from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
+from testkit.faults.file_damage import damage_file
 from testkit.tables.garbage import write_generations
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
@@ -140,6 +142,12 @@ def wal_hole(made: Patient) -> None:
     made.vandal.copy_wal_entry(made.region, (last, LANCE_WAL_SUFFIX), (last + 2, LANCE_WAL_SUFFIX))
 
 
+def wal_entry_zeroed(made: Patient) -> None:
+    with RegionWriter.open(made.table.base, made.region) as writer:
+        entry = writer.put(people(7)).wal_id
+    damage_file(Path(made.uri) / wal_entry_path(made.region, entry, LANCE_WAL_SUFFIX), "zeroed")
+
+
 def two_codecs(made: Patient) -> None:
     last = made.vandal.wal_ids(made.region, LANCE_WAL_SUFFIX)[-1]
     made.vandal.copy_wal_entry(made.region, (last, LANCE_WAL_SUFFIX), (last + 1, ARROW_WAL_SUFFIX))
@@ -184,6 +192,7 @@ SITUATIONS: dict[str, Callable[[Patient], object]] = {
     "table-frozen": lambda made: made.table.opened.freezes.add(FreezeCause.CHECK_FAILED, {}, "a test"),
     "table-unreadable": lambda made: made.vandal.index_payload(b"\x4a\xff"),
     "wal-codecs-mixed": two_codecs,
+    "wal-entry-damaged": wal_entry_zeroed,
     "wal-hole": wal_hole,
 }
 """Critical finding -> what brings it about."""

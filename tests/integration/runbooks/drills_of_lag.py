@@ -10,9 +10,11 @@ import lance
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.jobs.memory import MEMORY_LIMIT_FACT, PEAK_MEMORY_FACT
 from memwal_core.jobs.merge.report import MERGED_BYTES_FACT
 from memwal_core.writer.table_writer import TableWriter
+from testkit.faults.file_damage import damage_file
 from testkit.tables.people import people
 from tests.integration.runbooks.scene import Scene, drill
 
@@ -66,6 +68,22 @@ def writer_died(scene: Scene) -> Iterator[None]:
     scene.age(scene.region_path, hours=2)
     yield
     scene.follow("memwal flush $TABLE --region $REGION --fence")
+    scene.follow("memwal merge $TABLE")
+
+
+@drill("wal-lag")
+def disk_lost_an_entry(scene: Scene) -> Iterator[None]:
+    scene.put(5, name="lost", flush=False)
+    lost = scene.vandal.wal_ids(scene.region, LANCE_WAL_SUFFIX)[-1]
+    scene.put(6, name="tail", flush=False)
+    damage_file(scene.path / wal_entry_path(scene.region, lost, LANCE_WAL_SUFFIX), "zeroed")
+    scene.age(scene.region_path, hours=2)
+    yield
+    scene.follow("memwal repair $TABLE --dry-run", ends=5)
+    scene.values["REGION:wal-ENTRY"] = f"{scene.region}:wal-{lost}"
+    scene.follow("memwal repair $TABLE --accept-loss REGION:wal-ENTRY")
+    del scene.rows[5]
+    scene.follow("memwal flush $TABLE")
     scene.follow("memwal merge $TABLE")
 
 

@@ -33,6 +33,7 @@ CHECKS: tuple[Check, ...] = (
     generations.generations_can_be_merged,
     generations.generations_know_their_address,
     wal.wal_has_no_holes,
+    wal.wal_entries_can_be_read,
     wal.wal_keeps_its_end,
     wal.wal_has_one_codec,
     wal.lance_wal_is_sealed,

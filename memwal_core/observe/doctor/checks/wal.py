@@ -11,6 +11,7 @@ from memwal_core.observe.doctor.examination import Examination
 from memwal_core.region import RegionStatus
 
 _SHOWN = 20
+_RUNBOOK = "docs/runbooks/wal-lag.md"
 
 
 def wal_has_no_holes(seen: Examination) -> Iterator[Finding]:
@@ -33,8 +34,32 @@ def wal_has_no_holes(seen: Examination) -> Iterator[Finding]:
                     "newest_entry": max(region.wal_ids, default=0),
                 },
                 "a restarted writer stops at the hole, or loses every acknowledged row behind it",
-                "do not start a writer; restore the entries from a backup or a versioned bucket",
+                "restore the entries from a backup or a versioned bucket; only if there is none, give up what is gone "
+                "with `memwal repair`",
                 region.region_id,
+                runbook=_RUNBOOK,
+            )
+
+
+def wal_entries_can_be_read(seen: Examination) -> Iterator[Finding]:
+    """Every entry above the replay pointer can be replayed: no flushed MemTable has its rows."""
+    for region, manifest in seen.listed():
+        if region.damaged_entries:
+            shown = list(region.damaged_entries.items())[:_SHOWN]
+            yield Finding(
+                "wal-entry-damaged",
+                Severity.CRITICAL,
+                "WAL entries that must be replayed cannot be read",
+                {
+                    "entries": {str(wal_id): cause for wal_id, cause in shown},
+                    "damaged": len(region.damaged_entries),
+                    "replay_after_wal_id": manifest.replay_after_wal_id,
+                },
+                "no writer and no flush takes the region on; acknowledged rows of these entries are lost",
+                "restore the entries from a backup or a versioned bucket; only if there is none, give up what is gone "
+                "with `memwal repair`",
+                region.region_id,
+                runbook=_RUNBOOK,
             )
 
 

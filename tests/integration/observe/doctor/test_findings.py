@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 
 import lance
@@ -15,7 +16,14 @@ from memwal_core.coordination.freeze import Choice, Memory
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import FrozenError
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_name
+from memwal_core.format.paths import (
+    ARROW_WAL_SUFFIX,
+    LANCE_WAL_SUFFIX,
+    generation_path,
+    manifest_path,
+    wal_entry_name,
+    wal_entry_path,
+)
 from memwal_core.format.pb import legacy_mem_wal_pb2 as legacy_pb
 from memwal_core.ids import RegionId
 from memwal_core.jobs.findings import Level, Severity
@@ -28,6 +36,7 @@ from memwal_core.table import Table
 from memwal_core.writer import RegionWriter, TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
+from testkit.faults.file_damage import damage_file
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import make_people_table, people
 
@@ -211,6 +220,20 @@ class TestWal:
         patient.vandal.manifest(patient.regions[0], wal_id_last_seen=manifest.wal_id_last_seen + 2)
         (finding,) = patient.findings()
         assert finding.finding_id == "wal-hole"
+
+    @pytest.mark.parametrize(("damage", "contents"), [("zeroed", False), ("empty", False), ("flipped", True)])
+    def test_unflushed_entry_that_cannot_be_replayed(self, patient, damage, contents):
+        region = patient.regions[0]
+        with RegionWriter.open(patient.table, region) as writer:
+            entry = writer.put(people(*range(100))).wal_id
+            writer.put(people(1))
+        path = Path(patient.table.uri) / wal_entry_path(region, entry, patient.suffix)
+        damage_file(path, damage)
+        report = patient.admin().doctor(contents=contents)
+        [finding] = [each for each in report.findings if each.severity is Severity.CRITICAL]
+        assert finding.finding_id == "wal-entry-damaged"
+        assert list(finding.evidence["entries"]) == [str(entry)]
+        assert finding.command == f"memwal repair {patient.table.uri} --region {region}"
 
     def test_flushed_entries_that_were_collected_are_no_hole(self, native):
         native.vandal.remove(native.regions[0], f"wal/{wal_entry_name(1, native.suffix)}")

@@ -241,8 +241,8 @@ AIMS: tuple[Aim, ...] = (
         "memwal",
         "lance",
         1.3,
-        "A lookup also asks the regions of its keys, which for one key takes longer than its row. Cold, it reads the "
-        "MemWAL index and manifests. Pages of an index are kept in less memory than by a dataset of Lance's own.",
+        "A cold lookup also opens the store, and reads the MemWAL index, the manifests of regions and the maintenance "
+        "record, which for one key takes longer than its row.",
         case=f"{LARGEST_BASE:,}",
     ),
     Aim(

@@ -30,8 +30,6 @@ _MAX_KEY_BYTES = 64 * _MIB
 _MAX_BASE_VERSIONS = 2
 _MAX_BASE_KEY_BYTES = 64 * _MIB
 _MAX_MASK_BYTES = 64 * _MIB
-_METADATA_BYTES = 64 * _MIB
-_INDEX_BYTES = 256 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,13 @@ class ReadCache:
     """Opened datasets, keys of flushed MemTables, keys of the base table, and deletion masks. Thread-safe.
 
     Keys and masks take at most 64 MiB per kind.
+
+    Args:
+        session: Lance's own caches, in which all datasets are opened.
     """
 
-    def __init__(self) -> None:
-        self.session = _Session(index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES)
+    def __init__(self, session: _Session) -> None:
+        self.session = session
         self._generations: _Recent[lance.LanceDataset] = _Recent(_MAX_DATASETS)
         self._base: _Recent[lance.LanceDataset] = _Recent(_MAX_BASE_VERSIONS)
         self._keys: _Recent[KeyedGeneration] = _Recent(_MAX_KEY_BYTES)

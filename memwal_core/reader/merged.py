@@ -50,10 +50,10 @@ class MergedReader:
         trace: Trace = NO_TRACE,
     ) -> None:
         """Keep the parts; nothing is read."""
-        self._table = table
+        self._table = table = table.cached()
         self._writers = writers
         self._consistency = None if consistency is None else parse_consistency(consistency)
-        self._cache = ReadCache()
+        self._cache = ReadCache(table.session)
         self._trace = trace
         self._guard: KeyGuard = guard if guard is not None else StoredFilters(table.store)
         manifests = ManifestStore(

@@ -80,7 +80,7 @@ class OpenedTable:
     ) -> None:
         state = survey.state
         self._table = table
-        self._cache = cache if cache is not None else ReadCache()
+        self._cache = cache if cache is not None else ReadCache(table.session)
         self.trace = trace
         self._lock = threading.Lock()
         self._rows: dict[GenerationSource, FlushedRows | MemoryRows] = {}
@@ -104,7 +104,7 @@ class OpenedTable:
 
     def _open_base(self) -> lance.LanceDataset:
         with self.trace.step("OpenExec", BASE):
-            return self._table.dataset(self.survey.state.version, self._cache.session)
+            return self._table.dataset(self.survey.state.version)
 
     def remembered(self, name: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         """Return a value that queries of this view share; made twice if two threads need it at once."""

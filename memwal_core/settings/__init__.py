@@ -25,6 +25,7 @@ from memwal_core.settings.model import (
     load_settings,
 )
 from memwal_core.settings.page import PageSettings
+from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import DAY_S, CompactSettings, GcSettings, RetentionSettings, WalCollection
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
@@ -49,6 +50,7 @@ __all__ = [
     "MergeTriggerSettings",
     "PageSettings",
     "QualitySettings",
+    "ReadSettings",
     "RetentionSettings",
     "Settings",
     "StatusSettings",

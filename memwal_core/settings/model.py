@@ -20,6 +20,7 @@ from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
 from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.page import PageSettings
+from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
@@ -416,6 +417,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     writer: WriterSettings = Field(default_factory=WriterSettings)
     flush: FlushSettings = Field(default_factory=FlushSettings)
+    read: ReadSettings = Field(default_factory=ReadSettings)
     merge: MergeSettings = Field(default_factory=MergeSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     catchup: CatchupSettings = Field(default_factory=CatchupSettings)

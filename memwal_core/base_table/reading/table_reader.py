@@ -31,9 +31,12 @@ from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import MIB, Settings, default_settings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.concurrent import NEAR
+
+_METADATA_BYTES = 64 * MIB
+"""What queries keep of manifests and of the ends of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class TableReader:
         self.manifests = ManifestFiles(store)
         self._observer: Callable[[TableState], None] | None = None
         self._opened: WeakValueDictionary[int, lance.LanceDataset] = WeakValueDictionary()
+        self.session = _Session(
+            index_cache_size_bytes=self.settings.read.index_cache_bytes, metadata_cache_size_bytes=_METADATA_BYTES
+        )
+        self._is_cached = False
 
     @classmethod
     def open(
@@ -92,13 +99,22 @@ class TableReader:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         _require_answer(store)
         table = cls(store, settings=settings, sources=sources)
-        table.dataset()
+        table.dataset(session=table.session)
         return table
 
     def observed(self, observer: Callable[[TableState], None]) -> Self:
         """Return the same table; each newest version that is read through it is shown to the observer first."""
         table = copy(self)
         table._observer = observer  # noqa: SLF001 - a copy of its own kind
+        return table
+
+    def cached(self) -> Self:
+        """Return the same table for queries: all its versions are opened in ``session``, which keeps what they read.
+
+        Jobs open versions anew instead, so that they meet the files as they are.
+        """
+        table = copy(self)
+        table._is_cached, table._opened = True, WeakValueDictionary()  # noqa: SLF001 - a copy of its own kind
         return table
 
     def note(self, state: TableState) -> None:
@@ -119,14 +135,17 @@ class TableReader:
     def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
         """Open a version of the table with pylance, the newest by default. Do not commit with it: it may be shared.
 
-        A ``lance.Session`` shares its caches with other datasets; without one, those who use a version share them.
+        A ``lance.Session`` shares its caches with other datasets; without one, those who use a version share it.
         ``CorruptionError``: the manifest of the version is torn, see ``history.torn``; or something in the table's
         directory is not a file.
         """
-        if version is not None and session is None:
+        is_shared = session is None
+        if version is not None and is_shared:
             shared = self._opened.get(version)
             if shared is not None:
                 return shared
+        if is_shared and self._is_cached:
+            session = self.session
         self.store.require_files(LANCE_DIRECTORIES)
         try:
             with translated("open the table", self.uri, version=version):
@@ -142,7 +161,7 @@ class TableReader:
             # Lance takes zeros for the manifest of an empty table.
             raise torn_error(self.store, version) or _no_version(self.uri)
         require_sound(dataset)
-        if session is None:
+        if is_shared:
             self._opened[dataset.version] = dataset
         return dataset
 

@@ -18,6 +18,8 @@ from memwal_core.reader.history import ReadHistory
 from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.plan.sources import RegionHolder
 from memwal_core.reader.view import TableView
+from memwal_core.settings import Settings
+from memwal_core.storage import ObjectStore
 
 Query = Callable[[TableView], pa.Table]
 
@@ -151,15 +153,19 @@ def analyze(
 class _Watched(TableReader):
     """A base table that knows what Lance has read of it."""
 
+    def __init__(self, store: ObjectStore, *, settings: Settings | None = None, sources: Sources | None = None) -> None:
+        super().__init__(store, settings=settings, sources=sources)
+        self._seen: dict[int, lance.LanceDataset] = {}
+
     def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
         dataset = super().dataset(version, session)
         # Datasets of one session have their counts together.
-        self.__dict__.setdefault("opened", {})[id(session) if session is not None else id(dataset)] = dataset
+        self._seen[id(self.session) if session is None and self._is_cached else id(session or dataset)] = dataset
         return dataset
 
     def lance_reads(self) -> tuple[int, int]:
         """Return requests and bytes."""
-        every = [each.io_stats_snapshot() for each in self.__dict__.get("opened", {}).values()]
+        every = [each.io_stats_snapshot() for each in self._seen.values()]
         return sum(each.read_iops for each in every), sum(each.read_bytes for each in every)
 
 

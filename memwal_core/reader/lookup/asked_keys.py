@@ -21,15 +21,16 @@ def conformed(keys: pa.Table, schema: pa.Schema) -> pa.Table:
         InvalidRequestError: They do not fit the table.
     """
     key = schema.names
-    if sorted(keys.column_names) != sorted(key):
+    names = keys.column_names
+    if names != key and sorted(names) != sorted(key):
         raise InvalidRequestError(
             "the columns are not those of the primary key",
             remedy="pass exactly the key columns",
             expected=key,
-            found=keys.column_names,
+            found=names,
         )
     try:
-        fits = keys.column_names == key and keys.schema.types == schema.types
+        fits = names == key and keys.schema.types == schema.types
         typed = pa.Table.from_arrays(keys.columns, schema=schema) if fits else cast_rows(keys.select(key), schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidRequestError(

@@ -64,11 +64,9 @@ class Lookup:
         """Return the newest row of each key, in the order of the keys; see ``TableView.lookup``."""
         wanted = self.conform(keys)
         names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
-        self._check_columns(names)
-        needed = (*names, *(name for name in self._opened.key if name not in names))
+        empty = self._opened.remembered(("no rows", *names), lambda: self._empty(names))
         plan = self._opened.everything
         self._rule_out(plan, wanted)
-        empty = self._opened.remembered(("no rows", *needed), lambda: self._empty(needed))
         found, pending = [], wanted
         regions = [region for region in plan.regions if region.generations]
         # For a single region the filters say as much as the spec, and sooner.
@@ -113,18 +111,17 @@ class Lookup:
     def _stated(self, plan: ReadPlan) -> dict[bytes, bytes]:
         return self._opened.remembered(("freshness",), lambda: dict(plan.freshness.metadata()))
 
-    def _check_columns(self, columns: Sequence[str]) -> None:
-        unknown = [name for name in columns if name not in self._opened.target.schema.names]
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        """Return no rows of some columns and the key; refuse columns that do not exist or cannot be read."""
+        schema = self._opened.target.schema
+        unknown = [name for name in columns if name not in schema.names]
         if unknown or not columns:
             raise InvalidRequestError(
                 "these columns do not exist", remedy="name top-level columns of the table", columns=unknown
             )
-        schema = self._opened.target.schema
         require_no_blobs(pa.schema([schema.field(name) for name in columns]), "read")
-
-    def _empty(self, columns: Sequence[str]) -> pa.Table:
-        schema = self._opened.target.schema
-        return pa.schema([schema.field(name) for name in columns]).empty_table()
+        needed = dict.fromkeys((*columns, *self._opened.key))
+        return pa.schema([schema.field(name) for name in needed]).empty_table()
 
     def _assigned(self, plan: ReadPlan, keys: pa.Table) -> list[tuple[RegionRead, pa.Table]]:
         """Return each region with unmerged generations, and the keys that it may hold."""
@@ -267,6 +264,9 @@ class Lookup:
             else:
                 with translated("look up rows", base.uri):
                     rows = base.take(offsets.tolist(), columns=empty.column_names)
+        rows = rows.select(empty.column_names)
+        if rows.schema.equals(empty.schema):
+            return rows
         return _typed({name: rows.column(name) for name in empty.column_names}, empty.schema)
 
 

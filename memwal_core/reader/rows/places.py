@@ -7,6 +7,8 @@ every column of every row that no index covers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import lance
 import numpy as np
@@ -69,10 +71,50 @@ def asks_index(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) 
     """Tell whether an index on the key finds some keys with less than a scan of the key columns reads."""
     if keys.num_rows > (_MAX_VALUES if len(own) == 1 else _MAX_TERMS):
         return False
-    kinds = {str(index.index_type) for index in dataset.describe_indices() if list(index.field_names) == [own[0]]}
+    facts = _facts_of(dataset, own[0])
     share = _BTREE_SHARE_REMOTE if "://" in dataset.uri else _BTREE_SHARE
-    few = max(dataset.count_rows() // share, len(dataset.get_fragments()))
-    return ("ZoneMap" in kinds and keys.num_rows <= _MAX_TERMS) or ("BTree" in kinds and keys.num_rows <= few)
+    few = max(facts.rows // share, facts.fragments)
+    return ("ZoneMap" in facts.kinds and keys.num_rows <= _MAX_TERMS) or (
+        "BTree" in facts.kinds and keys.num_rows <= few
+    )
+
+
+def index_names_rows(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> bool:
+    """Tell whether an index on the key names exactly the rows of some keys, so that Lance reads only those rows."""
+    return len(own) == 1 and asks_index(dataset, keys, own) and _facts_of(dataset, own[0]).is_exact
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What decides how rows are found in a version.
+
+    Attributes:
+        kinds: Of the indexes on the key's first column.
+        is_exact: Whether the only one is a BTREE that covers all fragments.
+    """
+
+    kinds: frozenset[str]
+    is_exact: bool
+    rows: int
+    fragments: int
+
+
+_known: WeakKeyDictionary[lance.LanceDataset, dict[tuple[int, str], _Facts]] = WeakKeyDictionary()
+"""A version never changes; listing its indexes takes as long as half of a lookup of one key."""
+
+
+def _facts_of(dataset: lance.LanceDataset, column: str) -> _Facts:
+    known = _known.setdefault(dataset, {})
+    name = (dataset.version, column)
+    facts = known.get(name)
+    if facts is None:
+        indexes = [index for index in dataset.describe_indices() if list(index.field_names) == [column]]
+        kinds = frozenset(str(index.index_type) for index in indexes)
+        fragments = {fragment.fragment_id for fragment in dataset.get_fragments()}
+        covered = {each for index in indexes for segment in index.segments for each in segment.fragment_ids}
+        is_exact = len(indexes) == 1 and kinds == {"BTree"} and fragments <= covered
+        facts = known[name] = _Facts(kinds, is_exact, dataset.count_rows(), len(fragments))
+    return facts
 
 
 def _scanned(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) -> pa.Table:

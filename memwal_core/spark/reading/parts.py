@@ -93,8 +93,8 @@ class PartReader:
         self._pinned = pinned
         self._columns = tuple(columns)
         self._own = tuple(name for name in columns if name != GENERATION_COLUMN)
-        self._table: TableReader = open_table(pinned.options)
-        self._cache = ReadCache()
+        self._table: TableReader = open_table(pinned.options).cached()
+        self._cache = ReadCache(self._table.session)
         self._state = self._table.state(pinned.version)
         self._key = self._state.require_primary_key().columns if pinned.regions else ()
         self._target = MergeTarget(self._state.schema, self._state.field_ids, self._key)

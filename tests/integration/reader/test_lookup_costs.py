@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import lance
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 from memwal_core.reader.rows.by_key import rows_with_keys
+from memwal_core.reader.rows.places import index_names_rows
+from memwal_core.settings import ReadSettings, Settings
+from memwal_core.table import Table
 from testkit.tables.people import PRIMARY_KEY_METADATA
 
 ROWS = 100_000
@@ -53,9 +58,13 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def _wanted(keys: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(keys).choice(ROWS, keys, replace=False).astype(np.int64)
+
+
 def _cost(uri: Path, keys: int) -> _Cost:
     dataset = lance.dataset(str(uri))
-    wanted = np.random.default_rng(keys).choice(ROWS, keys, replace=False).astype(np.int64)
+    wanted = _wanted(keys)
     dataset.io_stats_incremental()
     found = rows_with_keys(dataset, pa.table({"id": wanted}), ["id"], ["id", "vec"])
     assert sorted(found.column("id").to_pylist()) == sorted(wanted.tolist())
@@ -80,3 +89,68 @@ def test_p4_a_key_is_found_by_the_index(tables: Path, index: str, requests: int,
 
     assert cost.requests <= requests
     assert cost.bytes_read <= bytes_read
+
+
+def test_p4_a_key_of_a_complete_index_is_found_and_read_in_one_pass(tables: Path) -> None:
+    """A second pass for the other columns took as long as the first."""
+    uri = tables / "BTREE"
+    by_lance = lance.dataset(str(uri))
+    by_lance.io_stats_incremental()
+    by_lance.to_table(columns=["id", "vec"], filter=f"id IN ({_wanted(1)[0]})")
+
+    assert _cost(uri, 1).requests == by_lance.io_stats_incremental().read_iops
+
+
+def test_an_index_that_was_found_incomplete_is_asked_anew_of_another_version(tables: Path, tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    shutil.copytree(tables / "partial", uri)
+    dataset = lance.dataset(uri)
+    wanted = pa.table({"id": [1]})
+    before = index_names_rows(dataset, wanted, ["id"])
+    dataset.optimize.optimize_indices()
+    after = index_names_rows(dataset, wanted, ["id"])
+    lance.write_dataset(lance.dataset(uri).to_table(limit=1), uri, mode="append")
+
+    assert (before, after) == (False, True)
+    assert not index_names_rows(lance.dataset(uri), wanted, ["id"])
+
+
+def test_an_index_names_no_rows_exactly_if_it_is_of_another_kind_or_of_a_part_of_the_key(
+    tables: Path, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "table")
+    shutil.copytree(tables / "BTREE", uri)
+    composite = lance.dataset(uri).to_table(columns=["id", "vec"], limit=1)
+
+    assert index_names_rows(lance.dataset(uri), composite.select(["id"]), ["id"])
+    assert not index_names_rows(lance.dataset(uri), composite, ["id", "vec"])
+    lance.dataset(uri).create_scalar_index("id", "ZONEMAP", name="zones")
+    assert not index_names_rows(lance.dataset(uri), composite.select(["id"]), ["id"])
+
+
+def _enabled(tables: Path, tmp_path: Path, read: ReadSettings) -> Table:
+    uri = str(tmp_path / "table")
+    shutil.copytree(tables / "BTREE", uri)
+    return Table.open(uri, settings=Settings(read=read))
+
+
+def test_a_view_reads_from_the_version_that_was_opened_to_look_where_rows_are(tables: Path, tmp_path: Path) -> None:
+    view = _enabled(tables, tmp_path, ReadSettings()).view()
+
+    assert view._opened.base is view._opened.survey.state.opened
+
+
+@pytest.mark.parametrize(("cache_bytes", "is_kept"), [(ReadSettings().index_cache_bytes, True), (1 << 20, False)])
+def test_an_index_is_read_once_if_the_setting_lets_it_be_kept(
+    tables: Path, tmp_path: Path, cache_bytes: int, *, is_kept: bool
+) -> None:
+    """The BTREE has 1.2 MB on disk, and more in memory."""
+    view = _enabled(tables, tmp_path, ReadSettings(index_cache_bytes=cache_bytes)).view()
+    keys, base = pa.table({"id": _wanted(50)}), view._opened.base
+    read = []
+    for _ in range(2):
+        base.io_stats_incremental()
+        assert view.lookup(keys).num_rows == 50
+        read.append(base.io_stats_incremental().read_bytes)
+
+    assert (read[1] < read[0] / 4) is is_kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from lance.lance import _Session
 
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration
 from memwal_core.reader.cache import ReadCache
@@ -17,7 +18,7 @@ def _keyed(mib: int) -> KeyedGeneration:
 
 
 def test_keys_beyond_64_mib_are_dropped_least_recently_used_first() -> None:
-    cache = ReadCache()
+    cache = ReadCache(_Session())
     made: list[str] = []
 
     def ask(name: str, mib: int) -> None:
@@ -30,7 +31,7 @@ def test_keys_beyond_64_mib_are_dropped_least_recently_used_first() -> None:
 
 
 def test_keys_larger_than_the_cache_are_not_kept_and_drop_nothing() -> None:
-    cache = ReadCache()
+    cache = ReadCache(_Session())
     made: list[str] = []
 
     def ask(name: str, mib: int) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
-from functools import cache
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, TaskContext
@@ -31,12 +34,19 @@ def _most_allocated(conf: SparkConf) -> int:
     return executors * int(conf.get("spark.executor.cores", "1"))
 
 
-def settle() -> None:
-    """In a task, take what was imported out of garbage collection, which Spark runs after each one for 70 ms."""
-    if TaskContext.get() is not None:
-        _freeze()
+@contextmanager
+def settled() -> Iterator[None]:
+    """In a task, take what was imported out of garbage collection, which Spark runs after each one for some 50 ms.
+
+    A task may import more than those before it, so this looks again at the end of each.
+    """
+    try:
+        yield
+    finally:
+        if TaskContext.get() is not None:
+            _freeze(len(sys.modules))
 
 
-@cache
-def _freeze() -> None:
+@lru_cache(maxsize=1)
+def _freeze(_modules: int) -> None:
     gc.freeze()

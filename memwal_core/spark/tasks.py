@@ -17,7 +17,7 @@ from memwal_core.errors import BareExecutorError, InternalError, MemwalError, Un
 from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
 from memwal_core.spark.session import Session, session_of
-from memwal_core.spark.slots import settle, slots_of
+from memwal_core.spark.slots import settled, slots_of
 
 _DESCRIPTION = "spark.job.description"
 _GROUP = "spark.jobGroup.id"
@@ -116,23 +116,23 @@ class SparkTasks(Executors):
 
 def _outcome(function: Callable[[GivenT], FoundT], share: GivenT) -> tuple[str, object]:
     """Return what a share came to: an error on purpose is not to be repeated by Spark."""
-    settle()
-    try:
-        return _DONE, function(share)
-    except MemwalError as error:
-        return _FAILED, error
+    with settled():
+        try:
+            return _DONE, function(share)
+        except MemwalError as error:
+            return _FAILED, error
 
 
 def _pieces(
     spread: Callable[[GivenT], Iterable[tuple[int, PieceT]]], share: GivenT
 ) -> Iterator[tuple[int, tuple[str, object]]]:
     """Yield what a share was spread to; an error on purpose goes to a part, which comes to it."""
-    settle()
-    try:
-        for part, piece in spread(share):
-            yield part, (_DONE, piece)
-    except MemwalError as error:
-        yield 0, (_FAILED, error)
+    with settled():
+        try:
+            for part, piece in spread(share):
+                yield part, (_DONE, piece)
+        except MemwalError as error:
+            yield 0, (_FAILED, error)
 
 
 def _gathered(gather: Callable[[Iterable[PieceT]], FoundT], pieces: Iterable[tuple[str, PieceT]]) -> tuple[str, object]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
+import os
 import sys
 import time
 import types
@@ -77,13 +79,31 @@ def test_executor_without_the_package_is_named_in_one_sentence(spark, monkeypatc
     assert "docs/spark.md" in raised.value.remedy
 
 
-def frozen(_share):
-    return gc.get_freeze_count()
+LATE = "mailbox"
 
 
-def test_what_an_executor_imports_is_not_looked_through_after_each_task(spark):
-    """Spark's Python collects garbage after each task: with what a job imports, 70 ms of processor time."""
-    assert all(SparkTasks(spark, "/a/table").map("look", frozen, [1, 2, 3]))
+def importing(_share):
+    importlib.import_module(LATE)
+    time.sleep(0.2)  # Long enough for the other slot to need Python, too.
+    return os.getpid()
+
+
+def looking(_share):
+    time.sleep(0.2)
+    late = sys.modules.get(LATE)
+    return os.getpid(), late is not None, any(each is late for each in gc.get_objects())
+
+
+def test_what_any_task_imports_is_not_looked_through_after_each_task(spark):
+    """Spark's Python collects garbage after each task: with what a job imports, 50 ms of processor time."""
+    tasks = SparkTasks(spark, "/a/table")
+    tasks.map("begin", doubled, [MappingProxyType({"share": number}) for number in range(4)])
+    imported = set(tasks.map("import", importing, range(4)))
+
+    found = tasks.map("look", looking, range(4))
+
+    assert {pid for pid, _, _ in found} & imported
+    assert [(known, seen) for pid, known, seen in found if pid in imported and (not known or seen)] == []
 
 
 def test_slots_are_those_of_the_executors_that_run():

@@ -35,6 +35,11 @@ class ReportView:
         yield from self.notes
 
 
+def show_count(number: float, name: str) -> str:
+    """Return a number of things, in the singular or the plural."""
+    return f"{number:,.0f} {name}" if round(number) == 1 else f"{number:,.0f} {name}s"
+
+
 def show_words(value: str) -> str:
     """Return the value of an enumeration as words."""
     return value.replace("_", " ")

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.health import Health
+from memwal_core.jobs.view import show_count as count
 from memwal_core.web.sentences import Runs, sentence_of
-from memwal_core.web.show import age, as_sentence, count, short_ids, size
+from memwal_core.web.show import age, as_sentence, short_ids, size
 
 
 class FleetState(StrEnum):
@@ -80,6 +81,7 @@ _ACTIONS = MappingProxyType(
     {
         # Rows may be wrong, or nothing works: first.
         "table-frozen": None,
+        "region-frozen": None,
         "record-unreadable": None,
         "table-unreadable": None,
         "table-moved": None,
@@ -98,7 +100,6 @@ _ACTIONS = MappingProxyType(
         "manifest-went-back": None,
         "duplicate-keys": None,
         "check-failed": _CHECKS,
-        "region-frozen": None,
         # What stands in the way of the jobs below.
         "quarantined-generations": _CHECKS,
         "merge-impossible": None,
@@ -114,7 +115,7 @@ _ACTIONS = MappingProxyType(
         "catchup-ahead": NextStep("Catch up indexes…", "memwal_catchup"),
         "peak-memory": _RUNS,
         "snapshot-age": NextStep("Publish snapshot…", "memwal_snapshot"),
-        "base-versions": NextStep("Compact…", "memwal_compact", MappingProxyType({"remove_versions": True})),
+        "base-versions": NextStep("Remove versions…", "memwal_compact", MappingProxyType({"remove_versions": True})),
         "base-fragments": NextStep("Compact…", "memwal_compact"),
         "garbage": NextStep("Collect garbage…", "memwal_gc"),
         "kept": NextStep("See what is kept", place="garbage"),

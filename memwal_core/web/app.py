@@ -24,6 +24,7 @@ from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.health import Health
+from memwal_core.jobs.view import show_count
 from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
 from memwal_core.settings import PageSettings
@@ -151,7 +152,7 @@ class _Pages:
         )
         self._templates.filters.update(
             query=urlencode, size=show.size, age=show.age, words=show.words, sentence=as_sentence,
-            short=show.short_ids, runbook=runbook_name, marked=show.marked, told=sentence_of,
+            short=show.short_ids, count=show_count, runbook=runbook_name, marked=show.marked, told=sentence_of,
         )  # fmt: skip
         self._templates.globals.update(
             runnable=RUNNABLE, takes_regions=TAKES_REGIONS, states=tuple(FleetState), form=_form_query

@@ -10,13 +10,16 @@ from itertools import groupby
 
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
+from memwal_core.jobs.view import show_count as count
 from memwal_core.web.sentences import run_error
-from memwal_core.web.show import age, as_sentence, count, facts, short_ids, words
+from memwal_core.web.show import age, as_sentence, facts, short_ids, words
 
 _MADE_UP = re.compile(r"[0-9a-f]{32}")
 """A name that nobody gave: who called the library did not say who they are."""
 
 _QUIET = frozenset({RunOutcome.NOTHING_TO_DO})
+_TONES = {RunOutcome.DONE: "good", RunOutcome.PARTIAL: "fair", RunOutcome.FENCED: "fair", RunOutcome.FROZEN: "frozen"}
+"""Outcomes that are no failure and that people should see; the others are quiet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Event:
 
     Attributes:
         at: When it began, in UTC.
-        tone: ``bad``, ``good``, ``quiet``, ``frozen`` or ``thawed``.
+        tone: ``bad``, ``fair``, ``good``, ``quiet``, ``frozen`` or ``thawed``.
         took: How long; empty if that means nothing.
         holder: Who did it, as the ledger or the record has it.
     """
@@ -70,11 +73,10 @@ def _of_run(run: RunRecord) -> Event:
     scope = "" if run.key.scope == "table" else f" of {short_ids(run.key.scope)}"
     took = age((run.ended - run.started).total_seconds()) if run.ended is not None else ""
     text = run_error(run) if run.error else run.verdict or facts(run.facts)
-    tone = "bad" if run.outcome.is_failure else "quiet" if _is_quiet(run) else "good"
     return Event(
         run.started,
         f"{words(run.key.job)}{scope}",
-        tone,
+        "bad" if run.outcome.is_failure else _TONES.get(run.outcome, "quiet"),
         words(run.outcome.value),
         as_sentence(short_ids(text)),
         took,

@@ -12,8 +12,9 @@ from memwal_core.coordination.ledger import RunRecord
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.findings import Finding
 from memwal_core.jobs.health import Health
+from memwal_core.jobs.view import show_count as count
 from memwal_core.observe.signals import Signal
-from memwal_core.web.show import age, as_sentence, count, share, short_ids
+from memwal_core.web.show import age, as_sentence, share, short_ids
 
 _COUNTED = re.compile(r"^\d+ findings: ")
 
@@ -102,13 +103,13 @@ def _failures(told: Told) -> str:
 
 def _frozen(told: Told) -> str:
     freeze = told.freeze()
-    what = f"No job works on {'the table' if told.finding.finding_id == 'table-frozen' else told.region}"
+    where = "the table" if told.finding.finding_id == "table-frozen" else told.region
     if freeze is None:
-        return f"{what}: {told.finding.summary}; {told.finding.risk}"
+        return f"{told.finding.summary} ({where}); {told.finding.risk}"
     reason = freeze.evidence.get("reason")
     why = f"{freeze.by}: {reason}" if reason else freeze.cause.facts.summary
     risk = f"; {freeze.cause.facts.risk}" if not reason else "; rows wait until a person thaws it"
-    return f"{what}{told.lasting(freeze.at)} ({why}){risk}"
+    return f"No job has worked on {where}{told.lasting(freeze.at)} ({why}){risk}"
 
 
 def _other(told: Told) -> str:
@@ -131,8 +132,8 @@ _SENTENCES: Mapping[str, Callable[[Told], str]] = MappingProxyType(
             f"What waits would take {age(told.value)} to merge {told.where}; merges fall behind the writers"
         ),
         "wal-lag": lambda told: (
-            f"Rows of {told.region} are in the WAL for {age(told.value)} and not flushed; no merge sees them, and each "
-            "restart of the writer replays them"
+            f"Rows of {told.region} have been in the WAL for {age(told.value)} without a flush; no merge sees them, "
+            "and each restart of the writer replays them"
         ),
         "epoch-changes": lambda told: (
             f"{told.region} changed its writer {count(told.value, 'time')} in the last hour; two writers fight for it, "

@@ -21,12 +21,16 @@ _SHOWN_FACTS = (
 """Of a run's facts those that tell people what it did."""
 
 _ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_LONG = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{9,}")
+"""The name of a file that a machine made up; the evidence has the whole."""
+
 _NAMES = {"memtable": "MemTable", "wal": "WAL", "lsm": "LSM", "gc": "garbage collection", "catchup": "catch-up"}
+_PHRASES = {"check_failed": "failed checks"}
 
 
 def words(name: str) -> str:
     """Return the name of a check, a job, an outcome or a kind of garbage as people write it."""
-    return " ".join(_NAMES.get(part, part) for part in name.split("_"))
+    return _PHRASES.get(name) or " ".join(_NAMES.get(part, part) for part in name.split("_"))
 
 
 def size(size_bytes: float) -> str:
@@ -49,19 +53,14 @@ def age(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def count(number: float, name: str) -> str:
-    """Return a number of things, in the singular or the plural."""
-    return f"{number:,.0f} {name}" if round(number) == 1 else f"{number:,.0f} {name}s"
-
-
 def share(value: float) -> str:
     """Return a part of a whole in per cent."""
     return f"{100 * value:.0f} %"
 
 
 def short_ids(text: str) -> str:
-    """Return a text with regions named by the beginning of their ids, as everywhere on the page."""
-    return _ID.sub(r"\1", text)
+    """Return a text with regions named by the beginning of their ids, as everywhere on the page; files, too."""
+    return _LONG.sub(r"\1…", _ID.sub(r"\1", text))
 
 
 def facts(values: Mapping[str, object]) -> str:

@@ -78,6 +78,15 @@ CUT_OFF = """() => [...document.querySelectorAll("body *")].filter((element) => 
 }).map((element) => element.outerHTML.slice(0, 80))"""
 
 
+OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll(".alert, .card, aside.runbook, .scroll, .chart, .facts")]
+    .filter((each) => each.checkVisibility()).map((each) => [each, each.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], number) => boxes.slice(number + 1).filter(([other, b]) => !one.contains(other)
+    && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
+    .map(([other]) => `${one.className} over ${other.className}`));
+}"""
+
+
 def shots_folder() -> Path:
     """Return the folder of the screenshots, made."""
     default = Path(tempfile.gettempdir()) / "memwal-screenshots"
@@ -154,8 +163,14 @@ def barriers(page: Page) -> list[str]:
 
 
 def cut_off(page: Page | Frame) -> list[str]:
-    """Return elements beyond the right edge, other than those in areas that scroll."""
-    return list(page.evaluate(CUT_OFF))
+    """Return elements beyond the right edge, other than those in areas that scroll, and whether text is."""
+    wider = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth + 1")
+    return [*page.evaluate(CUT_OFF), *(["the page scrolls sideways"] if wider else [])]
+
+
+def overlaps(page: Page) -> list[str]:
+    """Return the boxes with a frame that lie over each other."""
+    return list(page.evaluate(OVERLAPS))
 
 
 def tab_to(page: Page, name: str, limit: int = 60) -> int:

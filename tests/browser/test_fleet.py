@@ -7,14 +7,17 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import lance
 import pytest
 import uvicorn
 from playwright.sync_api import Page, expect, sync_playwright
 
 from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.errors import MemwalError
+from memwal_core.format.paths import region_directory
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.registry import RegisteredTable, Registry
 from memwal_core.settings import PageSettings, Settings
@@ -22,7 +25,17 @@ from memwal_core.table import Table
 from memwal_core.web import create_app
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
-from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, barriers, cut_off, hard_to_read, shoot, tab_to
+from tests.browser.looks import (
+    ARGUMENTS,
+    LOOKS,
+    PATIENCE_MS,
+    barriers,
+    cut_off,
+    hard_to_read,
+    overlaps,
+    shoot,
+    tab_to,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -140,6 +153,34 @@ def test_fleet_says_of_each_table_what_is_wrong_and_what_to_do(
         page.get_by_role("link", name="Merge… clicks").click()
         region = Table.open(states[1].uri).status().regions[0].region_id
         assert page.url.endswith(f"run?dag=memwal_merge&table=clicks&region={region}")
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> list[RegisteredTable]:
+    """A region that vanished, and a table that was overwritten: long names of files, several findings at once."""
+    folder = tmp_path_factory.mktemp("damaged")
+    vanished, overwritten = (_make(folder, name, 1) for name in ("vanished", "overwritten"))
+    [region] = Table.open(vanished.uri).opened.manifests.region_ids()
+    shutil.rmtree(Path(vanished.uri) / region_directory(region))
+    lance.write_dataset(people(77), overwritten.uri, mode="overwrite")
+    for each in (vanished, overwritten):
+        with suppress(MemwalError):
+            Table.open(each.uri).run(MergeRequest())
+    return [vanished, overwritten]
+
+
+@pytest.mark.parametrize("look", ["light", "narrow"])
+def test_pages_of_damaged_tables_fit_and_say_what_is_wrong_in_words(
+    damaged: list[RegisteredTable], tmp_path: Path, look: str
+) -> None:
+    with _served(Tables(damaged)) as address, _browser(tmp_path / "profile", look) as page:
+        for each, book in zip(damaged, ("region-vanished", "progress-lost"), strict=True):
+            page.goto(f"{address}/table?name={each.name}")
+            shoot(page, f"{each.name}-{look}")
+            expect(page.get_by_role("complementary", name=f"Runbook {book}")).to_be_visible()
+            expect(page.locator(".sentence")).to_contain_text("No job has worked on")
+            assert "[region_id=" not in page.locator("main").inner_text()
+            assert [hard_to_read(page), cut_off(page), overlaps(page), barriers(page)] == [[], [], [], []]
 
 
 def test_two_hundred_tables_are_shown_as_they_are_read_and_found_by_name(

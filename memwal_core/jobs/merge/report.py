@@ -12,7 +12,7 @@ from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
 from memwal_core.text import show_bytes
 
 PARKED_FACT = "parked"
@@ -154,14 +154,16 @@ class MergeReport:
             return self.reason
         if self.outcome is JobOutcome.NOTHING_TO_DO:
             return "every flushed MemTable is merged"
-        merged = f"{self.generations} generations merged in {len(self.commits)} commits"
+        merged = f"{show_count(self.generations, 'generation')} merged in {show_count(len(self.commits), 'commit')}"
         if self._is_plan:
             taken = sum(bool(each.take) for each in self.plan.regions)
-            merged = f"{self.plan.generations} generations of {taken} regions can be merged"
+            merged = f"{show_count(self.plan.generations, 'generation')} of {show_count(taken, 'region')} can be merged"
         if not self.plan.stuck:
             return merged
         first = self.plan.stuck[0]
-        return f"{merged}; {len(self.plan.stuck)} regions are stuck, first {first.region_id}: {first.verdict.value}"
+        stuck = len(self.plan.stuck)
+        held = f"{show_count(stuck, 'region')} {'is' if stuck == 1 else 'are'} stuck"
+        return f"{merged}; {held}, first {first.region_id}: {first.verdict.value}"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.gc.items import Gate
 from memwal_core.jobs.gc.plan import GcPlan
+from memwal_core.jobs.view import show_words
 from memwal_core.observe.signals.judge import Reading
 from memwal_core.observe.signals.signal import Signal
 
@@ -32,7 +33,8 @@ def space_readings(table: BaseTable, plan: GcPlan, history_s: float) -> Iterator
     base = sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.metadata.files)
     total = base + sum(item.size_bytes for item in plan.items)
     yield Reading(Signal.GARBAGE, _share(garbage, total), f"{garbage:,} of {total:,} bytes")
-    subject = f"{kept.total():,} of {total:,} bytes" + "".join(f"; {reason}" for reason, _ in kept.most_common(1))
+    largest = "".join(f"; {show_words(reason)}" for reason, _ in kept.most_common(1))
+    subject = f"{kept.total():,} of {total:,} bytes{largest}"
     yield Reading(Signal.KEPT, _share(kept.total(), total), subject, evidence={"bytes": dict(kept.most_common())})
 
 

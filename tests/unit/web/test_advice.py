@@ -62,7 +62,7 @@ MEASURED = {
     ),
     Signal.WAL_LAG: (
         Reading(Signal.WAL_LAG, 7200, f"{WHERE} WAL entry 7", REGION),
-        "Rows of region 11111111 are in the WAL for 2.0 h and not flushed; no merge sees them",
+        "Rows of region 11111111 have been in the WAL for 2.0 h without a flush; no merge sees them",
         NextStep("Flush idle regions…", "memwal_flush", regions=(str(REGION),)),
     ),
     Signal.EPOCH_CHANGES: (
@@ -118,7 +118,7 @@ MEASURED = {
     Signal.BASE_VERSIONS: (
         Reading(Signal.BASE_VERSIONS, 8_640_000, "5 of 9 versions"),
         "5 of 9 versions are past their retention, the oldest for 100.0 d; their files pile up",
-        NextStep("Compact…", "memwal_compact", {"remove_versions": True}),
+        NextStep("Remove versions…", "memwal_compact", {"remove_versions": True}),
     ),
     Signal.SNAPSHOT_AGE: (
         Reading(Signal.SNAPSHOT_AGE, 864_000, WHERE, REGION),
@@ -193,12 +193,16 @@ def test_a_freeze_comes_before_everything_else_and_says_since_when(cause: Freeze
     freeze = Freeze(cause, {}, "merge", NOW - timedelta(hours=2), region)
     record = health(freezes=(freeze,)).seen
     [found] = table_is_not_frozen(record)
-    others = (MEASURED[Signal.PENDING_GENERATIONS][0], MEASURED[Signal.JOB_FAILURES][0])
+    # A region that vanished is also one whose files a merge missed, and its runbook is the one of the freeze.
+    parked = Reading(Signal.CORRUPT_MANIFEST, 1, f"{WHERE}: a file is gone", REGION)
+    others = (MEASURED[Signal.PENDING_GENERATIONS][0], MEASURED[Signal.JOB_FAILURES][0], parked)
 
     advice = advise(health(*others, damage=(found,), freezes=(freeze,)), RUNS)
 
     where = "region 11111111" if region else "the table"
-    assert advice.sentence.startswith(f"No job works on {where} for 2.0 h ({cause.facts.summary}); {cause.facts.risk}")
+    assert advice.sentence.startswith(
+        f"No job has worked on {where} for 2.0 h ({cause.facts.summary}); {cause.facts.risk}"
+    )
     assert advice.state is FleetState.FROZEN
 
 

@@ -13,6 +13,7 @@ from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.jobs.merge.report import MERGED_BYTES_FACT
 from memwal_core.web.events import list_events
 from memwal_core.web.runbook import render_runbook, runbooks
+from memwal_core.web.show import short_ids
 from memwal_core.web.trends import HEIGHT, WIDTH, Now, draw_trends
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -95,6 +96,23 @@ def test_runs_freezes_and_thaws_are_one_row_with_the_newest_first() -> None:
     assert events[1].text == "Accept: the restore is done."
     assert events[3].text == "A restore."
     assert len(list_events(runs, [freeze], 2)) == 2
+
+
+def test_a_run_that_did_not_do_everything_is_not_green() -> None:
+    tones = {each: list_events([run("merge", 1, each)], [], 1)[0].tone for each in RunOutcome}
+
+    assert {outcome for outcome, tone in tones.items() if tone == "good"} == {RunOutcome.DONE}
+    assert {outcome for outcome, tone in tones.items() if tone == "bad"} == {
+        outcome for outcome in RunOutcome if outcome.is_failure
+    }
+    assert (tones[RunOutcome.PARTIAL], tones[RunOutcome.FROZEN]) == ("fair", "frozen")
+
+
+def test_names_that_machines_made_up_are_short_in_sentences() -> None:
+    mark = "_mem_wal/_regions/1/" + "6" * 64 + ".json"
+
+    assert short_ids(f"the mark of its creation beside {mark} names it").endswith("/1/66666666….json names it")
+    assert short_ids("generation 10000000 of 1285 bytes") == "generation 10000000 of 1285 bytes"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")))

@@ -66,10 +66,11 @@ def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
         facts = freeze.cause.facts
         where = f" (region {freeze.region_id})" if freeze.region_id is not None else ""
         subject = f"{freeze.cause.value}{where}"
+        choices = f"{'choice is' if len(facts.choices) == 1 else 'choices are'} {', '.join(facts.choices)}"
         told = (
             {"subject": subject, "cause": freeze.cause.value, "by": freeze.by, **freeze.evidence},
             facts.risk,
-            f"run `memwal thaw {seen.table_uri}` and decide; the choices are {', '.join(facts.choices)}",
+            f"run `memwal thaw {seen.table_uri}` and decide; the {choices}",
             freeze.region_id,
             facts.runbook,
         )

@@ -175,7 +175,7 @@ def test_each_job_is_remembered_with_its_outcome_and_progress(uri):
     assert record.memory.progress == {region: 3}
     (merged,) = admin.opened.ledger.runs("merge")
     assert merged.outcome is RunOutcome.DONE
-    assert merged.verdict == "3 generations merged in 1 commits"
+    assert merged.verdict == "3 generations merged in 1 commit"
 
 
 def test_job_that_keeps_failing_pauses_and_the_others_run(uri):
@@ -232,7 +232,7 @@ def test_command_prints_every_step_and_ends_like_the_report(uri):
 
     assert (planned.exit_code, planned.stdout.startswith("plan of ")) == (0, True)
     assert done.exit_code == 0
-    assert "3 generations merged in 1 commits" in done.stdout
+    assert "3 generations merged in 1 commit" in done.stdout
     assert (again["job"], again["outcome"]) == ("maintain", "nothing_to_do")
     assert [step["job"] for step in again["steps"]] == ORDER
     assert [step["report"]["job"] for step in again["steps"] if step["step"] == "merge"] == ["merge"]

@@ -142,6 +142,7 @@ class _Pages:
 
     def __init__(self, source: PageSource, settings: PageSettings, clock: Clock) -> None:
         self._source = source
+        self._fresh_s = settings.fresh_s
         self._deep = deep = DeepLooks(self._look_deep, clock, settings.deep_s, settings.deep_s / _AGAIN)
         self._fleet = Board(lambda each: read_summary(source.open(each), deep.of(each.uri)), settings, clock)
         self._tables = Board(
@@ -171,9 +172,8 @@ class _Pages:
         counts = count_states(rows)
         shown = [row for row in rows if not state or row.advice.state == state]
         awaited = sum(row.is_awaited for row in rows)
-        return self.page(
-            "overview.html", rows=shown, counts=counts, total=len(rows), state=state, registry=registry, awaited=awaited
-        )
+        values: dict[str, Any] = {"registry": registry, "total": len(rows), "counts": counts, "awaited": awaited}
+        return self.page("overview.html", rows=shown, state=state, fresh_s=max(1.0, self._fresh_s), **values)
 
     def table(self, name: Annotated[str, Query()]) -> HTMLResponse:
         entry = self._entry(name)

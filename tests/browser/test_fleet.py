@@ -74,8 +74,8 @@ def _make(folder: Path, name: str, waiting: int) -> RegisteredTable:
 
 
 @contextmanager
-def _served(tables: Tables, deep_s: float = 600) -> Iterator[str]:
-    app = create_app(tables, settings=PageSettings(patience_s=1, fresh_s=600, deep_s=deep_s))
+def _served(tables: Tables, deep_s: float = 600, fresh_s: float = 600) -> Iterator[str]:
+    app = create_app(tables, settings=PageSettings(patience_s=1, fresh_s=fresh_s, deep_s=deep_s))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
     thread = threading.Thread(target=server.run, name="page", daemon=True)
     thread.start()
@@ -153,6 +153,22 @@ def test_fleet_says_of_each_table_what_is_wrong_and_what_to_do(
         page.get_by_role("link", name="Merge… clicks").click()
         region = Table.open(states[1].uri).status().regions[0].region_id
         assert page.url.endswith(f"run?dag=memwal_merge&table=clicks&region={region}")
+
+
+def test_fleet_that_stays_open_follows_its_tables_and_says_when_it_cannot(tmp_path: Path) -> None:
+    entries = [_make(tmp_path, f"t{number}", 0) for number in range(9)]
+    with _browser(tmp_path / "profile", "light") as page:
+        with _served(Tables(entries), fresh_s=1) as address:
+            page.goto(f"{address}/")
+            expect(page.locator(".row.fine")).to_have_count(9)
+            page.get_by_label("Find a table").fill("t3")
+            page.get_by_label("Find a table").blur()
+            Table.open(entries[3].uri).opened.freezes.add(FreezeCause.BY_HAND, {"reason": "a test"}, "anna")
+            expect(page.locator(".row.frozen")).to_have_count(1)
+            assert page.locator(".row:visible").count() == 1  # what was looked for is still looked for
+            expect(page.get_by_text("This list cannot be read again")).to_be_hidden()
+        expect(page.get_by_text("This list cannot be read again")).to_be_visible()
+        assert [hard_to_read(page), barriers(page)] == [[], []]
 
 
 @pytest.fixture(scope="module")

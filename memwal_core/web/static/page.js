@@ -22,41 +22,49 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// While tables are being read for the first time, the list is fetched again; not under somebody's fingers.
+// The list is fetched again: soon while tables are being read for the first time, and then as often as they are read
+// anew. Not under somebody's fingers, and not where nobody looks.
 function refresh() {
   const fleet = document.getElementById("fleet");
-  if (!fleet || !Number(fleet.dataset.awaited)) {
+  if (!fleet) {
     return;
   }
+  const waitS = Number(fleet.dataset.awaited) ? 2 : Number(fleet.dataset.fresh);
   window.setTimeout(async () => {
-    if (!fleet.contains(document.activeElement)) {
+    if (!document.hidden && !fleet.contains(document.activeElement)) {
       const answer = await fetch(window.location.href).catch(() => null);
       const text = answer && answer.ok ? await answer.text() : "";
       const next = text && new DOMParser().parseFromString(text, "text/html").getElementById("fleet");
       if (next) {
+        const wanted = fleet.querySelector("#find")?.value;
         fleet.replaceWith(next);
-        offerSearch();
+        offerSearch(wanted);
       }
+      document.getElementById("stale").hidden = Boolean(next);
     }
     refresh();
-  }, 2000);
+  }, waitS * 1000);
 }
 
-function offerSearch() {
+function offerSearch(before = "") {
   const line = document.querySelector(".find");
   if (!line) {
     return;
   }
   line.hidden = false;
   const rows = [...document.querySelectorAll(".row")];
-  line.querySelector("input").addEventListener("input", (event) => {
-    const wanted = event.target.value.trim().toLowerCase();
+  const input = line.querySelector("input");
+  const filter = () => {
+    const wanted = input.value.trim().toLowerCase();
     for (const row of rows) {
       row.hidden = !row.dataset.name.includes(wanted);
     }
     const left = rows.filter((row) => !row.hidden).length;
     line.querySelector("span").textContent = wanted ? `${left} of ${rows.length} tables` : "";
-  });
+  };
+  input.addEventListener("input", filter);
+  input.value = before;
+  filter();
 }
 
 document.addEventListener("click", async (event) => {

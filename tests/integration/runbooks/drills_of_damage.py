@@ -21,12 +21,18 @@ def _generation(scene: Scene, number: int) -> Path:
     return scene.path / generation_path(scene.region, path)
 
 
+def _let_jobs_go_on(scene: Scene) -> None:
+    scene.follow("memwal thaw $TABLE --cause by-hand --choice accept --reason TEXT")
+
+
 @drill("generation-hole", slow=False)
 def generation_was_deleted(scene: Scene) -> Iterator[None]:
     shutil.rmtree(_generation(scene, 2))
     yield
+    assert scene.table.opened.freezes.active(), "the cycle would go on meanwhile"
     scene.follow("memwal repair $TABLE --dry-run")
     scene.follow("memwal repair $TABLE")
+    _let_jobs_go_on(scene)
 
 
 @drill("generation-hole")
@@ -36,6 +42,7 @@ def flush_failed_and_the_next_one_did_not(scene: Scene) -> Iterator[None]:
     yield
     scene.follow("memwal repair $TABLE --dry-run")
     scene.follow("memwal repair $TABLE")
+    _let_jobs_go_on(scene)
 
 
 @drill("generation-hole")
@@ -47,6 +54,7 @@ def nothing_can_rebuild_it(scene: Scene) -> Iterator[None]:
     scene.follow("memwal repair $TABLE", ends=5)
     scene.values["REGION:GENERATION"] = f"{scene.region}:1"
     scene.follow("memwal repair $TABLE --accept-loss REGION:GENERATION")
+    _let_jobs_go_on(scene)
     scene.rows[1] = "p1"
     del scene.rows[3]
 
@@ -59,6 +67,18 @@ def manifest_was_cut_off(scene: Scene) -> Iterator[None]:
     path.write_bytes(whole[: len(whole) // 2])
     yield
     path.write_bytes(whole)
+    _let_jobs_go_on(scene)
+
+
+@drill("corrupt-region-manifest")
+def manifest_has_the_bytes_of_the_one_before_it(scene: Scene) -> Iterator[None]:
+    newest = scene.table.opened.manifests.load(scene.region).version
+    path = scene.path / manifest_path(scene.region, newest)
+    whole = path.read_bytes()
+    path.write_bytes((scene.path / manifest_path(scene.region, newest - 1)).read_bytes())
+    yield
+    path.write_bytes(whole)
+    _let_jobs_go_on(scene)
 
 
 @drill("corrupt-region-manifest")
@@ -69,6 +89,19 @@ def data_file_of_a_generation_is_zeroed(scene: Scene) -> Iterator[None]:
     yield
     scene.follow("memwal repair $TABLE --dry-run")
     scene.follow("memwal repair $TABLE")
+    _let_jobs_go_on(scene)
+    scene.follow("memwal merge $TABLE")
+
+
+@drill("corrupt-region-manifest")
+def lifecycle_rule_took_some_of_its_files(scene: Scene) -> Iterator[None]:
+    for name in ("_versions", "_transactions"):
+        shutil.rmtree(_generation(scene, 1) / name)
+    scene.run("memwal merge $TABLE")
+    yield
+    scene.follow("memwal repair $TABLE --dry-run")
+    scene.follow("memwal repair $TABLE")
+    _let_jobs_go_on(scene)
     scene.follow("memwal merge $TABLE")
 
 
@@ -78,6 +111,7 @@ def middle_of_the_manifests_is_gone(scene: Scene) -> Iterator[None]:
     back = scene.set_aside(scene.path / manifest_path(scene.region, newest - 1))
     yield
     back()
+    _let_jobs_go_on(scene)
 
 
 @drill("quarantined-generations")

@@ -144,6 +144,6 @@ lock-check: ## Fail if the locks do not answer pyproject.toml; needs the package
 
 .PHONY: clean
 clean: ## Remove the environment and everything generated
-	rm -rf .venv .uv .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .uv .python .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log dist build
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def _ones_that_matter() -> Iterator[str]:
 def _sections(model: type[BaseModel], prefix: str, name: str) -> Iterator[str]:
     plain = {key: info for key, info in model.model_fields.items() if _section_of(info) is None}
     if name:
-        yield f"## {name}\n\n{(model.__doc__ or '').strip()}\n"
+        yield f"## {name}\n\n{inspect.cleandoc(model.__doc__ or '')}\n"
     if plain:
         yield "| variable | default | bounds | meaning |\n|---|---|---|---|"
         yield from (_row(prefix + key.upper(), info) for key, info in plain.items())

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Creates .venv from requirements.lock, with the locked uv.
-# PYTHON names the interpreter to use; by default the first suitable one on PATH.
+# PYTHON names the interpreter to use; by default the first suitable one on PATH, else one that uv brings into .python/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,22 +11,40 @@ fail() {
 }
 
 suitable() {
-  "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' >/dev/null 2>&1
+  "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1
 }
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-python3.11 python3.12 python3 python}; do
+  for candidate in "$@"; do
     if suitable "$candidate"; then
       command -v "$candidate"
       return
     fi
   done
-  fail "no Python 3.11 or 3.12 found (looked for: ${PYTHON:-python3.11 python3.12 python3 python})" \
-    "install one, on Debian 12: apt-get install python3 python3-venv; or name it: make setup PYTHON=/path/to/python3.11"
+  return 1
 }
 
-python=$(find_python)
+# Where no Python suits: uv downloads one, for which any Python that can install uv is enough.
+bring_python() {
+  local uv
+  local next="install Python 3.11, 3.12 or 3.13 (on Debian and Ubuntu: apt-get install python3 python3-venv), or name \
+one: make setup PYTHON=/path/to/python3.12"
+  uv=$(tools/find_uv.sh "$(command -v python3 || command -v python || echo python3)") ||
+    fail "no Python 3.11, 3.12 or 3.13 found, nor one that could install uv, which brings one" "$next"
+  echo "setup: no Python 3.11, 3.12 or 3.13 found, uv downloads one into .python/" >&2
+  export UV_PYTHON_INSTALL_DIR=$PWD/.python
+  "$uv" python install --no-progress --no-bin 3.12 >&2 ||
+    fail "uv could not download a Python" "$next; behind a mirror of its builds: set UV_PYTHON_INSTALL_MIRROR"
+  "$uv" python find --managed-python 3.12
+}
+
+if [ -n "${PYTHON:-}" ]; then
+  python=$(find_python "$PYTHON") ||
+    fail "not a Python 3.11, 3.12 or 3.13: $PYTHON" "name one: make setup PYTHON=/path/to/python3.12"
+else
+  python=$(find_python python3.11 python3.12 python3.13 python3 python || bring_python)
+fi
 uv=$(tools/find_uv.sh "$python")
 unset VIRTUAL_ENV CONDA_PREFIX
 

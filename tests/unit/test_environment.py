@@ -61,6 +61,17 @@ def test_installed_packages_are_the_locked_ones() -> None:
     assert {name: version(name) for name in names} == {name: locked[name] for name in names}
 
 
+def test_oldest_protobuf_that_pip_may_choose_loads_the_generated_messages() -> None:
+    """A library older than what generated a message refuses to load it."""
+    [need] = [each for each in _required() if each.name == "protobuf"]
+    generated = {
+        re.search(r"^# Protobuf Python Version: (\S+)$", path.read_text(), re.M)[1]
+        for path in (ROOT / "memwal_core" / "format" / "pb").glob("*_pb2.py")
+    }
+
+    assert {each.version for each in need.specifier if each.operator == ">="} == generated
+
+
 def test_python_is_one_that_the_project_supports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_path
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
@@ -123,6 +124,16 @@ def rows_are_right_after_all(scene: Scene) -> Iterator[None]:
     scene.follow("memwal merge $TABLE")
 
 
+@drill("quarantined-generations")
+def rows_are_wrong_and_written_anew(scene: Scene) -> Iterator[None]:
+    QuarantineStore(scene.table.base.store).add(Quarantined(scene.region, 1, ("user_suite",), "impossible ages"))
+    yield
+    scene.put(1, 3, name="right")
+    scene.values["GENERATION"] = "1"
+    scene.follow("memwal checks $TABLE --release $REGION:$GENERATION")
+    scene.follow("memwal merge $TABLE")
+
+
 def _appended(scene: Scene) -> None:
     scene.run("memwal merge $TABLE")
     lance.write_dataset(people(3, name="appended"), scene.uri, mode="append")
@@ -136,6 +147,18 @@ def another_client_appended(scene: Scene) -> Iterator[None]:
     yield
     scene.follow("memwal repair $TABLE --duplicates --dry-run")
     scene.follow("memwal repair $TABLE --duplicates")
+
+
+@drill("duplicate-keys")
+def one_commit_wrote_both_copies(scene: Scene) -> Iterator[None]:
+    scene.run("memwal merge $TABLE")
+    both = pa.concat_tables([people(42, name="right"), people(42, name="wrong")])
+    lance.write_dataset(both, scene.uri, mode="append")
+    scene.rows[42] = "right"
+    assert scene.run("memwal verify $TABLE").exception is not None
+    yield
+    scene.follow("memwal repair $TABLE --duplicates --dry-run", ends=5)
+    scene.evaluate("lance.dataset(uri).delete(\"id = 42 AND name = 'wrong'\")")
 
 
 @drill("check-failed", spark=True)

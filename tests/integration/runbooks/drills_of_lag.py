@@ -112,6 +112,17 @@ def catch_up_does_not_run(scene: Scene) -> Iterator[None]:
     scene.follow("memwal catchup $TABLE", ends=3)
 
 
+@drill("index-lag")
+def other_program_compacted(scene: Scene) -> Iterator[None]:
+    scene.environment |= {"MEMWAL_STATUS__INDEX_LAG_WARN": "2"}
+    lance.dataset(scene.uri).create_scalar_index("id", "BTREE", name="id_idx")
+    scene.run("memwal merge $TABLE")
+    scene.run("memwal catchup $TABLE")
+    lance.dataset(scene.uri).optimize.compact_files()
+    yield
+    scene.follow("memwal catchup $TABLE")
+
+
 @drill("garbage")
 def nothing_collects(scene: Scene) -> Iterator[None]:
     scene.environment["MEMWAL_COMPACT__KEEP_VERSIONS"] = "1"
@@ -189,6 +200,16 @@ def cycle_goes_on_although_a_job_pauses(scene: Scene) -> Iterator[None]:
         _ran(scene, "merge", outcome=RunOutcome.FAILED, error="UnavailableError")
     yield
     scene.follow("memwal maintain $TABLE --ignore-pauses")
+
+
+@drill("job-failures")
+def its_process_died_each_time(scene: Scene) -> Iterator[None]:
+    for minutes in (90, 60, 30):
+        opened = scene.past(minutes=minutes).opened
+        opened.leases.acquire(JobKey("merge"), f"a process that died {minutes}")
+        opened.ledger.begin(opened.new_run(JobKey("merge"), "elsewhere"))
+    yield
+    scene.follow("memwal merge $TABLE")
 
 
 @drill("stuck-job")

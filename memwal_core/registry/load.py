@@ -38,7 +38,7 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(
             "the registry of tables cannot be read",
-            remedy=f"correct {REGISTRY_VARIABLE}, or the file's rights",
+            remedy=f"correct the path in {REGISTRY_VARIABLE} or --registry, or the file's rights",
             path=path,
             problem=str(error),
         ) from error

@@ -145,32 +145,30 @@ class Fleet:
 
     def survey(
         self, tables: Sequence[RegisteredTable], *, is_under_way: UnderWay = never_under_way, plan: bool = False
-    ) -> dict[str, Due | TableRound]:
-        """Ask all tables at once whether their cycles are due.
+    ) -> Iterator[tuple[str, Due | TableRound]]:
+        """Ask all tables at once whether their cycles are due, and yield what each says as soon as it does.
 
         Args:
             tables: Which.
             is_under_way: Of a cycle that has not ended: whether the next one waits for it. Called by several threads.
             plan: Also plan the cycles of those whose time has come: one without any work is not due.
 
-        Returns:
-            What each says, by name; a round for one that could not tell in time, or at all.
+        Yields:
+            Name and answer; a round for one that could not tell in time, or at all.
         """
         known = {table.name: table for table in tables}
         work = {name: partial(self._due, table, is_under_way, plan) for name, table in known.items()}
         ends = self._threads.run(
             work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
         )
-        return {
-            ended.name: ended.result if ended.result is not None else _unfinished(known[ended.name], ended)
-            for ended in ends
-        }
+        for ended in ends:
+            yield ended.name, ended.result if ended.result is not None else _unfinished(known[ended.name], ended)
 
     def _not_due(self, tables: Mapping[str, RegisteredTable]) -> list[TableRound]:
         found = self.survey(list(tables.values()))
         ended = [
             TableRound(name, tables[name].uri, RoundEnd.NOT_DUE, each.why) if isinstance(each, Due) else each
-            for name, each in found.items()
+            for name, each in found
             if not (isinstance(each, Due) and each.is_due)
         ]
         return sorted(ended, key=lambda each: list(tables).index(each.table))

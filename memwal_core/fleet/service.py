@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
-from memwal_core.fleet.due import Due
 from memwal_core.fleet.maintain import Fleet, FleetRequest, OpenRegistered, broken_round
 from memwal_core.fleet.report import RoundEnd, TableRound
 from memwal_core.registry import RegisteredTable, Registry
@@ -163,17 +162,17 @@ class FleetService:
             self._problem = problem
         return chosen
 
-    def _due(self, idle: list[RegisteredTable]) -> list[RegisteredTable]:
+    def _due(self, idle: list[RegisteredTable]) -> Iterator[RegisteredTable]:
+        """Yield each table that is due as soon as it says so: a store that is silent keeps no other table waiting."""
         if not self._request.due_only:
-            return idle
+            yield from idle
+            return
         known = {table.name: table for table in idle}
-        due = []
-        for name, found in self._fleet.survey(idle).items():
+        for name, found in self._fleet.survey(idle):
             if isinstance(found, TableRound):
                 self._note(found)
-            elif isinstance(found, Due) and found.is_due:
-                due.append(known[name])
-        return due
+            elif found.is_due:
+                yield known[name]
 
     def _begin(self, table: RegisteredTable) -> None:
         thread = threading.Thread(target=self._cycle, args=(table,), name=f"memwal-{table.name}", daemon=True)

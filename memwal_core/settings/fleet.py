@@ -34,5 +34,5 @@ class FleetSettings(BaseModel):
         default=60.0,
         gt=0,
         description="Seconds in which a table has to tell whether it is due. After that it is overdue, which is "
-        "reported, and left out. Longer: slow stores are not left out, and the tables that are due begin later.",
+        "reported, and left out. Longer: slow stores are not left out, and a look at all tables takes longer.",
     )

@@ -102,7 +102,7 @@ def _left_alone(tables: Sequence[RegisteredTable], run_lives: RunLives, clock: C
         return is_recent and (dag != CYCLE_DAG or run_lives(run))
 
     fleet = Fleet(options=storage_options, settings=load_settings().fleet, clock=clock)
-    found = fleet.survey(tables, is_under_way=is_under_way, plan=True)
+    found = dict(fleet.survey(tables, is_under_way=is_under_way, plan=True))
     for table in tables:
         each = found[table.name]
         verdict = "due" if isinstance(each, TableRound) or each.is_due else "left alone"

@@ -87,6 +87,20 @@ def failing() -> None:
     raise UnavailableError("the store is on fire", remedy="call the fire brigade")
 
 
+def test_table_that_does_not_say_whether_it_is_due_keeps_no_other_waiting(
+    service: Service, gate: threading.Event
+) -> None:
+    service.wrong["bad"] = gate.wait
+    running = service.started(survey_deadline_s=10 * PATIENCE_S)
+
+    ends = service.said.wait_for("good")
+
+    assert ends["good"].end is RoundEnd.MAINTAINED
+    assert "bad" not in ends
+    gate.set()
+    assert running.stop(PATIENCE_S)
+
+
 def test_table_that_fails_is_told_once_and_asked_again_and_the_others_are_maintained(service: Service) -> None:
     asked = threading.Semaphore(0)
 

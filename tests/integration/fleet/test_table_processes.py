@@ -149,7 +149,7 @@ def test_survey_that_plans_outlives_a_table_that_ends_its_planner(tables: Path, 
     """A plan counts the rows that a flushed MemTable hides, which Lance decodes."""
     forged_file(tables, model, "flushed MemTable")
 
-    found = Fleet(settings=FleetSettings(parallel=1)).survey(fleet_of(tables).tables, plan=True)
+    found = dict(Fleet(settings=FleetSettings(parallel=1)).survey(fleet_of(tables).tables, plan=True))
 
     attacked, sound = found["attacked"], found["sound"]
     assert isinstance(sound, Due)

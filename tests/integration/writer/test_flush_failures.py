@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import CommitUnknownError, FencedError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import CommitUnknownError, FencedError, UnavailableError
 from memwal_core.failpoints import Failpoint
 from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP
 from memwal_core.flushed.write.files import FLUSH_HIDE, FLUSH_ROWS
@@ -123,16 +123,6 @@ def test_flush_of_wal_entries_that_a_newer_writer_flushed_and_that_were_collecte
     assert flushed_rows(table, region, record) == {1: "first", 2: "first"}
     with pytest.raises(FencedError):
         zombie.put(people(3))
-
-
-def test_flush_of_a_wal_entry_that_vanished_says_so(table) -> None:
-    region = create_region(table)
-    writer = RegionWriter.open(table, region, settings=SHARING)
-    writer.put(people(1))
-    Path(table.store.uri_of(wal_entry_path(region, 1, ".lance"))).unlink()
-
-    with pytest.raises(ObjectNotFoundError, match="does not exist"):
-        writer.flush()
 
 
 @pytest.mark.req("WRT-78", "MEM-22")

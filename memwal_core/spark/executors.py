@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from memwal_core.base_table import BaseTable
 from memwal_core.jobs.merge.job import MergeExecutors
-from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
+from memwal_core.jobs.sharing.executors import EndT, Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.merge.workers import SparkWorkers
 from memwal_core.spark.session import LateSession
 from memwal_core.spark.tasks import SparkTasks
@@ -43,6 +43,15 @@ class SparkExecutors(MergeExecutors, Executors):
     def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         """Apply a function to each share; see ``Executors.map``."""
         return SparkTasks(self.session, self.table_uri).map(stage, function, shares)
+
+    def map_groups(
+        self,
+        function: Callable[[GivenT], FoundT],
+        groups: Mapping[str, Sequence[GivenT]],
+        then: Callable[[str, list[FoundT]], EndT],
+    ) -> list[EndT]:
+        """Go on with each group as soon as it is done; see ``Executors.map_groups``."""
+        return SparkTasks(self.session, self.table_uri).map_groups(function, groups, then)
 
     def exchange(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
 from memwal_core.errors import BareExecutorError, InternalError, MemwalError, UnavailableError
-from memwal_core.jobs.sharing.executors import Executors, FoundT, GivenT, PieceT
+from memwal_core.jobs.sharing.executors import EndT, Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
 from memwal_core.spark.session import Session, session_of
 from memwal_core.spark.slots import settled, slots_of
+from memwal_core.storage.concurrent import map_concurrently
 
 _DESCRIPTION = "spark.job.description"
 _GROUP = "spark.jobGroup.id"
@@ -51,11 +52,27 @@ class SparkTasks(Executors):
 
     def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         """Apply a function to each share; see ``Executors.map``."""
+        with self._told(stage, len(shares)):
+            return self._mapped(stage, function, shares)
+
+    def map_groups(
+        self,
+        function: Callable[[GivenT], FoundT],
+        groups: Mapping[str, Sequence[GivenT]],
+        then: Callable[[str, list[FoundT]], EndT],
+    ) -> list[EndT]:
+        """Go on with each group as soon as it is done; see ``Executors.map_groups``. Each is one Spark job."""
+        with self._told(", ".join(groups), sum(map(len, groups.values()))):
+            return map_concurrently(
+                lambda stage: then(stage, self._mapped(stage, function, groups[stage])), groups, len(groups)
+            )
+
+    def _mapped(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         if not shares:
             return []
         # One action, collected once: doing a share again would write its files again.
         work = self._shared(shares).map(_carrier(partial(_outcome, function)))
-        return self._collected(stage, work, len(shares), len(shares))
+        return self._collected(stage, work, len(shares))
 
     def exchange(
         self,
@@ -71,20 +88,30 @@ class SparkTasks(Executors):
         """
         pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
         parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
-        return self._collected(stage, parted, len(shares), max(1, len(shares)) + parts)
+        with self._told(stage, max(1, len(shares)) + parts):
+            return self._collected(stage, parted, len(shares))
 
     def _shared(self, shares: Sequence[object]) -> RDD[bytes]:
         context = session_of(self._spark).sparkContext
         return context.parallelize([pickle.dumps(each) for each in shares], max(1, len(shares)))
 
-    def _collected(self, stage: str, work: RDD[bytes], shares: int, tasks: int) -> list[Any]:
-        context, group = session_of(self._spark).sparkContext, f"memwal {self._table_uri}"
-        description = f"{stage} [{self._table_uri}, {shares} shares]"
+    @contextmanager
+    def _told(self, stage: str, tasks: int) -> Iterator[None]:
+        """Tell the progress of some tasks, if there are any."""
+        if not tasks:
+            yield
+            return
+        with progress_told(session_of(self._spark).sparkContext, self._group, stage, tasks, self._tell_every_s):
+            yield
+
+    @property
+    def _group(self) -> str:
+        return f"memwal {self._table_uri}"
+
+    def _collected(self, stage: str, work: RDD[bytes], shares: int) -> list[Any]:
+        context, description = session_of(self._spark).sparkContext, f"{stage} [{self._table_uri}, {shares} shares]"
         try:
-            with (
-                _described(context, group, description),
-                progress_told(context, group, stage, tasks, self._tell_every_s),
-            ):
+            with _described(context, self._group, description):
                 outcomes = work.setName(stage).collect()
         except (PySparkException, Py4JError) as error:
             raise UnavailableError(

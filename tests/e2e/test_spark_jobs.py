@@ -105,7 +105,7 @@ def test_catch_up_goes_on_when_an_executor_is_killed(tmp_path: Path, job_cluster
         merge_natively(table, articles(1900 + 100 * generation, 100, name=f"gen{generation}"), {ARTICLES: generation})
 
     report = job_cluster.submit(
-        uri, CatchupRequest(engine=Engine.SPARK), tmp_path / "catchup.log", "on executors: build id_idx"
+        uri, CatchupRequest(engine=Engine.SPARK), tmp_path / "catchup.log", "on executors: build title_idx"
     )
 
     state = table.state()

@@ -195,7 +195,7 @@ SCENES = {
     ),
     "catchup": Scene(
         CatchupRequest(engine=Engine.SPARK),
-        "on executors: build id_idx",
+        "on executors: build title_idx",
         _with_indexes_behind,
     ),
     "verify": Scene(

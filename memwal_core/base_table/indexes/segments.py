@@ -7,7 +7,7 @@ index has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,14 +67,24 @@ def build_segment(table: TableReader, build: SegmentBuild, fragments: Sequence[i
         )
 
 
-def publish_segments(table: BaseTable, built: Sequence[tuple[SegmentBuild, Sequence[lance.Index]]]) -> int:
-    """Make one segment of all of each index, and publish them in the version after the one that was indexed.
+def join_segments(table: TableReader, build: SegmentBuild, segments: Sequence[lance.Index]) -> lance.Index:
+    """Make one segment of several, committing nothing.
+
+    Also where there is one: a text segment is searched only after this step.
+    """
+    with translated("merge index segments", table.uri, index=build.recipe.name, version=build.version):
+        return table.dataset(build.version).merge_existing_index_segments(list(segments))
+
+
+def publish_segments(table: BaseTable, version: int, segments: Mapping[str, lance.Index]) -> int:
+    """Publish segments in the version after the one that was indexed.
 
     Only there is it certain that the indexes cover what catch-up is recorded for.
 
     Args:
         table: Its base table.
-        built: For each index its segments, all of the same version.
+        version: The version that was indexed.
+        segments: One of each index, by the names of the indexes.
 
     Returns:
         The version that has the segments.
@@ -83,13 +93,9 @@ def publish_segments(table: BaseTable, built: Sequence[tuple[SegmentBuild, Seque
         ConflictError: Another commit came first. Build again.
         CommitUnknownError: Read the table before trying again.
     """
-    [version] = {build.version for build, _ in built}
-    read, names = table.state(version), ", ".join(build.recipe.name for build, _ in built)
-    with translated("merge index segments", table.uri, index=names, version=version):
-        # Also where there is one: a text segment is searched only after this step.
-        merged = [table.dataset(version).merge_existing_index_segments(list(segments)) for _, segments in built]
-    operation = lance.LanceOperation.CreateIndex(new_indices=merged, removed_indices=[])
-    return table.strict_commit(operation, read=read, change=_unchanged, message=f"extend the index {names}").version
+    operation = lance.LanceOperation.CreateIndex(new_indices=list(segments.values()), removed_indices=[])
+    message = f"extend the index {', '.join(segments)}"
+    return table.strict_commit(operation, read=table.state(version), change=_unchanged, message=message).version
 
 
 def _unchanged(details: MemWalIndexDetails) -> MemWalIndexDetails:

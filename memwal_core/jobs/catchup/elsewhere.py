@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import lance
 
 from memwal_core.base_table import BaseTable, TableCoverage, read_coverage
-from memwal_core.base_table.indexes.segments import SegmentBuild, build_segment, publish_segments, segment_build
+from memwal_core.base_table.indexes.segments import (
+    SegmentBuild,
+    build_segment,
+    join_segments,
+    publish_segments,
+    segment_build,
+)
 from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.plan import IndexPlan
 from memwal_core.jobs.context import JobContext
@@ -48,36 +54,35 @@ def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[Index
         return None
     coverage = read_coverage(table, read)
     # Each share makes a segment, which takes its time to begin, and which this process has to join.
-    shares = [
-        (index, SegmentShare(build, part))
-        for index, build in builds
-        for part in sharing.divide(_unindexed(coverage, index), per_slot=1)
-    ]
+    shares = {
+        index.name: [SegmentShare(build, part) for part in sharing.divide(_unindexed(coverage, index), per_slot=1)]
+        # Texts first: their segments take longest to join.
+        for index, build in sorted(builds, key=lambda each: each[1].recipe.kind != "INVERTED")
+    }
+    shares = {name: each for name, each in shares.items() if each}
     if not shares:
         return None
-    segments = sharing.run(_stage(shares), build_share, [share for _, share in shares])
-    built: dict[str, tuple[SegmentBuild, list[lance.Index | None]]] = {}
-    for (index, share), segment in zip(shares, segments, strict=True):
-        built.setdefault(index.name, (share.build, []))[1].append(segment)
-    whole = {
-        name: (build, [each for each in made if each is not None])
-        for name, (build, made) in built.items()
-        if None not in made
-    }
+    stages = {f"build {name}": each for name, each in shares.items()}
+    joined = sharing.run_groups(build_share, stages, lambda stage, built: _joined(table, stages[stage], built))
+    whole = {name: segment for name, segment in zip(shares, joined, strict=True) if segment is not None}
     if not whole:
         return None
     context.check_lease()
-    version = publish_segments(table, list(whole.values()))
+    version = publish_segments(table, read, whole)
     return ExtendedTogether(version, tuple(index for index in indexes if index.name in whole))
+
+
+def _joined(
+    table: BaseTable, shares: Sequence[SegmentShare], built: Sequence[lance.Index | None]
+) -> lance.Index | None:
+    """Make one segment of those of one index, while executors build those of others."""
+    segments = [each for each in built if each is not None]
+    return join_segments(table, shares[0].build, segments) if len(segments) == len(built) else None
 
 
 def build_share(context: JobContext, share: SegmentShare) -> lance.Index | None:
     """Build one segment."""
     return build_segment(context.base, share.build, share.fragments)
-
-
-def _stage(shares: Sequence[tuple[IndexPlan, SegmentShare]]) -> str:
-    return f"build {', '.join(dict.fromkeys(index.name for index, _ in shares))}"
 
 
 def _build_of(table: BaseTable, read: int, index: IndexPlan) -> SegmentBuild | None:

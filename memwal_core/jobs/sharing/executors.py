@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copyreg
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 GivenT = TypeVar("GivenT")
 PieceT = TypeVar("PieceT")
 FoundT = TypeVar("FoundT")
+EndT = TypeVar("EndT")
 
 
 def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -47,6 +48,27 @@ class Executors(ABC):
             BareExecutorError: An executor lacks the package.
             UnavailableError: The engine gave up. Run again; what was done stands.
         """
+
+    def map_groups(
+        self,
+        function: Callable[[GivenT], FoundT],
+        groups: Mapping[str, Sequence[GivenT]],
+        then: Callable[[str, list[FoundT]], EndT],
+    ) -> list[EndT]:
+        """Apply a function to the shares of several groups, and go on with each group as soon as it is done.
+
+        Args:
+            function: As in ``map``.
+            groups: The shares of each stage, whose name is for people; the first group comes first.
+            then: Gets the name of a stage and what its shares came to; may be called in threads of this process.
+
+        Returns:
+            What ``then`` returned for each group, in their order.
+
+        Raises:
+            MemwalError: As ``map``, and what ``then`` raised. No group is worked on any longer.
+        """
+        return [then(stage, self.map(stage, function, shares)) for stage, shares in groups.items()]
 
     @abstractmethod
     def exchange(

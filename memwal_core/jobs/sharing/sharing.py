@@ -17,7 +17,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
-from memwal_core.jobs.sharing.executors import Executors, PieceT
+from memwal_core.jobs.sharing.executors import EndT, Executors, PieceT
 from memwal_core.jobs.sharing.place import Engine, Work, Workplace, choose_place, no_executors
 from memwal_core.region import ManifestObserver, RegionManifest
 from memwal_core.settings import ExecutorSettings, Settings
@@ -131,6 +131,41 @@ class Sharing:
         _log.info("on executors: %s [table=%s, shares=%d]", stage, self._context.opened.uri, len(given))
         with self._lease_kept():
             done = self._executors.map(f"{self._job}: {stage}", partial(_do_share, self._origin(), task), given)
+        return self._found(done)
+
+    def run_groups(
+        self,
+        task: Task[ItemT, ResultT],
+        groups: Mapping[str, Sequence[ItemT]],
+        then: Callable[[str, list[ResultT]], EndT],
+    ) -> list[EndT]:
+        """Do the shares of all stages, and go on here with each stage as soon as it is done.
+
+        In this process one stage comes after the other.
+
+        Args:
+            task: Does one share, and changes no region.
+            groups: The shares of each stage.
+            then: Gets a stage and what its tasks returned; several may run at once.
+
+        Returns:
+            What ``then`` returned for each stage, in their order.
+        """
+        if not self.on_executors or self._executors is None:
+            return [then(stage, [task(self._context, each) for each in shares]) for stage, shares in groups.items()]
+        uri, count = self._context.opened.uri, sum(map(len, groups.values()))
+        _log.info("on executors: %s [table=%s, shares=%d]", ", ".join(groups), uri, count)
+        given = {f"{self._job}: {stage}": [(each, None) for each in shares] for stage, shares in groups.items()}
+        stages = dict(zip(given, groups, strict=True))
+        with self._lease_kept():
+            return self._executors.map_groups(
+                partial(_do_share, self._origin(), task),
+                given,
+                lambda name, done: then(stages[name], self._found(done)),
+            )
+
+    def _found(self, done: Sequence[_Done[ResultT]]) -> list[ResultT]:
+        """Return what shares came to, once what they read of regions is compared."""
         map_concurrently(
             lambda read: self._context.manifests.show(*read),
             [read for each in done for read in each.read],

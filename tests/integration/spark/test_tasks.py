@@ -106,6 +106,36 @@ def test_what_any_task_imports_is_not_looked_through_after_each_task(spark):
     assert [(known, seen) for pid, known, seen in found if pid in imported and (not known or seen)] == []
 
 
+def seen(share):
+    """Wait for a file, and tell whether it came."""
+    end = time.monotonic() + 60
+    while share is not None and not share.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    return share is None or share.exists()
+
+
+def test_group_that_is_done_goes_on_while_others_are_worked_on(spark, tmp_path):
+    mark = tmp_path / "mark"
+
+    def then(stage, found):
+        if stage == "quick":
+            mark.touch()
+        return stage, found
+
+    found = SparkTasks(spark, "/a/table").map_groups(seen, {"slow": [mark], "quick": [None, None], "none": []}, then)
+
+    assert found == [("slow", [True]), ("quick", [True, True]), ("none", [])]
+
+
+def test_error_on_purpose_of_a_group_comes_back_as_it_was_raised(spark):
+    groups = {"sound": [1], "damage": [1, 2]}
+
+    with pytest.raises(DamagedError) as raised:
+        SparkTasks(spark, "/a/table").map_groups(damaged, groups, lambda _stage, found: found)
+
+    assert raised.value.facts["path"] == "a/path"
+
+
 def test_slots_are_those_of_the_executors_that_run():
     """``defaultParallelism`` is 2 where one executor has one core, which made twice the shares."""
 

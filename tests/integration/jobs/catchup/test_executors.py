@@ -23,6 +23,8 @@ from testkit.tables.native_regions import native_region_id
 
 A = native_region_id(1)
 NAMES = ["id_idx", "title_idx", "topic_idx", "vec_idx"]
+TEXT_FIRST = [f"catchup: build {name}" for name in sorted(NAMES, key=lambda name: name != "title_idx")]
+"""The segments of a text index take longest to join, which goes on while executors build the others."""
 
 
 @pytest.fixture
@@ -64,8 +66,8 @@ def test_executors_extend_what_one_process_extends(tmp_path, uri, slots, times):
 
     shared, expected = run(uri, executors, Engine.SPARK), run(alone, None, Engine.LOCAL)
 
-    assert executors.stages == [f"catchup: build {', '.join(NAMES)}"]
-    assert executors.shares == [slots * len(NAMES)]
+    assert executors.stages == TEXT_FIRST
+    assert executors.shares == [slots] * len(NAMES)
     assert shared.outcome is expected.outcome is JobOutcome.DONE
     assert shared.version_after == shared.version_before + 1
     for name in NAMES:
@@ -106,7 +108,7 @@ def test_merge_that_lands_meanwhile_is_indexed_before_it_counts(uri):
     report = run(uri, executors, Engine.SPARK)
 
     assert report.outcome is JobOutcome.DONE
-    assert executors.stages == [f"catchup: build {name}" for name in (", ".join(NAMES), *NAMES)]
+    assert executors.stages == [*TEXT_FIRST, *(f"catchup: build {name}" for name in NAMES)]
     assert {each.attempts for each in report.indexes} == {2}
     table = BaseTable.open(uri)
     state = table.state()

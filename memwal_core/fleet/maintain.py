@@ -206,8 +206,7 @@ class Fleet:
 
 def broken_round(entry: BrokenEntry) -> TableRound:
     """Return what becomes of a table whose entry is not understood."""
-    why = f"its entry in the registry is not understood: {entry.problem}"
-    return TableRound(entry.name, "", RoundEnd.FAILED, why, exit_code=InvalidRequestError.exit_code)
+    return TableRound(entry.name, "", RoundEnd.FAILED, entry.why, exit_code=InvalidRequestError.exit_code)
 
 
 def _unfinished(table: RegisteredTable, ended: EndedWork[Any]) -> TableRound:

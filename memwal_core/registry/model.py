@@ -67,6 +67,11 @@ class BrokenEntry(_Entry):
     name: str
     problem: str
 
+    @property
+    def why(self) -> str:
+        """Say why nothing is done with the table."""
+        return f"its entry in the registry is not understood: {self.problem}"
+
 
 class IncludedTables(_Entry):
     """Tables that may be maintained by hand without an entry."""

@@ -52,6 +52,7 @@ class Watcher:
         self._deep = deep
         self._busy: dict[str, Future[Watched]] = {}
         self._entries: tuple[RegisteredTable, ...] = ()
+        self._broken: tuple[Watched, ...] = ()
         self._fleet = WatchedFleet()
         self._lock = threading.Lock()
 
@@ -73,15 +74,17 @@ class Watcher:
             self._deep.wait(self._deadline_s)
         tables = tuple(self._result(entry, before.get(entry.name, Watched(entry.name))) for entry in self._entries)
         with self._lock:
-            self._fleet = WatchedFleet(tables, self._clock.now(), problem)
+            self._fleet = WatchedFleet((*tables, *self._broken), self._clock.now(), problem)
             return self._fleet
 
     def _read_registry(self) -> str:
         try:
-            self._entries = self._load().maintained
+            registry = self._load()
         except MemwalError as error:
             _log.warning("the tables before are watched: %s", error)
             return error.what
+        self._entries = registry.maintained
+        self._broken = tuple(Watched(each.name, problem=each.why) for each in registry.broken)
         return ""
 
     def _begin(self, entries: Sequence[RegisteredTable]) -> None:

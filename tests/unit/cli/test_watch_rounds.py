@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition
+from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition, watch_health
 from memwal_core.cli.watch.rounds import Watcher
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.jobs.findings import Finding, Level, Severity
 from memwal_core.jobs.health import Health
-from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.tables.people import make_people_table, people
@@ -89,6 +89,22 @@ def test_registry_that_breaks_leaves_the_tables_watched(health):
 
     assert [table.problem for table in fleet.tables] == [""]
     assert "memwal_watch_registry_readable 0" in exposition(fleet)
+
+
+def test_table_whose_entry_is_not_understood_counts_as_not_examined(health):
+    """A misspelled field made a table vanish from the watch: no alert said that nothing maintains it any more."""
+    broken = BrokenEntry(name="misspelled", problem="every_minuts: Extra inputs are not permitted")
+    watched = watcher(lambda _: health, load=lambda: Registry(tables=(ALIVE,), broken=(broken,)))
+
+    fleet = watched.look()
+
+    assert [(table.name, "every_minuts" in table.problem) for table in fleet.tables] == [
+        ("alive", False),
+        ("misspelled", True),
+    ]
+    assert 'memwal_table_examined{memwal_table="misspelled"} 0' in exposition(fleet)
+    assert "memwal_watch_tables 2" in exposition(fleet)
+    assert "every_minuts" in str(watch_health(fleet, ManualClock().now(), 60.0)["not_examined"])
 
 
 def test_text_has_every_metric_once_and_unknown_signals_without_a_value(health):

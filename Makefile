@@ -75,6 +75,14 @@ SCENE ?=
 sim: setup ## Simulate writers, jobs, rivals, faults and crashes: SEEDS=n fresh seeds; FIRST=n SEEDS=m plays them again
 	@$(RUN) python -m testkit.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SCENE),--scene $(SCENE))
 
+# How long `make fleet` plays, and with how many sound tables.
+MINUTES ?= 60
+TABLES ?= 23
+
+.PHONY: fleet
+fleet: setup ## Maintain and disturb a fleet on real servers: MINUTES=5 TABLES=4 plays a short one
+	@$(RUN) python -m testkit.fleet --minutes $(MINUTES) --sound $(TABLES)
+
 # FULL=1 measures larger sizes for docs/benchmarks.md; NAMES="loop puts" chooses comparisons.
 FULL ?=
 NAMES ?=

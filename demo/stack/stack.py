@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -28,12 +29,16 @@ STATE = "stack.json"
 ADMIN = "admin"
 HOST = "127.0.0.1"
 
-_SERVERS = (
-    ("api-server", ()),
-    ("scheduler", ("--skip-serve-logs",)),
-    ("dag-processor", ()),
-    ("triggerer", ("--skip-serve-logs",)),
+SERVERS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "api-server": (),
+        "scheduler": ("--skip-serve-logs",),
+        "dag-processor": (),
+        "triggerer": ("--skip-serve-logs",),
+    }
 )
+"""Airflow's servers, with the arguments of each."""
+
 _HEALTH_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _AIRFLOW = "airflow"
 _POLL_S = 0.5
@@ -176,7 +181,7 @@ def start_stack(
     _run((_AIRFLOW, "db", "migrate"), "migrate", directory, environment)
     pools = Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]) / "pools.json"
     _run((_AIRFLOW, "pools", "import", str(pools)), "pools", directory, environment)
-    processes = [_start(name, more, directory, environment) for name, more in _SERVERS]
+    processes = [start_server(name, directory, environment) for name in SERVERS]
     stack = Stack(
         environment["AIRFLOW__API__BASE_URL"], password, {process.pid: _started(process.pid) for process in processes}
     )
@@ -253,13 +258,18 @@ def _run(arguments: Sequence[str], name: str, directory: DemoDirectory, environm
         raise UnavailableError("Airflow could not be prepared", remedy="read the log", step=name, log=str(log))
 
 
-def _start(
-    name: str, more: Sequence[str], directory: DemoDirectory, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    with (directory.logs / f"{name}.log").open("wb") as sink:
+def start_server(name: str, directory: DemoDirectory, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start one of Airflow's servers; its output goes to the end of its log.
+
+    Args:
+        name: One of ``SERVERS``.
+        directory: Of the stack.
+        environment: As ``stack_environment`` returns it.
+    """
+    with (directory.logs / f"{name}.log").open("ab") as sink:
         return subprocess.Popen(  # noqa: S603 - our own programs, no shell
-            (_AIRFLOW, name, *more),
-            env=dict(environment),
+            (_AIRFLOW, name, *SERVERS[name]),
+            env=marked(environment, _mark(directory)),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -272,7 +282,7 @@ def _await_health(
 ) -> None:
     until = clock.monotonic() + _HEALTHY_AFTER_S
     while not _is_healthy(stack):
-        dead = [name for (name, _), process in zip(_SERVERS, processes, strict=True) if process.poll() is not None]
+        dead = [name for name, process in zip(SERVERS, processes, strict=True) if process.poll() is not None]
         if dead or clock.monotonic() > until:
             raise UnavailableError(
                 "the stack did not come up", remedy="read the logs", ended=dead, logs=str(directory.logs)
@@ -320,7 +330,7 @@ def running_stack(directory: DemoDirectory) -> Stack | None:
     alive = _alive(stack) if stack is not None else []
     if stack is None or not alive:
         return None
-    ended = [name for (name, _), pid in zip(_SERVERS, stack.servers, strict=True) if pid not in alive]
+    ended = [name for name, pid in zip(SERVERS, stack.servers, strict=True) if pid not in alive]
     if ended:
         raise InvalidRequestError(
             "only a part of the stack runs", remedy="read the logs, run 'make down', then 'make up'", ended=ended,

@@ -8,17 +8,13 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-import memwal_core
-from demo.airflow import configure_spark, find_checkout, find_java
 from demo.directory import DemoDirectory, claim_directory
 from demo.stack.marked import marked, marked_processes
-from demo.stack.stack import Stack, free_port, stack_environment, start_stack, stop_stack
+from demo.stack.stack import Stack, free_port, start_stack, stop_stack
 from memwal_core.base_table import BaseTable
 from memwal_core.format.paths import LEDGER_DIRECTORY
 from memwal_core.jobs.catchup.request import CatchupRequest
@@ -26,7 +22,8 @@ from memwal_core.rng import system_rng
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.processes.spark_cluster import CLOCK, ask, start_spark, until
+from testkit.processes.platform import AirflowClient, cluster_variables, spark_drivers
+from testkit.processes.spark_cluster import CLOCK, start_spark, until
 from testkit.s3_server import BUCKET, S3Server, s3_server
 from testkit.tables.people import make_people_table, people
 from tests.integration.airflow.processes import jobs_of, whatever_was_written
@@ -61,31 +58,22 @@ class Platform:
         directory: DemoDirectory,
         stack: Stack,
         workers: list[subprocess.Popen[bytes]],
-        master: str,
         storage: Mapping[str, str],
     ):
-        self.workers, self.master, self.storage = workers, master, storage
+        self.workers, self.storage = workers, storage
         self.directory, self.stack = directory, stack
         self.seen: dict[int, tuple[str, str]] = {}
-        body = {"username": "admin", "password": stack.password}
-        self.token: str = ask(f"{stack.address}/auth/token", body)["access_token"]
-
-    def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
-        body = {"logical_date": None, "conf": dict(conf)}
-        return str(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", body, self.token)["dag_run_id"])
+        self.airflow = AirflowClient(stack)
 
     def wait(self, dag: str, run: str) -> str:
         """Return how a run ended; until then look at the processes of Spark again and again."""
-        path = f"{self.stack.address}/api/v2/dags/{dag}/dagRuns/{run}".replace("+", "%2B")
-        states: list[str] = []
 
         def has_ended() -> bool:
             self.look()
-            states.append(ask(path, None, self.token)["state"])
-            return states[-1] in ("success", "failed")
+            return self.airflow.has_ended(dag, run)
 
         until(has_ended, 1200)
-        return states[-1]
+        return self.airflow.state(dag, run)
 
     def processes(self) -> list[psutil.Process]:
         return marked_processes(str(self.directory.root.resolve()))
@@ -93,19 +81,6 @@ class Platform:
     def look(self) -> None:
         """Keep command line and environment of every Spark process."""
         self.seen.update(jobs_of(self.directory.root.parent))
-
-    def drivers(self) -> list[psutil.Process]:
-        return [process for process in self.processes() if _is_driver(process)]
-
-    def runs(self, dag: str) -> list[dict[str, Any]]:
-        return list(ask(f"{self.stack.address}/api/v2/dags/{dag}/dagRuns", None, self.token)["dag_runs"])
-
-
-def _is_driver(process: psutil.Process) -> bool:
-    try:
-        return "org.apache.spark.deploy.SparkSubmit" in process.cmdline()
-    except psutil.Error:
-        return False  # it has ended meanwhile
 
 
 def _is_suspended(driver: psutil.Process) -> bool:
@@ -160,29 +135,18 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         (directory.root / "tables.toml").write_text(
             f'[[tables]]\nname = "people"\nuri = "{TABLE}"\nconnection = "lake"\n'
         )
-        yield Platform(directory, stack, workers, f"http://127.0.0.1:{ui}/json/", s3.storage_options)
+        yield Platform(directory, stack, workers, s3.storage_options)
 
 
 def _variables(directory: DemoDirectory, s3: S3Server, master: int) -> dict[str, str]:
     """Return the variables of Airflow's servers, which know the object store from a connection alone."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    checkout = find_checkout(Path(memwal_core.__file__).parent)
-    configure_spark(directory)
-    with (directory.spark / "spark-defaults.conf").open("a") as defaults:
-        defaults.write("spark.executor.memory 512m\nspark.executor.cores 1\nspark.task.maxFailures 8\n")
-        # As in the containers: everything on the cluster proves that it belongs to it.
-        defaults.write((Path(__file__).parents[2] / "deploy" / "spark-defaults.conf").read_text())
-        defaults.write(f"spark.authenticate.secret {OF_THE_CLUSTER}\n")
-        events = directory.root.parent / "events"
-        events.mkdir()
-        defaults.write(f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n")
+    events = directory.root.parent / "events"
+    events.mkdir()
+    told = f"spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n"
     options = {**s3.storage_options, "aws_access_key_id": STORE_KEY, "aws_secret_access_key": STORE_SECRET}
     key, secret = options.pop("aws_access_key_id"), options.pop("aws_secret_access_key")
-    cluster = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": master, "extra": {"deploy-mode": "client"}}
-    java = find_java(checkout, os.environ)
     return {
-        **stack_environment(directory, checkout, java, inherited, port=free_port(), rng=system_rng()),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(cluster),
+        **cluster_variables(directory, master, OF_THE_CLUSTER, told),
         "MEMWAL_MERGE__EXECUTORS_MIN_BYTES": "0",
         "MEMWAL_DISPATCH__MAX_OBJECTS": "0",  # so that the merge, of a few generations, is not done in the worker
         **OF_AIRFLOW,
@@ -197,7 +161,7 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
             writer.put(people(*range(number * 5000, number * 5000 + 10_000), name=f"round {number}"))
             writer.flush()
 
-    run = platform.trigger("memwal_merge", {"table": "people"})
+    run = platform.airflow.trigger("memwal_merge", {"table": "people"})
     worker = _first_at_work(platform)
     worker.kill()
     assert platform.wait("memwal_merge", run) == "success"
@@ -210,8 +174,8 @@ def test_merge_survives_the_death_of_a_worker_and_the_chain_follows(platform: Pl
     assert admin.status().merge_lag_generations == 0
 
     for dag in ("memwal_catchup", "memwal_snapshot"):  # each starts by itself
-        until(lambda dag=dag: platform.runs(dag))
-        assert platform.wait(dag, platform.runs(dag)[0]["dag_run_id"]) == "success"
+        until(lambda dag=dag: platform.airflow.runs(dag))
+        assert platform.wait(dag, platform.airflow.runs(dag)[0]["dag_run_id"]) == "success"
     assert [index.lag for index in admin.run(CatchupRequest(dry_run=True)).plan.indexes] == [0]
     outcomes = {(record.key.job, record.outcome.value) for record in admin.opened.ledger.runs()}
     assert {("merge", "done"), ("catchup", "done"), ("snapshot", "done")} <= outcomes
@@ -226,9 +190,9 @@ def test_no_secret_is_left_on_a_cluster(platform: Platform) -> None:
     named = [name for name, text in written.items() if "CANARY" in text]
     store = open_store(TABLE, storage_options=platform.storage)
     recorded = [store.get(info.path) for info in store.list_objects(LEDGER_DIRECTORY)]
-    run = platform.runs("memwal_merge")[0]["dag_run_id"].replace("+", "%2B")
-    answers = f"{platform.stack.address}/api/v2/dags/memwal_merge/dagRuns/{run}"
-    told = [ask(f"{answers}/{each}", None, platform.token) for each in ("taskInstances", "taskInstances/~/xcomEntries")]
+    run = platform.airflow.runs("memwal_merge")[0]["dag_run_id"]
+    answers = ("taskInstances", "taskInstances/~/xcomEntries")
+    told = [platform.airflow.ask(f"memwal_merge/dagRuns/{run}/{each}") for each in answers]
     executors = [both for both in platform.seen.values() if "CoarseGrainedExecutorBackend" in both[0]]
     drivers = [both for both in platform.seen.values() if "MAINTENANCE_JOB=" in both[1]]
 
@@ -247,9 +211,9 @@ def test_no_secret_is_left_on_a_cluster(platform: Platform) -> None:
 
 
 def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of_its_own(platform: Platform) -> None:
-    platform.trigger("memwal_quality", {"table": "people", "stage": "after"})
-    until(lambda: sum(map(_is_suspended, platform.drivers())) > 0)
-    held = platform.drivers()
+    platform.airflow.trigger("memwal_quality", {"table": "people", "stage": "after"})
+    until(lambda: sum(map(_is_suspended, spark_drivers(platform.directory))) > 0)
+    held = spark_drivers(platform.directory)
     # Airflow may end the held driver itself while its servers stop; nobody but us ends this process.
     mark = str(platform.directory.root.resolve())
     stray = subprocess.Popen(["sleep", "600"], env=marked(os.environ, mark), start_new_session=True)

@@ -93,18 +93,18 @@ def test_registry_that_breaks_leaves_the_tables_watched(health):
 
 def test_table_whose_entry_is_not_understood_counts_as_not_examined(health):
     """A misspelled field made a table vanish from the watch: no alert said that nothing maintains it any more."""
-    broken = BrokenEntry(name="misspelled", problem="every_minuts: Extra inputs are not permitted")
+    broken = BrokenEntry(name="misspelled", problem="every_minute: Extra inputs are not permitted")
     watched = watcher(lambda _: health, load=lambda: Registry(tables=(ALIVE,), broken=(broken,)))
 
     fleet = watched.look()
 
-    assert [(table.name, "every_minuts" in table.problem) for table in fleet.tables] == [
+    assert [(table.name, "every_minute" in table.problem) for table in fleet.tables] == [
         ("alive", False),
         ("misspelled", True),
     ]
     assert 'memwal_table_examined{memwal_table="misspelled"} 0' in exposition(fleet)
     assert "memwal_watch_tables 2" in exposition(fleet)
-    assert "every_minuts" in str(watch_health(fleet, ManualClock().now(), 60.0)["not_examined"])
+    assert "every_minute" in str(watch_health(fleet, ManualClock().now(), 60.0)["not_examined"])
 
 
 def test_text_has_every_metric_once_and_unknown_signals_without_a_value(health):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from memwal_core.errors import InvalidRequestError
@@ -39,9 +40,16 @@ def read_connection(name: str) -> StorageConnection:
             Airflow's form sends, are left out.
 
     Raises:
-        InvalidRequestError: The connection is of another type, or an option is no plain value.
+        InvalidRequestError: There is no such connection, it is of another type, or an option is no plain value.
     """
-    connection = BaseHook.get_connection(name)
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException as error:
+        raise InvalidRequestError(
+            f"the connection {name} is not defined",
+            remedy="define it in Airflow, as type lance, or correct the table's entry in the registry",
+            connection=name,
+        ) from error
     if connection.conn_type != CONNECTION_TYPE:
         raise InvalidRequestError(
             "this connection is not of type lance",

@@ -61,6 +61,12 @@ def test_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) 
         _connection(monkeypatch, conn_type="aws").storage_options()
 
 
+def test_connection_that_is_missing_is_named_and_no_retry_defines_it() -> None:
+    """The page said AirflowNotFoundException and no name, and each task of the table was tried five times."""
+    with pytest.raises(InvalidRequestError, match="the connection nobody is not defined"):
+        LanceHook("nobody").storage_options()
+
+
 def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         _connection(monkeypatch, extra={"aws": {"secret": "hidden"}}).storage_options()

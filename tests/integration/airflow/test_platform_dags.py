@@ -101,6 +101,21 @@ def test_large_compaction_is_a_spark_application_and_is_verified(table: BaseTabl
     assert len(table.dataset().get_fragments()) == 1
 
 
+def test_rows_that_a_writer_left_are_flushed_and_keys_are_counted_on_request(table: BaseTable, run_dag: RunDag) -> None:
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(90, 95)))
+
+    for dag in ("memwal_flush", "memwal_verify"):
+        ran = run_dag({"table": table.uri}, dag)
+        assert ran.returncode == 0, ran.stdout
+        assert "starting task_id=verify" in ran.stdout
+
+    admin = Table.open(table.uri)
+    own = [run for run in admin.opened.ledger.runs() if run.holder.startswith("memwal_")]
+    assert [(run.key.job, run.outcome.value) for run in own] == [("flush", "done"), ("verify", "done")]
+    assert admin.status().merge_lag_generations > 0
+
+
 def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     table: BaseTable, run_dag: RunDag, tmp_path: Path, airflow_variables: Mapping[str, str]
 ) -> None:

@@ -9,13 +9,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from memwal_core.airflow.assets import tell_changes
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
 
-class CycleStepWork(SparkWork):
+class CycleStepWork(TellsLineage, SparkWork):
     """Plans one step of a table's cycle, and does it under a lease of its own: in this worker, or as an application.
 
     Args:
@@ -60,5 +61,6 @@ class CycleStepWork(SparkWork):
         require_passed(found, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
+        self.told = result["result"]
         tell_changes(self.outlets, [change_of(result["result"])], context, in_cycle=True)
         return dict(result)

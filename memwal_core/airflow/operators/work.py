@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from memwal_core.airflow.tasks.work import WorkResult
 
 
-class LeasedWork(SparkWork):
+class LeasedWork(TellsLineage, SparkWork):
     """Does one piece of work that a plan returned and ``HoldLeases`` took the lease for.
 
     The plan says where: small work in this process, because a Spark application takes seconds to start; everything
@@ -43,7 +44,7 @@ class LeasedWork(SparkWork):
             self.log.info("waiting until %s; then the rest is done", result["due_at"])
             trigger = GraceTrigger(self.item["table"], self.item["ticket"], result["due_at"], result)
             raise TaskDeferred(trigger=trigger, method_name="resume")
-        return _told(result, context)
+        return self._ended(result, context)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Do the rest after waiting; whoever lost the lease meanwhile does nothing.
@@ -54,7 +55,7 @@ class LeasedWork(SparkWork):
         from memwal_core.airflow.tasks.work import both_halves
 
         self.log.info("waited [fenced=%s]", event["fenced"])
-        return _told(both_halves(event["begun"], self._do(context)), context)
+        return self._ended(both_halves(event["begun"], self._do(context)), context)
 
     def _do(self, context: Context) -> WorkResult:
         from memwal_core.airflow.tasks.work import do_work, require_job
@@ -68,10 +69,10 @@ class LeasedWork(SparkWork):
         super().execute(context)
         return result_of(self.item, holder_of(context))
 
-
-def _told(result: WorkResult, context: Context) -> dict[str, Any]:
-    """Return a result; one of nothing only where an earlier attempt may have done the work, which then is verified."""
-    instance = context.get("ti")
-    if result["outcome"] == "nothing_to_do" and getattr(instance, "try_number", 1) <= 1:
-        raise AirflowSkipException("another run did it before, or there was nothing left")
-    return dict(result)
+    def _ended(self, result: WorkResult, context: Context) -> dict[str, Any]:
+        """Return a result; one of nothing only where an earlier attempt may have done the work."""
+        instance = context.get("ti")
+        if result["outcome"] == "nothing_to_do" and getattr(instance, "try_number", 1) <= 1:
+            raise AirflowSkipException("another run did it before, or there was nothing left")
+        self.told = result
+        return dict(result)

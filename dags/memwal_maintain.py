@@ -25,7 +25,9 @@ what nobody needs any more.
 |---|---|
 | `tables` | asks all registered tables (`MAINTENANCE_TABLES`) side by side; those go on whose last cycle is older \
 than their `every_minutes` and that have anything to do |
-| `cycle.begin` | records that the cycle of one table begins, from which its next one is counted |
+| `cycle.begin` | records that the cycle of one table begins, from which its next one is counted; steps that it is \
+certain not to have (no checks are asked for, the last count is recent) are *skipped* without a task of their own, and \
+its log says why |
 | `cycle.flush` | flushes regions whose writer is gone; at most every ten minutes (`MEMWAL_FLUSH__MIN_AGE_S`) |
 | `cycle.audit`, `cycle.check` | the quality gate of a table whose entry says `checks = "mandatory"` or \
 `"advisory"`: what was flushed before the merge, with the entry's `suites`, and the table after it; *skipped* where \
@@ -68,6 +70,10 @@ STEPS = (
     ("snapshot", "snapshot", None, "Publishes what readers need to know."),
     ("collect_garbage", "gc", None, "Deletes, or only lists, what nobody needs any more."),
 )
+
+# The steps that the first task of a cycle may leave out. They are skipped at that moment, so whatever comes after one
+# waits for the step before it as well.
+MAY_NEED_NO_TASK = frozenset({"audit", "verify", "check"})
 
 
 with DAG(
@@ -139,13 +145,20 @@ with DAG(
 
         @task(doc_md="Records that the cycle of the table begins.", map_index_template="{{ label }}")
         def begin(table: dict[str, Any], **context: Any) -> None:  # noqa: ANN401
-            """Record it."""
+            """Record it.
+
+            Raises:
+                DownstreamTasksSkipped: Some steps need no task.
+            """
             from airflow.sdk import get_current_context
+            from airflow.sdk.exceptions import DownstreamTasksSkipped
 
             from memwal_core.airflow.tasks.cycle import begin_cycle
 
             get_current_context()["label"] = table["label"]
-            begin_cycle(table, holder_of(context))
+            if needless := begin_cycle(table, holder_of(context)):
+                index = context["ti"].map_index
+                raise DownstreamTasksSkipped(tasks=[(f"cycle.{step}", index) for step in needless])
 
         @task(doc_md="Records what the steps did.", map_index_template="{{ label }}")
         def end(table: dict[str, Any], **context: Any) -> str:  # noqa: ANN401
@@ -159,7 +172,7 @@ with DAG(
 
         begun = begin(table)
         begun.operator.as_setup()
-        last, done = begun, dict[str, Any]()
+        waited, done = list[Any]([begun]), dict[str, Any]()
         for name, job, follows, doc in STEPS:
             done[name] = CycleStepWork(
                 task_id=name,
@@ -170,14 +183,15 @@ with DAG(
                 followed=done[follows].output if follows else None,
                 jobs_folder=jobs_folder(__file__),
                 outlets=assets_of(job),
-                # Airflow wants the first rule after a setup, which is never skipped.
-                trigger_rule=TriggerRule.ALL_SUCCESS if last is begun else TriggerRule.NONE_FAILED,
+                # Airflow wants the first rule after a setup, which is never skipped. What follows a step that was
+                # skipped is skipped without a task of its own.
+                trigger_rule=TriggerRule.NONE_FAILED if done and not follows else TriggerRule.ALL_SUCCESS,
                 map_index_template="{{ task.label }}",
                 **pool_for(job),
             )
-            last >> done[name]
-            last = done[name]
+            waited >> done[name]
+            waited = [*(waited if name in MAY_NEED_NO_TASK else []), done[name]]
         # A teardown: it runs whatever became of the steps, and does not hide that one failed.
-        last >> end(table).as_teardown(setups=begun)
+        waited >> end(table).as_teardown(setups=begun)
 
     cycle.expand(table=tables())

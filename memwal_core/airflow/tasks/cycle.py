@@ -110,10 +110,22 @@ def _left_alone(tables: Sequence[RegisteredTable], run_lives: RunLives, clock: C
     return {name for name, each in found.items() if isinstance(each, Due) and not each.is_due}
 
 
-def begin_cycle(table: CycleTable, holder: str) -> None:
-    """Record that a table's cycle begins: from now on it is not due, however its steps end."""
+def begin_cycle(table: CycleTable, holder: str) -> list[str]:
+    """Record that a table's cycle begins: from now on it is not due, however its steps end.
+
+    Returns:
+        The steps that need no task, because whatever the others do, this cycle has none of them.
+    """
     opened = open_table(find_table(table["table"])).opened
     opened.ledger.begin(_run(opened, holder))
+    plan = _plan(table, opened)
+    # The first one always has its task, after which all others come.
+    standing = (step for step in plan.steps[1:] if step.follows is None)
+    left_out = {step.name.value: _left_out(opened, plan, step, {}) for step in standing}
+    needless = {name: found.why for name, found in left_out.items() if found and found.end is StepEnd.SKIPPED}
+    for name, why in needless.items():
+        _log.info("%s: no %s: %s", table["table"], name, why)
+    return list(needless)
 
 
 def end_cycle(table: CycleTable, holder: str) -> str:

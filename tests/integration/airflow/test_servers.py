@@ -328,6 +328,8 @@ def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None
     ended = [servers.end("memwal_maintain", run) for run in runs]
 
     assert [each["memwal_maintain"] for each in ended] == ["success", "success"]
+    needless = [servers.task("memwal_maintain", run, f"cycle.{step}") for run in runs for step in ("audit", "check")]
+    assert {(each["state"], each["try_number"]) for each in needless} == {("skipped", 0)}
     assert content(table) == MERGED
     assert recorded_generations(table) == 0
     assert outcomes(table, "gc").count("done") == 1

@@ -42,6 +42,7 @@ class KeyBounds:
         owners: Fragment of each zone; empty for pages, whose rows lie anywhere.
         page_bytes: Bytes of one page; 0 for zones.
         sample: Addresses of the rows of one page.
+        disk_pages: For each column of the pages, the parts in which its file holds it, each described by itself.
     """
 
     name: str
@@ -55,6 +56,7 @@ class KeyBounds:
     fixed_bytes: int
     page_bytes: int = 0
     sample: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    disk_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,16 @@ class ColumnSizes:
 
     Attributes:
         row_bytes: Bytes of one row's key columns, on disk.
+        joined_bytes: Lance joins two reads of a file into one where less lies between them.
     """
 
     row_bytes: float
     fragment_bytes: int
+    joined_bytes: int = _LOCAL_READ
 
 
 def _smallest_read(*, is_local: bool) -> int:
-    """Return the bytes that Lance reads at least to open a file."""
+    """Return the bytes that Lance reads at least at once, of the end of a file or with what lies between two reads."""
     return _LOCAL_READ if is_local else _REMOTE_READ
 
 
@@ -100,7 +104,8 @@ def column_sizes(
             opened += max(
                 _smallest_read(is_local=is_local), facts.num_column_metadata_bytes + facts.num_global_buffer_bytes
             )
-    return ColumnSizes(size / max(1, rows), opened // max(1, len(chosen)))
+    joined = _smallest_read(is_local=is_local)
+    return ColumnSizes(size / max(1, rows), opened // max(1, len(chosen)), joined)
 
 
 def key_indexes(dataset: lance.LanceDataset, columns: Sequence[str]) -> dict[str, lance.IndexDescription]:
@@ -141,7 +146,8 @@ def read_key_index(
     parts: list[pa.Table] = []
     covered: set[int] = set()
     fixed = pages = 0
-    sample = np.empty(0, np.uint64)
+    sample: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+    disk_pages: tuple[int, ...] = ()
     for segment in index.segments:
         covered |= set(segment.fragment_ids) & present
         directory = f"{dataset.uri}/_indices/{segment.uuid}"
@@ -149,9 +155,10 @@ def read_key_index(
         parts.append(bounds)
         fixed += size + _smallest_read(is_local=is_local)
         if kind == BTREE:
-            fixed += _smallest_read(is_local=is_local)
             pages += max(0, (segment.size_bytes or 0) - size)
-            sample = _page(f"{directory}/{_PAGES}", options)
+            sample, each_column, described = _page(f"{directory}/{_PAGES}", options)
+            fixed += max(_smallest_read(is_local=is_local), described)
+            disk_pages = (*disk_pages, *each_column)
     table = pa.concat_tables(parts)
     table = table.filter(pa.compute.is_valid(table.column("min")))
     owners = np.empty(0, np.int64)
@@ -173,6 +180,7 @@ def read_key_index(
         fixed,
         pages // max(1, table.num_rows),
         sample,
+        disk_pages,
     )
 
 
@@ -190,13 +198,16 @@ def _read(uri: str, data_type: pa.DataType, options: Mapping[str, str]) -> tuple
     return table, facts.num_data_bytes + facts.num_column_metadata_bytes + facts.num_global_buffer_bytes
 
 
-def _page(uri: str, options: Mapping[str, str]) -> npt.NDArray[np.uint64]:
-    """Return the row addresses of a page in the middle of a BTREE."""
+def _page(uri: str, options: Mapping[str, str]) -> tuple[npt.NDArray[np.uint64], tuple[int, ...], int]:
+    """Return the row addresses of a middle page of a BTREE, the parts of its columns, and what describes them."""
     reader = open_file(uri, options)
     first = reader.num_rows() // 2 // _PAGE_ROWS * _PAGE_ROWS
     with translated("read an index", uri):
         rows = reader.read_range(first, min(_PAGE_ROWS, reader.num_rows() - first), batch_size=_PAGE_ROWS).to_table()
-        return np.asarray(rows.column("ids").to_numpy(), dtype=np.uint64)
+        addresses = np.asarray(rows.column("ids").to_numpy(), dtype=np.uint64)
+        facts = reader.metadata()
+        described = facts.num_column_metadata_bytes + facts.num_global_buffer_bytes
+        return addresses, tuple(column.num_pages for column in reader.file_statistics().columns), described
 
 
 def _is_elsewhere(index: lance.IndexDescription) -> bool:

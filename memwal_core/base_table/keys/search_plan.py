@@ -22,8 +22,13 @@ _MOST_VALUES = 10_000
 _CHUNK_BYTES = 3 << 10
 """What Lance reads of a column for a single row: the smallest part that it can decode."""
 
-_FILE_REQUESTS = 3
-"""Requests for a column of one file: its end, the column's description, the values."""
+_OPEN_REQUESTS = 2
+"""Requests before the first value of a column of a file: the file's end, the column's description."""
+
+_FILE_REQUESTS = _OPEN_REQUESTS + 1
+
+_ZONES_REQUESTS, _PAGES_REQUESTS = 3, 7
+"""Requests for the bounds of an index: its files' ends, and the columns of bounds."""
 
 _LARGEST_READ = 8 << 20
 
@@ -135,15 +140,15 @@ def _forecast(facts: SearchFacts, index: KeyBounds, spans: Spans, condition: str
     rest_bytes, rest_requests = _whole(facts, uncovered)
     if index.owners.size:
         size, requests = _zones(facts, index, hit)
-        unit = "zones"
+        unit, fixed = "zones", _ZONES_REQUESTS
     else:
         size, requests = _pages(facts, index, hit, spans, wanted)
-        unit = "pages"
+        unit, fixed = "pages", _PAGES_REQUESTS
     name = f"{index.kind} {index.name}" + (" by value" if wanted is None else " by span")
     detail = f"{int(hit.sum()):,} of {len(hit):,} {unit} of index {index.name}"
     if uncovered:
         detail += f", and {len(uncovered):,} fragments that it does not cover"
-    return Way(name, condition, int(index.fixed_bytes + size + rest_bytes), int(3 + requests + rest_requests), detail)
+    return Way(name, condition, int(index.fixed_bytes + size + rest_bytes), fixed + requests + rest_requests, detail)
 
 
 def _zones(facts: SearchFacts, index: KeyBounds, hit: npt.NDArray[np.bool_]) -> tuple[float, int]:
@@ -174,9 +179,12 @@ def _pages(
     read = _expected_distinct(apart, chunks)
     owners = len(np.unique(index.sample >> np.uint64(_ROW_NUMBER_BITS)))
     touched = min(len(index.fragments), int(np.ceil(apart)), pages * max(1, owners))
+    joins = 1 + int(facts.sizes.joined_bytes // _CHUNK_BYTES)
+    share = min(1.0, read / chunks) if chunks else 1.0
     size = pages * index.page_bytes + min(column_bytes, read * _CHUNK_BYTES) + touched * facts.sizes.fragment_bytes
-    gaps = read * (1.0 - min(1.0, read / chunks)) if chunks else 0.0
-    return size, _runs(hit) + int(gaps) + _FILE_REQUESTS * touched
+    described = sum(_expected_distinct(pages, each) for each in index.disk_pages)
+    requests = len(index.disk_pages) * _runs(hit) + described + max(touched, read * (1.0 - share) ** joins)
+    return size, int(requests) + _OPEN_REQUESTS * touched
 
 
 def _runs(hit: npt.NDArray[np.bool_]) -> int:

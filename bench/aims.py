@@ -10,6 +10,7 @@ from bench.comparisons.flushes import AMPLIFICATION
 from bench.comparisons.large_bases import LARGEST_BASE
 from bench.comparisons.loop import DELTA_ARM
 from bench.comparisons.maintenance import MERGE_MIB
+from bench.comparisons.puts import TAIL
 from bench.harness import Spread, spread
 from bench.isolated import LARGEST
 from bench.pinned.cores import IN_PROCESS, ONE, TWO
@@ -159,6 +160,15 @@ AIMS: tuple[Aim, ...] = (
         )
         for comparison, callers in (("puts", ""), ("puts-together", ", 8 callers at once,"))
         for rows in ("100", "1,000", "10,000")
+    ),
+    Aim(
+        "of 100 puts at 30 ms store latency, 99 take at most twice the median",
+        "put-latency",
+        "memwal",
+        None,
+        2.0,
+        "Threads that flush and check need the processor, too.",
+        measure=TAIL.name,
     ),
     Aim(
         "a flush of 50,000 rows takes at most a tenth of pylance's",

@@ -9,7 +9,7 @@ from bench.comparisons.large_bases import LARGE_LOOKUPS, LARGE_MERGES
 from bench.comparisons.loop import LOOP
 from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 from bench.comparisons.merge import MERGES
-from bench.comparisons.puts import PUTS
+from bench.comparisons.puts import PUT_LATENCY, PUTS
 from bench.comparisons.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
 from bench.comparisons.reads import LOOKUPS, SCAN_MEMORY, SCANS
 from bench.comparisons.recovery import BUFFERED_MEMORY, RECOVERY
@@ -28,6 +28,7 @@ COMPARISONS: dict[str, Comparison] = {
         PUTS,
         PUTS_TOGETHER,
         PUTS_BY_DEFAULT,
+        PUT_LATENCY,
         FLUSHES,
         RECOVERY,
         SCANS,

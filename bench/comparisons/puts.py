@@ -1,4 +1,7 @@
-"""Durable puts of small batches, one at a time, as an application that waits for each would do them."""
+"""Durable puts of small batches, one at a time, as an application that waits for each would do them.
+
+Also how long single ones wait on a store whose requests take their time.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.harness import PROCESSOR, Arm, Case, Comparison, Work, with_processor_time
+from bench.harness import PROCESSOR, Arm, Case, Comparison, Measure, Sample, Work, with_processor_time
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
-from memwal_core.writer import RegionWriter
+from memwal_core.storage import ObjectStore, open_store
+from memwal_core.table import Table
+from memwal_core.writer import RegionWriter, TableWriter
+from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 
 DIMENSION = 128
 BASE_ROWS = 20_000
@@ -31,6 +37,15 @@ MERGE_INSERTS = 10
 _SEED = 13
 _NEVER_FLUSHED_ROWS = 2_000_000
 _NEVER_FLUSHED_BYTES = 2 * 1024**3
+
+LATENCY_S = 0.03
+REGIONS = 4
+LATENCY_ROWS = 100
+CHECKS_S = 2.0
+"""Several checks of epoch and schema, and several flushes, come while a case runs."""
+
+TAIL = Measure("p99 / p50", "p99 / p50")
+_NAME = "objects/{:06}"
 
 SCHEMA = pa.schema(
     [
@@ -196,4 +211,69 @@ PUTS = Comparison(
     ),
     cases=_cases,
     also=(PROCESSOR,),
+)
+
+
+def _slow_store(uri: str, settings: Settings) -> ObjectStore:
+    store = FaultyStore(open_store(uri, settings=settings.storage))
+    store.add(Rule(lambda _: time.sleep(LATENCY_S), Moment.BEFORE, times=None))
+    return store
+
+
+def _timed(operations: int, operation: Callable[[int], object]) -> Sample:
+    waits = []
+    for number in range(operations):
+        began = time.perf_counter()
+        operation(number)
+        waits.append(time.perf_counter() - began)
+    median, tail = np.percentile(waits, [50, 99])
+    return {"seconds": float(sum(waits)), TAIL.name: float(tail / median)}
+
+
+@contextmanager
+def _objects(case: Case, directory: Path) -> Iterator[Work]:
+    """Put one object after the other, as large as a batch."""
+    settings = Settings(storage=StorageSettings(fsync=False))
+    store = _slow_store(str(directory), settings)
+    data = bytes(case.data.batches[0].nbytes)
+    yield lambda: _timed(case.operations, lambda number: store.put_if_absent(_NAME.format(number), data))
+    _require(len(list(store.list_objects("objects"))), case.operations)
+
+
+@contextmanager
+def _table_writer(case: Case, directory: Path) -> Iterator[Work]:
+    settings = Settings(
+        storage=StorageSettings(fsync=False),
+        writer=WriterSettings(
+            epoch_check_interval_s=CHECKS_S, schema_check_interval_s=CHECKS_S, max_memtable_rows=20 * LATENCY_ROWS
+        ),
+    )
+    uri = str(directory / "table")
+    lance.write_dataset(case.data.base, uri)
+    made = BaseTable.open(uri, settings=settings)
+    made.create_mem_wal_index([bucket_spec(1, "id", made.state().field_ids, REGIONS)])
+    table = BaseTable.open(uri, store=_slow_store(uri, settings), settings=settings)
+    batches = case.data.batches
+    with TableWriter.open(table, settings=settings) as writer:
+        writer.put(batches[0])  # Claims the regions.
+        yield lambda: _timed(case.operations, lambda number: writer.put(batches[number + 1]))
+    _require(Table.open(uri).count(consistency="durable"), case.data.keys)
+
+
+def _latency_cases(full: bool) -> list[Case]:
+    puts = 1_000 if full else 30
+    return [Case(f"{puts:,} puts of {LATENCY_ROWS} rows", puts, put_data(LATENCY_ROWS, puts + 1))]
+
+
+PUT_LATENCY = Comparison(
+    name="put-latency",
+    question=f"puts to {REGIONS} regions, each request {LATENCY_S * 1000:.0f} ms, with checks and flushes beside them",
+    operation="put",
+    arms=(
+        Arm("objects", "an object as large as the batch, nothing else", _objects),
+        Arm("memwal", f"TableWriter; epoch and schema checked each {CHECKS_S:.0f} s", _table_writer),
+    ),
+    cases=_latency_cases,
+    rounds=3,
+    also=(TAIL,),
 )

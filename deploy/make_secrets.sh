@@ -30,8 +30,19 @@ head -c 32 /dev/urandom | base64 | tr '+/' '-_' | keep airflow_fernet_key
 word 64 | keep airflow_secret_key
 word 64 | keep airflow_jwt_secret
 echo "{\"admin\": \"$(word 12)\"}" | keep airflow_passwords
-word 10 | keep s3_root_user
-word 24 | keep s3_root_password
-{ echo "[default]" && echo "aws_access_key_id = $(word 10)" && echo "aws_secret_access_key = $(word 20)"; } | keep s3_credentials
+for file in s3_credentials s3_admin_credentials; do
+  { echo "[default]" && echo "aws_access_key_id = $(word 10)" && echo "aws_secret_access_key = $(word 20)"; } | keep $file
+done
+# Who the S3 server knows. The application's key reads and writes the bucket of the tables and nothing else.
+identity() { # <name> <file of the key> <actions>
+  sed -n -e "s/^aws_access_key_id = \(.*\)/{\"name\": \"$1\", \"credentials\": [{\"accessKey\": \"\1\",/p" \
+    -e "s/^aws_secret_access_key = \(.*\)/\"secretKey\": \"\1\"}], \"actions\": [$3]}/p" "$2"
+}
+{
+  echo '{"identities": ['
+  identity admin s3_admin_credentials '"Admin"' && echo ,
+  identity lake s3_credentials '"Read:lake", "Write:lake", "List:lake"'
+  echo ']}'
+} | keep s3_config
 { cat ../spark-defaults.conf && echo "spark.authenticate.secret $(word 32)"; } | keep spark-defaults.conf
 echo "secrets: deploy/secrets is complete; the login of Airflow is in airflow_passwords"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable, Sources
-from memwal_core.errors import ConflictError, FencedError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, UnavailableError
 from memwal_core.format.paths import BATCHES_DIRECTORY
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
@@ -196,6 +196,32 @@ def test_a_cut_off_attempt_is_repeated_at_once_although_its_claim_looks_alive(ta
 
     assert (outcome.rows, outcome.written_before) == (20, False)
     assert _names(table) == dict.fromkeys(range(20), "a")
+
+
+def test_an_attempt_that_died_between_its_note_and_its_claim_is_repeated_at_once(table: BaseTable) -> None:
+    """The note names an epoch that nobody has; the writer before it looks alive and was an attempt of this batch."""
+    for part in (_is_wal, lambda path: "/manifest/" in path):
+        dying, store = _faulty(table)
+        store.fail("put_parts_if_absent", "put_if_absent", path=part, nth=3 if part is _is_wal else 1, times=None)
+        with pytest.raises(CommitUnknownError):
+            _write(dying, FIRST, *range(20), name="a")
+
+    outcome = _write(table, FIRST, *range(20), name="a", attempt="3")
+
+    assert (outcome.rows, outcome.written_before) == (20, False)
+    assert _names(table) == dict.fromkeys(range(20), "a")
+
+
+def test_note_of_another_unfinished_batch_stops_no_live_writer(table: BaseTable) -> None:
+    value, _ = _context(table, 1, name="a")
+    region_id = _region(table, value)
+    with RegionWriter.open(table, region_id, settings=SETTINGS) as other:
+        other.put(people(1, name="other"))
+        BatchRecords(table.store, table.clock).note_claim(SECOND, region_id, other.writer_epoch + 1)
+        with pytest.raises(ConflictError, match="live writer"):
+            _write(table, FIRST, *range(5), name="a")
+        other.put(people(2, name="other"))
+    assert _names(table) == {1: "other", 2: "other"}
 
 
 def test_another_live_writer_is_left_alone_unless_fencing_is_asked_for(table: BaseTable) -> None:

@@ -159,7 +159,7 @@ def test_field_ids_with_gaps_survive_the_flush(tmp_path: Path) -> None:
     assert _flushed_rows(table, region_id, record) == {1: "p1", 2: "p2"}
 
 
-@pytest.mark.req("WRT-72", "MEM-30", "WRT-74", "MAN-25")
+@pytest.mark.req("WRT-72", "MEM-28", "MEM-30", "WRT-74", "MAN-25")
 def test_reopening_after_flushes_replays_only_the_tail(table, region_id) -> None:
     writer = _open(table, region_id)
     for generation in (1, 2, 3):

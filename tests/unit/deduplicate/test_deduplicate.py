@@ -61,7 +61,7 @@ def _placed(newest: NewestRows, rows: npt.NDArray[np.int64]) -> list[tuple[int, 
     return [(place, row) for place, own in enumerate(newest.by_source(rows)) for row in own.tolist()]
 
 
-@pytest.mark.req("MRG-07", "RD-04")
+@pytest.mark.req("MRG-07", "RD-02", "RD-04")
 @pytest.mark.parametrize("kind", KEYS)
 @settings(derandomize=True, deadline=None)
 @given(sources=SOURCES)

@@ -22,6 +22,7 @@ from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import native_region_id
 
 A = native_region_id(1)
+WHOLE = "Whole Title article7"
 NAMES = ["id_idx", "title_idx", "topic_idx", "vec_idx"]
 TEXT_FIRST = [f"catchup: build {name}" for name in sorted(NAMES, key=lambda name: name != "title_idx")]
 """The segments of a text index take longest to join, which goes on while executors build the others."""
@@ -86,6 +87,28 @@ def test_executors_extend_what_one_process_extends(tmp_path, uri, slots, times):
     assert state.details.merged_generations == {A: 4}
     assert shared.to_dict()["where"] == {"engine": "spark", "reason": "it was asked for"}
     assert run(uri, PicklingExecutors(), Engine.SPARK).outcome is JobOutcome.NOTHING_TO_DO
+
+
+@pytest.mark.req("CAT-12")
+def test_executors_build_with_the_tokenizer_of_the_index(uri):
+    table = BaseTable.open(uri)
+    table.dataset().create_scalar_index(
+        "title", "INVERTED", name="title_idx", base_tokenizer="raw", with_position=True, stem=False, lower_case=False
+    )
+    before = {each.name: each.details for each in table.dataset().describe_indices()}["title_idx"]
+    merge_natively(table, articles(2100, 50, name="Whole Title"), {A: 5})
+    executors = PicklingExecutors(2)
+
+    report = run(uri, executors, Engine.SPARK)
+
+    assert report.outcome is JobOutcome.DONE
+    assert "title_idx" in executors.stages[0]
+    after = {each.name: each.details for each in table.dataset().describe_indices()}["title_idx"]
+    assert after == before
+    # As one token, a title is found whole and by none of its words.
+    found = [table.dataset().scanner(full_text_query=each).to_table().num_rows for each in ("Whole", WHOLE)]
+    assert found == [0, 1]
+    assert not any(each.unindexed_fragments for each in read_coverage(table, table.state().version).indexes)
 
 
 class Overtaking(PicklingExecutors):

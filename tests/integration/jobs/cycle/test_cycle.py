@@ -70,7 +70,7 @@ def step_of(report: MaintainReport, name: StepName) -> StepReport:
     return next(step for step in report.steps if step.step is name)
 
 
-@pytest.mark.req("CAT-14", "GC-20", "GC-30")
+@pytest.mark.req("CAT-14", "GC-20", "GC-30", "LEG-27")
 def test_whole_cycle_merges_indexes_compacts_publishes_and_collects(uri):
     admin = admin_of(uri)
 

@@ -209,6 +209,26 @@ def test_linked_region_directory_is_not_emptied(tmp_path):
     assert len(list(elsewhere.glob("*_gen_*"))) == 3
 
 
+@pytest.mark.req("GC-27")
+def test_region_directory_linked_to_another_place_of_the_table_is_not_emptied(tmp_path):
+    """The store follows links within its root, so that collection itself has to look."""
+    uri = make_merged_table(str(tmp_path / "t")).uri
+    admin = gc_admin(uri)
+    home = Path(uri, region_directory(only_region(admin)))
+    elsewhere = Path(uri, "elsewhere")
+    home.rename(elsewhere)
+    home.symlink_to(elsewhere, target_is_directory=True)
+    before = sorted(elsewhere.rglob("*_gen_*/**/*")) + sorted(elsewhere.rglob("wal/*"))
+
+    collect(admin)
+    report = collect(gc_admin(uri))
+
+    assert report.outcome is JobOutcome.CONFLICT
+    assert {"a symbolic link leads out of the table" in each.error for each in report.failures} == {True}
+    assert before
+    assert sorted(elsewhere.rglob("*_gen_*/**/*")) + sorted(elsewhere.rglob("wal/*")) == before
+
+
 def test_lost_generation_freezes_only_its_region(steps):
     table = gc_admin(steps).base
     write_generations(table, [20], name="lost")

@@ -453,7 +453,7 @@ class TestLegacy:
             patient.vandal.index_payload(payload, version)
         return patient
 
-    @pytest.mark.req("LEG-07", "LEG-13", "LEG-16", "LEG-27", "LEG-29")
+    @pytest.mark.req("LEG-07", "LEG-13", "LEG-16", "LEG-29")
     def test_early_index_is_recognised_and_shown_and_stays_as_it_is(self, tmp_path):
         payload = self.payload(3, 2, 1, 0)
         patient = self.table(tmp_path, payload)

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from memwal_core.errors import BackpressureError, CommitUnknownError, UnavailableError
 from memwal_core.format.paths import wal_directory
@@ -290,6 +292,30 @@ def test_stats_follow_the_rows(table, region_id) -> None:
     assert after.last_flush_s is not None
     (discarded,) = after.discarded
     assert (discarded.first_wal_id, discarded.last_wal_id, discarded.rows) == (1, 2, 1)
+
+
+@pytest.mark.req("MEM-36")
+def test_gauges_follow_a_memtable_through_the_queue(table, faulty, region_id, monkeypatch) -> None:
+    exported = InMemoryMetricReader()
+    monkeypatch.setattr(stats.metrics, "get_meter", MeterProvider([exported]).get_meter)
+    clock = ManualClock()
+    writer = _open(table, region_id, MANUAL, faulty, clock=clock)
+    writer.put(people(1, 2))
+    full = writer.memtable
+    assert writer.stats().active_bytes == full.size_bytes > 0
+    writer.rotate()
+    clock.advance(7)
+    waiting = writer.stats()
+    assert (waiting.active_bytes, waiting.queued, waiting.queued_bytes) == (0, 1, full.size_bytes)
+    assert waiting.oldest_queued_s == 7
+    (scope,) = exported.get_metrics_data().resource_metrics[0].scope_metrics
+    points = {metric.name: metric.data.data_points for metric in scope.metrics}
+    gauges = [points[name][-1].value for name in (stats.ACTIVE_BYTES, stats.QUEUED, stats.QUEUED_BYTES)]
+    assert gauges == [0, 1, full.size_bytes]
+    faulty.add(Rule(lambda _: clock.advance(2), Moment.BEFORE, frozenset({"put_if_absent"}), _in_manifest))
+    writer.flush()
+    flushed = writer.stats()
+    assert (flushed.queued, flushed.queued_bytes, flushed.oldest_queued_s, flushed.last_flush_s) == (0, 0, 0, 2)
 
 
 @pytest.mark.req("MEM-43", "MEM-23")

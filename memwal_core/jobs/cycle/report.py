@@ -68,8 +68,13 @@ class MaintainReport:
 
     def why(self) -> str:
         """Say what the last step that decided anything said."""
-        telling = [step for step in self.steps if step.outcome is self.outcome]
-        return "; ".join(f"{show_words(step.step.value)}: {step.why}" for step in telling)
+        said: dict[str, list[str]] = {}
+        for step in self.steps:
+            if step.outcome is self.outcome:
+                said.setdefault(step.why, []).append(show_words(step.step.value))
+        if [*said.values()] == [[show_words(step.step.value) for step in self.steps]] and len(self.steps) > 1:
+            return next(iter(said))  # All steps for one reason, as in a cycle that found nothing changed.
+        return "; ".join(f"{', '.join(names)}: {why}" for why, names in said.items())
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

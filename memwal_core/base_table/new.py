@@ -128,7 +128,7 @@ def _check_key(schema: pa.Schema, key: Sequence[str]) -> None:
     if missing or not key:
         raise InvalidRequestError(
             "the key names columns that the schema does not have" if missing else "the key names no column",
-            remedy="name columns of the schema",
+            remedy="name columns of the schema (`memwal create --key COLUMN`)",
             key=list(key),
             columns=schema.names,
         )

@@ -74,7 +74,7 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         re.compile(r"was not found|Not found: |does not exist: "),
         ObjectNotFoundError,
         "the table, version or file does not exist",
-        "check address and version",
+        "check address and version; `memwal tables DIRECTORY` finds tables",
     ),
     (
         re.compile(

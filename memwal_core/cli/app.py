@@ -36,33 +36,36 @@ from memwal_core.telemetry import telemetry
 UsageError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "UsageError")
 """Typer has it under no name of its own."""
 
+_ROWS, _JOBS, _LOOKS = "Tables and their rows", "Jobs", "What is going on, and why"
+_DECISIONS, _SETUP = "Decisions", "Setup"
+
 app = typer.Typer(
     help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-app.command()(may_find_nothing(tables))
-app.command()(create)
-app.command()(enable)
-app.command("add-spec")(add_spec)
-app.command()(schema)
-app.command()(may_find_nothing(head))
-app.command()(count)
-app.command()(may_find_nothing(lookup))
-app.command()(status)
+app.command(rich_help_panel=_ROWS)(may_find_nothing(tables))
+app.command(rich_help_panel=_ROWS)(create)
+app.command(rich_help_panel=_ROWS)(enable)
+app.command("add-spec", rich_help_panel=_ROWS)(add_spec)
+app.command(rich_help_panel=_ROWS)(schema)
+app.command(rich_help_panel=_ROWS)(may_find_nothing(head))
+app.command(rich_help_panel=_ROWS)(count)
+app.command(rich_help_panel=_ROWS)(may_find_nothing(lookup))
+app.command(rich_help_panel=_LOOKS)(status)
 for _request in REQUESTS:
     _command = job_command(_request) if _request is not MaintainRequest else maintain_command()
-    app.command(_request.info.name)(may_find_nothing(_command))
-app.command()(may_find_nothing(checkpoint))
-app.command()(freeze)
-app.command()(may_find_nothing(thaw))
-app.command()(may_find_nothing(checks))
-app.command()(doctor)
-app.command()(why)
-app.command()(explain)
-app.command()(history)
-app.command()(watch)
-app.add_typer(index, name="index")
-app.add_typer(airflow, name="airflow")
-app.add_typer(storage, name="storage")
+    app.command(_request.info.name, rich_help_panel=_JOBS)(may_find_nothing(_command))
+app.command(rich_help_panel=_JOBS)(may_find_nothing(checkpoint))
+app.command(rich_help_panel=_DECISIONS)(freeze)
+app.command(rich_help_panel=_DECISIONS)(may_find_nothing(thaw))
+app.command(rich_help_panel=_LOOKS)(may_find_nothing(checks))
+app.command(rich_help_panel=_LOOKS)(doctor)
+app.command(rich_help_panel=_LOOKS)(why)
+app.command(rich_help_panel=_LOOKS)(explain)
+app.command(rich_help_panel=_LOOKS)(history)
+app.command(rich_help_panel=_LOOKS)(watch)
+app.add_typer(index, name="index", rich_help_panel=_DECISIONS)
+app.add_typer(airflow, name="airflow", rich_help_panel=_SETUP)
+app.add_typer(storage, name="storage", rich_help_panel=_SETUP)
 
 
 def _version(wanted: bool) -> None:

@@ -60,6 +60,8 @@ def show_error(error: MemwalError) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"error: {error.what}", style="bold red", markup=False)
     for name, value in error.facts.items():
+        if value is None:
+            continue
         console.print(redact(f"  {name}: {value}"), markup=False)
     console.print(f"next: {error.remedy}", style="bold", markup=False)
 

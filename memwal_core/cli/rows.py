@@ -166,6 +166,9 @@ def _show_rows(rows: pa.Table, *, json: bool, wanted: int = 1) -> None:
         cells = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
         grid = Grid(tuple(rows.column_names), tuple(zip(*cells, strict=True)))
         show_grid(grid, Console(highlight=False))
+    if not json and rows.num_rows < wanted:
+        told = f"{wanted - rows.num_rows} of {wanted} keys have no row" if wanted > 1 else "no such row"
+        typer.echo(told, err=True)
     outcome = JobOutcome.DONE if rows.num_rows >= wanted else JobOutcome.NOTHING_TO_DO
     sys.exit(outcome.exit_code)
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.ingest.source import Source, local_paths, require_plain_files
+from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.text import show_bytes
 
@@ -88,19 +88,14 @@ def _files(place: str) -> list[Path]:
     paths = local_paths(place)
     if paths is None:
         raise LeftToSparkError("the source is not on this machine")
-    if os.environ.get("HADOOP_CONF_DIR") and not place.startswith("file:"):
+    if hadoop_decides(place):
         raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
     found = [Path(each) for path in paths for each in (_below(path) if os.path.isdir(path) else [path])]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")
     missing = [path for path in paths if not os.path.exists(path)]
     if missing or not found:
-        raise InvalidRequestError(
-            "there is no file at a place of the source",
-            remedy="correct its path or its format",
-            source=place,
-            missing=missing,
-        )
+        raise nothing_at(place, missing)
     return found
 
 

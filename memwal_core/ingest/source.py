@@ -69,11 +69,17 @@ def batch_of_files(source: Source) -> str:
     """
     found = []
     for place in source.places:
+        paths = local_paths(place)
+        missing = [each for each in paths or () if not os.path.exists(each)]
+        if (missing or paths == []) and not hadoop_decides(place):
+            raise nothing_at(place, missing)
         path = Path(place)
         files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
         if source.known_format in (SourceFormat.LANCE, SourceFormat.TABLE) or not all(map(Path.is_file, files)):
             raise InvalidRequestError(
-                "a batch id cannot be derived for this source", remedy="name the batch", source=place
+                "a batch id cannot be derived for this source",
+                remedy="name the batch (`memwal ingest --batch ID`)",
+                source=place,
             )
         found += [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
     return f"files-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]}"
@@ -103,6 +109,21 @@ def _entries(place: str) -> Iterator[str]:
     for directory, directories, files in os.walk(place):
         # Spark leaves out what is hidden.
         yield from (os.path.join(directory, name) for name in (*directories, *files) if not name.startswith((".", "_")))
+
+
+def nothing_at(place: str, missing: Sequence[str]) -> InvalidRequestError:
+    """Return the error of a source that has no file."""
+    return InvalidRequestError(
+        "there is no file at a place of the source",
+        remedy="correct its path or its format",
+        source=place,
+        missing=list(missing),
+    )
+
+
+def hadoop_decides(place: str) -> bool:
+    """Tell whether Hadoop's configuration says where a path without a scheme leads."""
+    return bool(os.environ.get("HADOOP_CONF_DIR")) and not place.startswith("file:")
 
 
 def local_paths(place: str) -> list[str] | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import lance
 import pyarrow as pa
 
-from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index
+from memwal_core.base_table import TableReader, TextIndex, read_coverage, read_text_index, translated
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
@@ -138,6 +138,12 @@ class OpenedTable:
     def everything(self) -> ReadPlan:
         """What there is to read, damaged regions included: for queries that rule these out in a way of their own."""
         return self._unfiltered
+
+    def check_filter(self, filter_sql: str | None) -> None:
+        """Raise ``InvalidRequestError`` if Lance does not accept a filter; reads no row."""
+        if filter_sql is not None:
+            with translated("explain the filter", self.uri):
+                self.base.scanner(filter=filter_sql).explain_plan()
 
     @contextmanager
     def explaining(self) -> Iterator[None]:

@@ -66,7 +66,9 @@ def parse_address(uri: str) -> Address:
         return _local(uri, uri)
     kind = _SCHEMES.get(match.group(1).lower())
     rest = uri[match.end() :]
-    if kind is None or not rest.startswith("//"):
+    if kind is not None and not rest.startswith("//"):
+        _refuse(uri, f"its scheme is followed by two slashes, as in {match.group(1)}://")
+    if kind is None:
         _refuse(uri, "the scheme is unknown; known are a plain path, file, memory, s3, gs and az")
     if _REFUSED_CHARACTERS.search(rest):
         _refuse(uri, "it contains a query, a fragment, a percent sign, a backslash or a control character")
@@ -162,7 +164,8 @@ def _refuse(uri: str, why: str) -> NoReturn:
     # The part between scheme and path, or after a question mark, may be a secret.
     try:
         parts = urlsplit(uri)
-        shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}" if parts.netloc else parts.path
+        scheme = f"{parts.scheme}:" if parts.scheme else ""
+        shown = f"{scheme}//{parts.hostname or ''}{parts.path}" if parts.netloc else f"{scheme}{parts.path}"
     except ValueError:
         shown = "(unreadable)"
     raise InvalidRequestError(f"the address cannot be used: {why}", remedy="correct the address", uri=shown)

@@ -68,7 +68,8 @@ def check_primary_key(schema: pa.Schema, key: PrimaryKey) -> PrimaryKey:
     if not key.columns:
         raise InvalidRequestError(
             "the table defines no primary key, so MemWAL cannot identify its rows",
-            remedy="set the field metadata lance-schema:unenforced-primary-key on the key columns",
+            remedy="name the columns of the key (`memwal enable --key COLUMN`), or set their field metadata "
+            "lance-schema:unenforced-primary-key",
             columns=schema.names,
         )
     for name in key.columns:

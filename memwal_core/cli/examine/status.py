@@ -58,6 +58,9 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     for freeze in found.frozen:
         for line in explain(freeze):
             console.print(line, style="bold red", markup=False, soft_wrap=True)
+    if not found.regions and not found.damaged:
+        console.print(f"no {word('region', vocabulary)} yet: nothing was written through MemWAL", markup=False)
+        return
     names = (word("region", vocabulary), "value", "codec", "epoch", "WAL lag", "generations", "merge lag")
     show_grid(Grid(names, tuple(tuple(_cells(region)) for region in found.regions)), console)
     for region_id, cause in found.damaged.items():

@@ -44,8 +44,8 @@ class RunOutcome(StrEnum):
 
 
 AFTER_DEATH = (
-    "its process died: run `memwal doctor --deep`, which names files that end processes; if it names none, find out "
-    "whether memory was short"
+    "unless it still works, its process died: run `memwal doctor --deep`, which names files that end processes; "
+    "if it names none, find out whether memory was short"
 )
 """What to do about a run without an end."""
 

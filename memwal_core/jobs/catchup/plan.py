@@ -152,7 +152,7 @@ def plan_catchup(
             remedy="correct the name",
             table=survey.table_uri,
             unknown=unknown,
-            known=known,
+            known=sorted(known),
         )
     plans = [
         _not_selected(index)

@@ -109,7 +109,11 @@ class Scan:
 
         Args:
             names: Display names of regions; ``region_`` and the id by default.
+
+        Raises:
+            InvalidRequestError: Lance does not accept the filter.
         """
+        self._opened.check_filter(self._request.filter_sql)
         return explain_scan(self._plan, self._opened.key, self._request.filter_sql, names or {})
 
     def batches(self) -> pa.RecordBatchReader:

@@ -124,6 +124,7 @@ class TextSearch:
 
     def explain(self, names: RegionNames | None = None) -> str:
         """Return the plan as text."""
+        self._opened.check_filter(self._query.filter_sql)
         return explain_text_search(self._plan, self._query.k, self._query.query, names or {}, self.gap())
 
     def run(self) -> pa.Table:

@@ -129,6 +129,7 @@ class VectorSearch:
 
     def explain(self, names: RegionNames | None = None) -> str:
         """Return the plan as text."""
+        self._opened.check_filter(self._query.filter_sql)
         return explain_vector_search(self._plan, self._query.k, names or {}, self.gap())
 
     def run(self) -> pa.Table:

@@ -1,0 +1,84 @@
+"""Wrong input: every error says what is wrong, with which value, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from memwal_core.cli.app import app
+from memwal_core.errors import MemwalError
+from testkit.tables.people import make_people_table, people
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    make_people_table("people.lance", rows=people(1, 2))
+    lance.write_dataset(pa.table({"id": [1]}), "plain.lance")
+    Path("empty").mkdir()
+    return "people.lance"
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "facts", "remedy"),
+    [
+        ("merge nosuch.lance", "does not exist", {"operation": "open the table"}, "memwal tables DIRECTORY"),
+        ("merge s3:/bucket/x.lance", "two slashes", {"uri": "s3:/bucket/x.lance"}, "address"),
+        ("merge s3://", "bucket is missing", {"uri": "s3:"}, "address"),
+        ("ingest people.lance nosuch.parquet", "no file", {"source": "nosuch.parquet"}, "path"),
+        ("ingest people.lance nosuch*.parquet", "no file", {"source": "nosuch*.parquet"}, "path"),
+        ("ingest people.lance s3://b/x.parquet", "batch id", {"source": "s3://b/x.parquet"}, "--batch"),
+        ("explain people.lance --filter 'nosuch > 1'", "refused", {"operation": "explain the filter"}, "correct"),
+        ("explain people.lance --filter 'id >'", "refused", {"operation": "explain the filter"}, "correct"),
+        ("enable plain.lance", "no primary key", {"columns": ["id"]}, "--key"),
+        ("create new.lance --column id:int64", "names no column", {"columns": ["id"]}, "--key"),
+        ("catchup people.lance --index nosuch", "no such index", {"unknown": ["nosuch"], "known": []}, "name"),
+    ],
+)
+def test_wrong_input_is_named_with_its_value_and_a_way_on(
+    table: str, command: str, what: str, facts: dict[str, object], remedy: str
+) -> None:
+    ended = CliRunner().invoke(app, command.replace("people.lance", table))
+
+    error = ended.exception
+    assert isinstance(error, MemwalError), ended.output
+    assert error.exit_code == 2
+    assert what in error.what
+    assert remedy in error.remedy
+    assert error.facts == error.facts | facts
+
+
+@pytest.mark.parametrize("command", ["lookup people.lance 99", "head people.lance --filter 'id > 99'"])
+def test_command_that_finds_no_row_says_so(table: str, command: str) -> None:
+    ended = CliRunner().invoke(app, command.replace("people.lance", table))
+
+    assert (ended.exit_code, ended.stdout) == (3, "")
+    assert "no such row" in ended.stderr
+
+
+def test_lookup_that_finds_some_rows_counts_the_keys_without_one(table: str) -> None:
+    ended = CliRunner().invoke(app, ["lookup", table, "1", "99", "98"])
+
+    assert ended.exit_code == 3
+    assert "2 of 3 keys have no row" in ended.stderr
+
+
+def test_status_of_a_table_without_a_region_says_that_nothing_was_written(table: str) -> None:
+    ended = CliRunner().invoke(app, ["status", table])
+
+    assert ended.exit_code == 0
+    assert "no region yet: nothing was written" in ended.stdout
+    assert "┃" not in ended.stdout
+
+
+def test_help_lists_commands_by_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(app, ["--help"]).output
+    panels = [shown.index(f"─ {name} ─") for name in ("Tables and their rows", "Jobs", "Decisions", "Setup")]
+
+    assert "─ Commands ─" not in shown
+    assert panels[0] < shown.index("│ create ") < panels[1] < shown.index("│ merge ") < panels[2]

@@ -152,9 +152,13 @@ class Table(MergedReader):
             MemwalError: As for ``read``.
         """
         chosen = self._default_consistency(version) if consistency is None else consistency
-        history = RememberedHistory(self.opened.base, self.opened.freezes)
         return analyze(
-            self.opened.base, query, consistency=chosen, version=version, writers=self._region_writers, history=history
+            self.opened.base,
+            query,
+            consistency=chosen,
+            version=version,
+            writers=self._region_writers,
+            history=lambda table: RememberedHistory(table, self.opened.freezes.over(table.store)),
         )
 
     @property

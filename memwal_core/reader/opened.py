@@ -39,7 +39,7 @@ from memwal_core.reader.rows.generation_rows import (
 from memwal_core.reader.rows.sorted_keys import SortedKeys, can_be_cached, read_base_keys
 from memwal_core.reader.rows.unflushed import unflushed_rows
 from memwal_core.reader.rows.winners import RegionWinners, find_winners
-from memwal_core.storage import StoreKind
+from memwal_core.storage import ObjectStore, StoreKind
 from memwal_core.storage.concurrent import map_concurrently
 
 _Made = TypeVar("_Made")
@@ -105,6 +105,11 @@ class OpenedTable:
     def _open_base(self) -> lance.LanceDataset:
         with self.trace.step("OpenExec", BASE):
             return self._table.dataset(self.survey.state.version)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store of the table."""
+        return self._table.store
 
     def remembered(self, name: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         """Return a value that queries of this view share; made twice if two threads need it at once."""
@@ -179,8 +184,9 @@ class OpenedTable:
             raise GenerationGoneError(source) from error
 
     def _open_generation(self, source: GenerationSource) -> lance.LanceDataset:
+        table = self._table
         with self.trace.step("OpenExec", source_name(source)):
-            return open_generation(source.path, self._table.storage_options, self._cache.session)
+            return open_generation(source.path, table.storage_options, self._cache.session, table.store)
 
     def rows(self, source: GenerationSource, prefetch: tuple[str, ...] = ()) -> FlushedRows | MemoryRows:
         """Read the keys of a generation, once, and prefetch the columns ``prefetch`` if its keys are not cached."""
@@ -206,8 +212,8 @@ class OpenedTable:
         def read() -> KeyedGeneration:
             nonlocal preread
             if not prefetch:
-                return read_flushed(source, dataset, self.target)
-            keyed, preread = read_flushed_whole(source, dataset, self.target, prefetch)
+                return read_flushed(source, dataset, self.target, self._table.store)
+            keyed, preread = read_flushed_whole(source, dataset, self.target, self._table.store, prefetch)
             return keyed
 
         try:

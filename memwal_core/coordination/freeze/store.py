@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
+from typing import Self
 
 from memwal_core.clock import Clock
 from memwal_core.coordination.freeze.cause import FreezeCause
@@ -42,6 +43,10 @@ class FreezeStore:
         self._lock = Lock()
         self._shown: MaintenanceRecord | None = None
         self._shown_at: float | None = None
+
+    def over(self, store: ObjectStore) -> Self:
+        """Return the same for another store of the table, with nothing read yet."""
+        return type(self)(store, self._ids, clock=self._clock)
 
     def load(self) -> MaintenanceRecord | None:
         """Return the record; None if the table was never maintained.

@@ -18,6 +18,7 @@ from memwal_core.flushed.read.own_keys import require_own_keys
 from memwal_core.flushed.read.row_filter import kept_rows
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
+from memwal_core.storage import ObjectStore
 
 _SPARSE = 16
 """Below one winner in this many rows, taking rows by number is faster than scanning all of them."""
@@ -126,7 +127,7 @@ class KeyedGeneration:
                     yield kept_rows(batch, part)
 
 
-def read_keys(
+def read_keys(  # noqa: PLR0913  (a generation, and what is wanted of it)
     generation: int,
     uri: str,
     dataset: lance.LanceDataset,
@@ -134,34 +135,38 @@ def read_keys(
     missing: tuple[str, ...] | None = (),
     *,
     with_addresses: bool = False,
+    within: ObjectStore | None = None,
 ) -> KeyedGeneration:
-    """Read the keys and tombstone marks of a generation.
+    """Read the keys and tombstone marks of a generation; ``within`` is as for ``open_generation``.
 
     ``missing`` are the base columns that the plan found it to lack; None accepts any. Another schema than the plan
     found, or a NULL key, is a ``CorruptionError``.
     """
     mapping = _require_mapping(uri, dataset, target, missing)
-    keyed, _ = _read(_Place(generation, uri, dataset, mapping), target, (), with_addresses=with_addresses)
+    place = _Place(generation, uri, dataset, mapping, within)
+    keyed, _ = _read(place, target, (), with_addresses=with_addresses)
     return keyed
 
 
-def read_whole(
+def read_whole(  # noqa: PLR0913  (as for read_keys)
     generation: int,
     uri: str,
     dataset: lance.LanceDataset,
     target: MergeTarget,
     columns: Sequence[str],
     missing: tuple[str, ...] | None = None,
+    *,
+    within: ObjectStore | None = None,
 ) -> tuple[KeyedGeneration, pa.Table | None]:
     """Read the keys and row addresses of a generation and, at once, some base columns of all its rows.
 
     For a small generation this takes little longer than reading the keys alone. The rows are None if it lacks one of
-    the columns; pass them to ``KeyedGeneration.chosen``. ``missing`` is as for ``read_keys``.
+    the columns; pass them to ``KeyedGeneration.chosen``. ``missing`` and ``within`` are as for ``read_keys``.
     """
     mapping = _require_mapping(uri, dataset, target, missing)
     has_all = set(columns) <= mapping.sources.keys()
     further = tuple(mapping.sources[name] for name in columns) if has_all else ()
-    keyed, rows = _read(_Place(generation, uri, dataset, mapping), target, further, with_addresses=True)
+    keyed, rows = _read(_Place(generation, uri, dataset, mapping, within), target, further, with_addresses=True)
     return keyed, rows if has_all else None
 
 
@@ -171,6 +176,7 @@ class _Place:
     uri: str
     dataset: lance.LanceDataset
     mapping: ColumnMapping
+    within: ObjectStore | None = None
 
 
 def _require_mapping(
@@ -213,7 +219,7 @@ def _read(
         )
     keys = _as_keys(rows.select(columns), target, uri) if target.key else numbered(rows.num_rows)
     if target.key:
-        require_own_keys(uri, place.dataset, keys)
+        require_own_keys(uri, place.dataset, keys, place.within)
     kept = addresses if with_addresses else None
     keyed = KeyedGeneration(place.generation, uri, place.dataset, mapping, keys, deleted, offsets, kept)
     return keyed, rows

@@ -21,9 +21,14 @@ _REQUESTS = 8
 
 
 def open_generation(
-    uri: str, storage_options: Mapping[str, str], session: _Session | None = None
+    uri: str,
+    storage_options: Mapping[str, str],
+    session: _Session | None = None,
+    within: ObjectStore | None = None,
 ) -> lance.LanceDataset:
     """Open a flushed MemTable's dataset at its newest version; ``session`` shares caches with other datasets.
+
+    ``within`` is the store of its table; None if the caller has none.
 
     One that has no links to its WAL entries names them by an address, which is wrong after the table was copied or
     moved. It is opened over the WAL of the region in which it lies, never over another table's.
@@ -35,7 +40,7 @@ def open_generation(
         CorruptionError: Something in its directory is not a file, or its columns cannot be handed over.
         UnavailableError: The store did not answer, or not in time.
     """
-    store, directory = store_of(uri, storage_options)
+    store, directory = store_of(uri, storage_options, within)
     store.require_files([directory])
     with translated("open a flushed MemTable", uri):
         dataset = in_time(
@@ -68,7 +73,7 @@ def open_generation(
                 storage_options=dict(storage_options) or None,
                 session=session,
             )
-    _require_files(dataset, uri, storage_options, [recorded for _, _, recorded in bases])
+    _require_files(dataset, uri, store, [recorded for _, _, recorded in bases])
     return dataset
 
 
@@ -103,11 +108,9 @@ def _region_of(uri: str) -> str:
     return uri.split("/")[-2]
 
 
-def _require_files(
-    dataset: lance.LanceDataset, uri: str, storage_options: Mapping[str, str], recorded: list[str]
-) -> None:
+def _require_files(dataset: lance.LanceDataset, uri: str, store: ObjectStore, recorded: list[str]) -> None:
     expected = shared_files(dataset)
-    store, directory = store_of(wal_of(uri), storage_options)
+    _, directory = _place_of(wal_of(uri))
 
     def size_of(name: str) -> int | None:
         info = store.head(f"{directory}/{name}")
@@ -119,7 +122,7 @@ def _require_files(
             continue
         if actual is None:
             with translated("open a flushed MemTable", uri):
-                lance.dataset(uri, storage_options=dict(storage_options) or None)  # Collected meanwhile?
+                lance.dataset(uri, storage_options=dict(store.storage_options) or None)  # Collected meanwhile?
         raise DamagedError(
             "a WAL entry that a flushed MemTable consists of is missing"
             if actual is None
@@ -135,13 +138,20 @@ def _require_files(
         )
 
 
-def store_of(uri: str, storage_options: Mapping[str, str]) -> tuple[ObjectStore, str]:
-    """Return the store of the table in which a directory lies, and the directory's path in it."""
+def store_of(
+    uri: str, storage_options: Mapping[str, str], within: ObjectStore | None = None
+) -> tuple[ObjectStore, str]:
+    """Return the store of the table in which a directory lies, ``within`` if it is known, and the path in it."""
+    root, directory = _place_of(uri)
+    return (within if within is not None else _store(root, tuple(sorted(storage_options.items())))), directory
+
+
+def _place_of(uri: str) -> tuple[str, str]:
     root, found, inner = uri.rpartition(f"/{MEM_WAL_DIRECTORY}/")
-    directory = f"{MEM_WAL_DIRECTORY}/{inner}"
-    if not found:  # A table of its own.
-        root, _, directory = uri.rpartition("/")
-    return _store(root, tuple(sorted(storage_options.items()))), directory
+    if found:
+        return root, f"{MEM_WAL_DIRECTORY}/{inner}"
+    root, _, directory = uri.rpartition("/")  # A table of its own.
+    return root, directory
 
 
 @lru_cache(maxsize=4)

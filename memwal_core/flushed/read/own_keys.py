@@ -9,13 +9,16 @@ import pyarrow as pa
 from memwal_core.errors import CorruptionError, DamagedError, ObjectNotFoundError
 from memwal_core.flushed.read.opening import store_of
 from memwal_core.key_filter import KEY_FILTER_NAME, KeyFilter
+from memwal_core.storage import ObjectStore
 
 _SAMPLED = 64
 """Keys that are compared: those of another MemTable pass one by one about as often as the filter errs."""
 
 
-def require_own_keys(uri: str, dataset: lance.LanceDataset, keys: pa.Table) -> None:
+def require_own_keys(uri: str, dataset: lance.LanceDataset, keys: pa.Table, within: ObjectStore | None = None) -> None:
     """Compare some keys with the key filter that was written along with the rows; nothing to do without a filter.
+
+    ``within`` is as for ``open_generation``.
 
     A file of another flushed MemTable that has the same size and number of rows is read by Lance without an error.
 
@@ -24,7 +27,7 @@ def require_own_keys(uri: str, dataset: lance.LanceDataset, keys: pa.Table) -> N
     """
     if not keys.num_rows:
         return
-    store, directory = store_of(uri, dataset.latest_storage_options() or {})
+    store, directory = store_of(uri, dataset.latest_storage_options() or {}, within)
     try:
         found = KeyFilter.from_bytes(store.get(f"{directory}/{KEY_FILTER_NAME}"), directory)
     except (ObjectNotFoundError, CorruptionError):

@@ -32,7 +32,8 @@ class Requests:
     """What a read asked of the store.
 
     Attributes:
-        lance_reads: Requests of Lance while it read data and indexes.
+        calls: Of this library, by the method of the store.
+        lance_reads: Reads of data and indexes by Lance; its looks for names and sizes are not among them.
     """
 
     calls: dict[str, int]
@@ -117,9 +118,11 @@ def analyze(
     consistency: Consistency | str | None = None,
     version: int | None = None,
     writers: Callable[[], Sequence[RegionHolder]] = tuple,
-    history: ReadHistory | None = None,
+    history: Callable[[TableReader], ReadHistory] | None = None,
 ) -> Analysis:
     """Run a query on a present view, and tell what it did; nothing is cached from earlier reads.
+
+    ``history`` gives the memory of a table that it reads through the table it is given.
 
     Raises:
         MemwalError: As for ``MergedReader.read``.
@@ -129,7 +132,8 @@ def analyze(
     watched = _Watched(
         counted_store(table.store, requests), settings=table.settings, sources=Sources(table.clock, table.rng)
     )
-    reader = MergedReader(watched, writers=writers, history=history, trace=trace)
+    remembered = history(watched) if history is not None else None
+    reader = MergedReader(watched, writers=writers, history=remembered, trace=trace)
     seen: list[Freshness] = []
 
     def noted(view: TableView) -> pa.Table:

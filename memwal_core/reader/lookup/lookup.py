@@ -248,7 +248,8 @@ class Lookup:
             numbers = [int(end) - 1 for end, count in zip(ends, counts, strict=True) if count]
             sample = dataset.take(numbers, columns=list(own)) if numbers else None
         if sample is not None:
-            require_own_keys(source.path, dataset, sample.rename_columns(list(self._opened.key)))
+            named = sample.rename_columns(list(self._opened.key))
+            require_own_keys(source.path, dataset, named, self._opened.store)
         self._proven.add(source)
 
     def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:

@@ -26,6 +26,7 @@ from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.in_memory import filtered
 from memwal_core.reader.rows.places import ROW_ADDRESS
+from memwal_core.storage import ObjectStore
 
 Inherit = Callable[[pa.Table, Sequence[str]], pa.Table]
 """From keys and column names to the values of older sources, one row per key (decision 0012)."""
@@ -207,18 +208,24 @@ class MemoryRows:
         return rows.select(list(dict.fromkeys([*columns, *self.target.key])))
 
 
-def read_flushed(source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget) -> KeyedGeneration:
+def read_flushed(
+    source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget, store: ObjectStore
+) -> KeyedGeneration:
     """Read the keys of a flushed MemTable; its schema must fit the table's, see ``mapping_of``."""
     mapping_of(dataset, target)
-    return read_keys(source.generation, source.path, dataset, target, None, with_addresses=True)
+    return read_keys(source.generation, source.path, dataset, target, None, with_addresses=True, within=store)
 
 
 def read_flushed_whole(
-    source: GenerationSource, dataset: lance.LanceDataset, target: MergeTarget, columns: tuple[str, ...]
+    source: GenerationSource,
+    dataset: lance.LanceDataset,
+    target: MergeTarget,
+    store: ObjectStore,
+    columns: tuple[str, ...],
 ) -> tuple[KeyedGeneration, PrereadRows]:
     """Read the keys of a flushed MemTable together with ``columns`` of all its rows."""
     mapping_of(dataset, target)
-    keyed, rows = read_whole(source.generation, source.path, dataset, target, columns)
+    keyed, rows = read_whole(source.generation, source.path, dataset, target, columns, within=store)
     return keyed, PrereadRows(columns, rows)
 
 

@@ -169,8 +169,9 @@ class PartReader:
 
     def _flushed_keys(self, source: GenerationSource) -> pa.Table:
         try:
-            dataset = open_generation(source.path, self._table.storage_options)
-            return read_flushed(source, dataset, self._target).keys
+            store = self._table.store
+            dataset = open_generation(source.path, store.storage_options, within=store)
+            return read_flushed(source, dataset, self._target, store).keys
         except ObjectNotFoundError as error:
             raise GenerationGoneError(source) from error
 

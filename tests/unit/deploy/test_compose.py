@@ -300,6 +300,7 @@ def test_secrets_have_the_forms_that_their_readers_understand(secrets: Path, mon
     assert (len(found.access_key), len(found.secret_key)) == (20, 40)
     spark = dict(line.split() for line in (secrets / "spark-defaults.conf").read_text().splitlines() if line[0] != "#")
     assert spark["spark.authenticate"] == spark["spark.network.crypto.enabled"] == "true"
+    assert spark["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - executors reach one of the scheduler's networks
     assert len(spark["spark.authenticate.secret"]) == 64
 
 

@@ -14,6 +14,7 @@ from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.decide.batches import MergeBatch, batch_regions
 from memwal_core.jobs.merge.decide.due import judge_regions
+from memwal_core.jobs.merge.decide.strategy import EXECUTORS, StrategyChoice
 from memwal_core.jobs.merge.decide.stuck import explain_stuck
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.opened import OpenedGenerations
@@ -28,7 +29,7 @@ from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers, MergeWorkers
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.recording import recorded_proof
-from memwal_core.jobs.sharing.place import Engine, Work, no_executors
+from memwal_core.jobs.sharing.place import Engine, Work, choose_place, no_executors
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.jobs.verify.plan import plan_verification
@@ -162,7 +163,14 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
         progress=_Watcher(context.progress),
         on_executors=SingleCommit(commit, executors.workers) if executors.workers is not None else None,
     )
-    return merge(parts, regions=request.regions or None, dry_run=request.dry_run)
+    report = merge(parts, regions=request.regions or None, dry_run=request.dry_run)
+    if request.engine is Engine.SPARK and executors.workers is None:  # A dry run: says what a run would be refused for.
+        asked = StrategyChoice(
+            EXECUTORS, choose_place(Work(), Engine.SPARK, settings.executors, reachable=False).reason
+        )
+        plan = replace(report.plan, strategy=asked)
+        report = replace(report, plan=plan, strategy=asked.name, strategy_reason=asked.reason)
+    return report
 
 
 def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:

@@ -54,7 +54,7 @@ def choose_strategy(size: PassSize, settings: MergeSettings, executors: Callable
     """
     if executors is not None and size.has_key:
         if settings.strategy == EXECUTORS:
-            return StrategyChoice(EXECUTORS, f"the setting merge.strategy is {EXECUTORS}")
+            return StrategyChoice(EXECUTORS, "it was asked for, by the run or by merge.strategy")
         large = settings.strategy == "auto" and size.size_bytes >= settings.executors_min_bytes
         if large and (count := executors()) > 1:
             return StrategyChoice(EXECUTORS, f"{count} executors can write fragments at once")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table.commit.row_changes import FragmentChange
+from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.merge.job import MergeExecutors
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
@@ -58,3 +59,18 @@ def test_pass_of_the_size_for_executors_goes_to_them(tmp_path):
 
     with pytest.raises(AssertionError, match="executors were asked to write"):
         Table.open(uri, settings=settings).run(MergeRequest(), executors=MergeExecutors(workers=Busy()))
+
+
+def test_dry_run_says_where_the_run_would_be_done_and_what_it_lacks(tmp_path):
+    uri = str(tmp_path / "t")
+    make_table(uri, deletes=False)
+    table = Table.open(uri)
+
+    report = table.run(MergeRequest(engine="spark", dry_run=True))
+
+    assert (report.strategy, report.plan.strategy.name) == ("executors", "executors")
+    assert report.strategy_reason == "it was asked for, but this process has none"
+    with pytest.raises(InvalidRequestError, match="this process has none"):
+        table.run(MergeRequest(engine="spark"))
+    asked = table.run(MergeRequest(engine="spark", dry_run=True), executors=MergeExecutors(workers=Busy()))
+    assert asked.strategy_reason == "it was asked for, by the run or by merge.strategy"

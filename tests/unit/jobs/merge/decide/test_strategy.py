@@ -45,7 +45,7 @@ def test_pass_that_is_too_small_for_executors_stays_with_the_driver(size, name):
 def test_setting_sends_every_pass_to_executors_and_says_so():
     choice = choose_strategy(PassSize(1, 3), MergeSettings(strategy="executors"), lambda: 1)
 
-    assert (choice.name, choice.reason) == ("executors", "the setting merge.strategy is executors")
+    assert (choice.name, choice.reason) == ("executors", "it was asked for, by the run or by merge.strategy")
 
 
 def test_setting_for_executors_is_no_obstacle_where_there_are_none():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from lance.lance import _Session
 
 from memwal_core.base_table import BaseTable, read_coverage, vector_model_digest
 from memwal_core.errors import FencedError, InvalidRequestError
@@ -153,8 +154,8 @@ class Interrupted(BaseTable):
 
     after_opening: Callable[[], object] | None = None
 
-    def dataset(self, version: int | None = None) -> lance.LanceDataset:
-        found = super().dataset(version)
+    def dataset(self, version: int | None = None, session: _Session | None = None) -> lance.LanceDataset:
+        found = super().dataset(version, session)
         action, self.after_opening = self.after_opening, None
         if action is not None:
             action()

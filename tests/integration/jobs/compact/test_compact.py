@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance.lance import _Session
 
 from memwal_core.base_table import BaseTable, TableState, list_versions, vector_model_digest
 from memwal_core.clock import SystemClock
@@ -168,8 +169,8 @@ class MergedInBetween(BaseTable):
     merge: Callable[[], object] | None = None
     due = False
 
-    def dataset(self, version: int | None = None):  # type: ignore[no-untyped-def]
-        found = super().dataset(version)
+    def dataset(self, version: int | None = None, session: _Session | None = None):  # type: ignore[no-untyped-def]
+        found = super().dataset(version, session)
         if self.due and self.merge is not None and version is not None:
             self.due = False
             self.merge()

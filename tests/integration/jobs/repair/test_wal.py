@@ -30,6 +30,7 @@ from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 
 NAMES = {number: f"put {number}" for number in (1, 2, 3)}
+PLACES = (REPAIR_COPIED, REPAIR_CLAIMED, REPAIR_DELETED, REPAIR_CHANGED)
 PACKING = {"packed": Settings(), "linked": Settings.model_validate({"writer": {"pack_below_bytes": 0}})}
 
 
@@ -166,7 +167,7 @@ def test_a_writer_that_still_lives_is_fenced(made: Waiting) -> None:
     assert made.merged() == expected(2)
 
 
-@pytest.mark.parametrize("place", [REPAIR_COPIED, REPAIR_CLAIMED, REPAIR_DELETED, REPAIR_CHANGED], ids=str)
+@pytest.mark.parametrize("place", PLACES, ids=str)
 def test_a_repair_that_dies_is_repeated(made: Waiting, place: Failpoint) -> None:
     damage_file(made.path(1), "zeroed")
     damage_file(made.path(2), "truncated")

@@ -49,15 +49,12 @@ def test_steps_are_in_the_order_in_which_jobs_need_each_other():
 
 def test_dag_has_the_steps_of_the_plan_and_the_one_that_each_follows():
     """DAG files are parsed where the library is not installed, so they repeat names, and nothing else."""
-    assigned = {
-        node.targets[0].id: ast.literal_eval(node.value)
+    [steps] = [
+        node.value
         for node in ast.parse(DAG.read_text()).body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id.isupper()
-        and node.targets[0].id != "DOC"
-    }
-    in_dag = [row[:3] for row in assigned["STEPS"]]
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STEPS"
+    ]
+    in_dag = [row[:3] for row in ast.literal_eval(steps)]
 
     planned = [(step.name.value, step.job, step.follows) for step in plan_cycle(MaintainRequest(), SETTINGS).steps]
 

@@ -16,7 +16,7 @@ from tests.integration.jobs.copies import test_kills as test_killed_copies
 from tests.integration.jobs.copies import test_relocate
 from tests.integration.jobs.flush_idle import test_killed_processes
 from tests.integration.jobs.merge import test_strategy_contract
-from tests.integration.jobs.repair import test_kills
+from tests.integration.jobs.repair import test_kills, test_wal
 from tests.integration.jobs.snapshot import test_build
 from tests.integration.writer import test_flush_failures
 
@@ -86,6 +86,7 @@ def test_every_failpoint_is_killed_at_by_a_test() -> None:
         *test_strategy_contract.PLACES,
         *test_build.PLACES,
         *test_kills.OWN,
+        *test_wal.PLACES,
         *test_killed_copies.PLACES,
         *test_relocate.PLACES,
         *(place for place, _ in test_killed_processes.PLACES),

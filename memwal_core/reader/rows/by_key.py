@@ -21,7 +21,9 @@ def rows_with_keys(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[st
     index names exactly those rows, Lance does both at once.
     """
     others = tuple(name for name in dict.fromkeys(columns) if name not in own)
-    if index_names_rows(dataset, keys, own):
+    with translated("look up rows", dataset.uri):
+        is_exact = index_names_rows(dataset, keys, own)
+    if is_exact:
         return _at_once(dataset, condition_on(keys, own), [*own, *others])
     rows, row_ids = find_places(dataset, keys, own, with_keys=True)
     if others:

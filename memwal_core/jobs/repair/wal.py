@@ -59,8 +59,8 @@ def put_fences(
 ) -> None:
     """Claim a region, and put an entry without rows in the place of others, which are deleted.
 
-    The claim comes first: a writer that still lives would refer to these entries in its next flush. A run that dies
-    between deleting and putting leaves a hole, which the next one fills.
+    The claim comes first: a writer that still lives would refer to these entries in its next flush. Entries that are
+    sound or flushed by then stay. A run that dies between deleting and putting leaves a hole, which the next one fills.
 
     Raises:
         ConflictError: Another process claimed the region since ``manifest`` was read. Repair again.
@@ -70,9 +70,12 @@ def put_fences(
     codec = codec_of_region(manifest, state.field_ids)
     storage_version = TableLayout.of(table, state).storage_version
     guard()
-    epoch = claim(opened.manifests, region_id, expected_epoch=manifest.writer_epoch).writer_epoch
+    claimed = claim(opened.manifests, region_id, expected_epoch=manifest.writer_epoch)
     failpoints.hit(REPAIR_CLAIMED)
     for wal_id in sorted(entries):
+        # Its writer may have flushed it from memory before it was fenced, and a person may have put it back.
+        if wal_id <= claimed.replay_after_wal_id or not damage_of_entry(table.store, region_id, wal_id, codec.suffix):
+            continue
         guard()
         table.store.delete(wal_entry_path(region_id, wal_id, codec.suffix))
         failpoints.hit(REPAIR_DELETED)
@@ -80,12 +83,12 @@ def put_fences(
             table.store,
             region_id,
             codec,
-            writer_epoch=epoch,
+            writer_epoch=claimed.writer_epoch,
             last_wal_id=wal_id - 1,
             storage_version=storage_version,
             ids=table.ids,
         ).append_fence()
-    note_release(table.store, region_id, epoch, lambda: True)
+    note_release(table.store, region_id, claimed.writer_epoch, lambda: True)
 
 
 def _position(name: str, suffix: str) -> int:

@@ -180,6 +180,27 @@ def test_a_repair_that_dies_is_repeated(made: Waiting, place: Failpoint) -> None
     assert made.seen() == expected(1, 2)
 
 
+def test_an_entry_that_is_put_back_while_the_repair_begins_stays(made: Waiting) -> None:
+    whole = made.path(2).read_bytes()
+    for put in (1, 2):
+        damage_file(made.path(put), "zeroed")
+    failpoints = ArmedFailpoints().arm(REPAIR_CLAIMED, lambda: made.path(2).write_bytes(whole))
+    request = RepairRequest(accept_loss=(made.label(1), made.label(2)))
+    assert repair(RepairContext(made.table.opened, failpoints=failpoints), request).outcome is JobOutcome.DONE
+    assert made.merged() == expected(1)
+
+
+def test_an_entry_that_its_writer_flushes_while_the_repair_begins_keeps_its_rows(tmp_path: Path) -> None:
+    made = make_waiting(str(tmp_path / "t"), LANCE_WAL_SUFFIX)
+    writer = RegionWriter.open(made.table.base, made.region_id)
+    damage_file(made.path(2), "zeroed")
+    failpoints = ArmedFailpoints().arm(REPAIR_COPIED, writer.flush)
+    request = RepairRequest(accept_loss=(made.label(2),))
+    repair(RepairContext(made.table.opened, failpoints=failpoints), request)
+    assert bytes(made.path(2).stat().st_size) == made.path(2).read_bytes(), "what is flushed is not touched"
+    assert made.merged() == expected()
+
+
 def test_sound_entries_are_never_given_up(made: Waiting) -> None:
     assert made.accept(1, 2, 3).outcome is JobOutcome.NOTHING_TO_DO
     assert made.merged() == expected()

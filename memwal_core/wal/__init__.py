@@ -7,7 +7,7 @@ from memwal_core.format.lance_file.schema import plain_file
 from memwal_core.wal.appender import Appended, WalAppender
 from memwal_core.wal.arrow_codec import ArrowCodec, is_fence
 from memwal_core.wal.codec import codec_for_suffix
-from memwal_core.wal.damage import damage_of_entry
+from memwal_core.wal.damage import apparent_damage_of_entry, damage_of_entry
 from memwal_core.wal.entry import EntryShape, WalCodec, WalEntry, noted_field_ids, same_columns
 from memwal_core.wal.lance_codec import LanceCodec, entry_file_version
 from memwal_core.wal.replay import find_tail, read_entries, read_tail, refuse_hole, tail_positions
@@ -20,6 +20,7 @@ __all__ = [
     "WalAppender",
     "WalCodec",
     "WalEntry",
+    "apparent_damage_of_entry",
     "codec_for_suffix",
     "damage_of_entry",
     "entry_file_version",

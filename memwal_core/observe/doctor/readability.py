@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import lance
 
@@ -18,17 +19,18 @@ from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.flushed.read.opening import wal_of
 from memwal_core.format.footer import FILE_FOOTER_BYTES, read_file_footer
-from memwal_core.format.malformed import MalformedError, apparent_damage
-from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, wal_entry_path
+from memwal_core.format.malformed import MalformedError
+from memwal_core.format.paths import generation_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import Progress
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage import open_store
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal import damage_of_entry
+from memwal_core.wal import apparent_damage_of_entry, damage_of_entry
 
-_BEGINNING_BYTES = 64
+_AT_ONCE = 4
+"""WAL entries of a region in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +112,11 @@ class RegionProof:
 
         Without ``contents`` their ends are looked at, and of Arrow streams whether they hold anything.
         """
-        found = {}
-        for wal_id in entries:
-            cause = self._cause_of_entry(region_id, suffix, wal_id)
-            if cause:
-                found[wal_id] = cause
-        return found
-
-    def _cause_of_entry(self, region_id: RegionId, suffix: str, wal_id: int) -> str:
-        if self.contents:
-            return damage_of_entry(self.store, region_id, wal_id, suffix)
-        path = wal_entry_path(region_id, wal_id, suffix)
-        if suffix == LANCE_WAL_SUFFIX:
-            return _cause(self.store, _File(path, None, "", has_footer=True))
-        info = self.store.head(path)
-        return "it is missing" if info is None else apparent_damage(self.store.get_range(path, 0, _BEGINNING_BYTES))
+        look = partial(
+            damage_of_entry if self.contents else apparent_damage_of_entry, self.store, region_id, suffix=suffix
+        )
+        causes = map_concurrently(look, entries, _AT_ONCE)
+        return {wal_id: cause for wal_id, cause in zip(entries, causes, strict=True) if cause}
 
     def _read(self, region_id: RegionId, recorded: FlushedGeneration) -> tuple[FileProblem, ...]:
         found = diagnose_generation(self.store, region_id, recorded.path)

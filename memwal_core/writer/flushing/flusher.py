@@ -9,7 +9,6 @@ import lance
 
 from memwal_core.base_table import BaseTable
 from memwal_core.base_table.indexes.recipes import IndexRecipe, index_recipes
-from memwal_core.errors import ObjectNotFoundError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.flushed.write import (
     FlushPlan,
@@ -18,15 +17,13 @@ from memwal_core.flushed.write import (
     write_flushed_memtable,
     write_sidecars,
 )
-from memwal_core.format.footer import FILE_FOOTER_BYTES, read_file_footer
-from memwal_core.format.malformed import MalformedError
 from memwal_core.format.memwal_index.codec import maintains_all_indexes
-from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
+from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, StoredEntry
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage.protocol import ObjectStore, StoreKind
-from memwal_core.wal import WalCodec
+from memwal_core.wal import WalCodec, apparent_damage_of_entry
 from memwal_core.writer.layout import TableLayout
 
 
@@ -76,20 +73,10 @@ class RegionFlusher:
         """Return whether a WAL entry can be a data file: a Lance table has files of one version, all of them whole."""
         if self.codec.suffix != LANCE_WAL_SUFFIX or entry.file_version not in (None, self.layout.fields.file_version):
             return False
-        return self.store.kind is not StoreKind.LOCAL or self._is_whole(entry)
-
-    def _is_whole(self, entry: StoredEntry) -> bool:
-        """Return whether an entry has its size and its end; what a disk has lost of it is in memory still."""
-        path = wal_entry_path(self.region_id, entry.wal_id, self.codec.suffix)
-        found = self.store.head(path)
-        if found is None or found.size_bytes != entry.size_bytes:
-            return False
-        try:
-            end = self.store.get_range(path, entry.size_bytes - FILE_FOOTER_BYTES, FILE_FOOTER_BYTES)
-            read_file_footer(end, entry.size_bytes)
-        except (ObjectNotFoundError, MalformedError):
-            return False
-        return True
+        # What a disk has lost of an entry is in memory still.
+        return self.store.kind is not StoreKind.LOCAL or not apparent_damage_of_entry(
+            self.store, self.region_id, entry.wal_id, self.codec.suffix, entry.size_bytes
+        )
 
 
 class MaintainedIndexes:

@@ -18,7 +18,7 @@ from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region import ManifestStore
 from memwal_core.writer import RegionWriter, Takeover
-from memwal_core.writer.claim.takeover import last_sign_of_life, require_no_live_writer
+from memwal_core.writer.claim.takeover import require_no_live_writer, tails
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.2
@@ -187,7 +187,7 @@ class _ShareTask:
         """
         share, clock = self._share, self._table.clock
         wait_s, began = self._table.settings.ingest.rival_wait_s, clock.monotonic()
-        last_sign, deadline = None, began + wait_s
+        last_position, deadline = None, began + wait_s
         _log.info("region was taken over by another writer [batch=%s, region_id=%s, attempt=%s]", *_facts(share))
         while True:
             found = self._records.settled(share.batch, share.value)
@@ -197,9 +197,10 @@ class _ShareTask:
             claimant = self._records.claimant(share.batch, share.region_id, manifest.writer_epoch)
             if claimant is None and clock.monotonic() >= began + min(wait_s, _NOTE_S):
                 raise error
-            sign = last_sign_of_life(self._table.store, manifest)
-            if sign != last_sign:
-                last_sign, deadline = sign, clock.monotonic() + wait_s
+            # Positions, not times: a store's clock may not tell two entries apart.
+            position = (manifest.version, tails(self._table.store, manifest))
+            if position != last_position:
+                last_position, deadline = position, clock.monotonic() + wait_s
             if claimant not in (None, share.batch) or clock.monotonic() >= deadline:
                 raise UnavailableError(
                     "another attempt of this stream took the region over and has not written these rows",

@@ -103,12 +103,16 @@ def read_releases(store: ObjectStore, region_id: RegionId) -> Releases:
     return Releases(newest, ranges)
 
 
+def tails(store: ObjectStore, manifest: RegionManifest) -> dict[str, int]:
+    """Return the last WAL entry of a region, by the suffix of the format; that is the replay pointer if none follows."""
+    known = manifest.replay_after_wal_id
+    return {suffix: find_tail(store, manifest.region_id, suffix, known) for suffix in WAL_SUFFIXES}
+
+
 def last_sign_of_life(store: ObjectStore, manifest: RegionManifest) -> datetime | None:
     """Return when a region's manifest or WAL last changed; None if neither exists any more."""
     paths = [manifest_path(manifest.region_id, manifest.version)]
-    known = manifest.replay_after_wal_id
-    for suffix in WAL_SUFFIXES:
-        tail = find_tail(store, manifest.region_id, suffix, known)
+    for suffix, tail in tails(store, manifest).items():
         if tail:
             paths.append(wal_entry_path(manifest.region_id, tail, suffix))
     found = (store.head(path) for path in paths)

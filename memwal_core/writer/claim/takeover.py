@@ -104,7 +104,7 @@ def read_releases(store: ObjectStore, region_id: RegionId) -> Releases:
 
 
 def tails(store: ObjectStore, manifest: RegionManifest) -> dict[str, int]:
-    """Return the last WAL entry of a region, by the suffix of the format; that is the replay pointer if none follows."""
+    """Return a region's last WAL entry by the suffix of its format; the replay pointer where none follows."""
     known = manifest.replay_after_wal_id
     return {suffix: find_tail(store, manifest.region_id, suffix, known) for suffix in WAL_SUFFIXES}
 

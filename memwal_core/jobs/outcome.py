@@ -15,6 +15,8 @@ class JobOutcome(StrEnum):
     PLANNED = "planned"
     NOTHING_TO_DO = "nothing_to_do"
     CONFLICT = "conflict"
+    FAILED = "failed"
+    """Of a step of a cycle: it ended with an error, such as storage that does not answer or a full disk."""
     BLOCKED = "blocked"
     FROZEN = "frozen"
     PARTIAL = "partial"
@@ -31,6 +33,7 @@ _EXIT_CODES = {
     JobOutcome.PLANNED: 0,
     JobOutcome.NOTHING_TO_DO: 3,
     JobOutcome.CONFLICT: 4,
+    JobOutcome.FAILED: 4,
     JobOutcome.BLOCKED: 5,
     JobOutcome.FROZEN: FrozenError.exit_code,
     JobOutcome.PARTIAL: 6,

@@ -235,4 +235,6 @@ def outcome_of_error(error: MemwalError) -> JobOutcome:
     """Return what an error means to the cycle."""
     if isinstance(error, FrozenError):
         return JobOutcome.FROZEN
-    return JobOutcome.BLOCKED if isinstance(error, FencedError | CorruptionError) else JobOutcome.CONFLICT
+    if isinstance(error, FencedError | CorruptionError):
+        return JobOutcome.BLOCKED
+    return JobOutcome.CONFLICT if isinstance(error, ConflictError) else JobOutcome.FAILED

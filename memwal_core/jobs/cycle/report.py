@@ -125,6 +125,7 @@ def worst_outcome(steps: tuple[StepReport, ...], *, dry_run: bool) -> JobOutcome
     worst_first = (
         JobOutcome.FROZEN,
         JobOutcome.BLOCKED,
+        JobOutcome.FAILED,
         JobOutcome.CONFLICT,
         JobOutcome.PARTIAL,
         JobOutcome.DONE,

@@ -17,8 +17,7 @@ _MEANINGS: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
     {
         RunOutcome.FENCED: JobOutcome.BLOCKED,
         RunOutcome.REFUSED: JobOutcome.BLOCKED,
-        RunOutcome.FAILED: JobOutcome.CONFLICT,
-        RunOutcome.RUNNING: JobOutcome.CONFLICT,
+        RunOutcome.RUNNING: JobOutcome.FAILED,
     }
 )
 """What the end of a run means to the cycle, where the words differ."""

@@ -409,9 +409,9 @@ def test_cycle_that_failed_is_recorded_and_stays_begun(
         raise UnavailableError("storage does not answer", remedy="try again")
 
     assert choose_cycle_tables([], by_schedule=True) == []
-    assert end_cycle(table, "run 1") == "conflict"
+    assert end_cycle(table, "run 1") == "failed"
     [run] = opened.ledger.runs("maintain")
-    assert (run.started, run.outcome, run.facts["steps"]["merge"]) == (began, RunOutcome.CONFLICT, "conflict")
+    assert (run.started, run.outcome, run.facts["steps"]["merge"]) == (began, RunOutcome.FAILED, "failed")
     assert "storage does not answer" in run.verdict
     assert choose_cycle_tables([], by_schedule=True) == []
 

@@ -46,7 +46,9 @@ What steps change, they tell as runs by hand do, by the assets `memwal_regions`,
 **When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
 Garbage and table versions go once they are older than `MEMWAL_RETENTION__HOURS` and nothing needs them, unless the
 entry of the table says `collect_garbage = false` or `remove_versions = false`. A job that keeps failing pauses and is
-*skipped*, and the others run. A table that fails stops its own cycle and no other.
+*skipped*, and the others run. A table that fails stops its own cycle and no other. One that cannot be opened, or whose
+entry is not understood, fails `cycle.begin` at once, and again every `MEMWAL_FLEET__REMIND_S` (4 hours) until that is
+mended.
 
 **What do failures mean?** Conflicts and storage failures are tried again with growing waits; what needs a person is
 not: see `docs/runbooks`.
@@ -121,20 +123,28 @@ with DAG(
         from airflow.sdk.exceptions import AirflowSkipException
 
         from memwal_core.airflow.tasks.cycle import choose_cycle_tables
+        from memwal_core.airflow.tasks.reminders import Reminders
 
+        instance, key = context["ti"], "reminders"
         by_schedule = context["dag_run"].run_type == "scheduled"
         asked = params or {}
 
         def run_lives(run_id: str) -> bool:
             states = ["queued", "running"]
-            return bool(context["ti"].get_dr_count(context["dag"].dag_id, run_ids=[run_id], states=states))
+            return bool(instance.get_dr_count(context["dag"].dag_id, run_ids=[run_id], states=states))
 
+        reminders = Reminders(
+            instance.xcom_pull(task_ids=instance.task_id, key=key, map_indexes=-1, include_prior_dates=True)
+        )
         chosen = choose_cycle_tables(
             asked["tables"],
             by_schedule=by_schedule,
             run_lives=run_lives,
             ignore_pauses=bool(asked.get("ignore_pauses")),
+            reminders=reminders,
         )
+        if by_schedule:
+            instance.xcom_push(key, reminders.to_dict())
         if not chosen:
             raise AirflowSkipException("no registered table has work that is due; the log above says why")
         return chosen

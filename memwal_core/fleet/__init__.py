@@ -4,7 +4,7 @@ Owns no state but the threads that it could not wait for. May import jobs, the r
 """
 
 from memwal_core.fleet.due import Due, cycle_due, cycle_request, is_idle, work_due
-from memwal_core.fleet.maintain import Fleet, FleetRequest
+from memwal_core.fleet.maintain import Fleet, FleetRequest, broken_round
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.service import FleetService, KnownTable, ServiceState
 
@@ -18,6 +18,7 @@ __all__ = [
     "RoundEnd",
     "ServiceState",
     "TableRound",
+    "broken_round",
     "cycle_due",
     "cycle_request",
     "is_idle",

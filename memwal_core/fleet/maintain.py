@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.fleet.apart import TableProcesses
 from memwal_core.fleet.due import Due, UnderWay, cycle_due, cycle_request, never_under_way, work_due
 from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
@@ -151,7 +151,8 @@ class Fleet:
         Args:
             tables: Which.
             is_under_way: Of a cycle that has not ended: whether the next one waits for it. Called by several threads.
-            plan: Also plan the cycles of those whose time has come: one without any work is not due.
+            plan: Also plan the cycles of those whose time has come: one without any work is not due, and one that
+                cannot be planned is.
 
         Yields:
             Name and answer; a round for one that could not tell in time, or at all.
@@ -186,9 +187,14 @@ class Fleet:
         if not (plan and due.is_due):
             return due
         request = cycle_request(table)
-        if self._apart is not None:
-            return self._apart.work_due(table.name, table.uri, self._options(table), request)
-        return work_due(opened.opened, request)
+        try:
+            if self._apart is None:
+                return work_due(opened.opened, request)
+            found = self._apart.work_due(table.name, table.uri, self._options(table), request)
+        except MemwalError as error:
+            return Due(True, f"planning failed, as the step will tell: {error.what}")
+        # The table can be opened, so that its history can say which of its jobs keep failing.
+        return found if isinstance(found, Due) else Due(True, f"planning failed, as the step will tell: {found.why}")
 
     def _cycle(self, table: RegisteredTable, asked: FleetRequest, deadline: Deadline) -> TableRound:
         request = cycle_request(table, dry_run=asked.dry_run, ignore_pauses=asked.ignore_pauses)

@@ -36,3 +36,9 @@ class FleetSettings(BaseModel):
         description="Seconds in which a table has to tell whether it is due. After that it is overdue, which is "
         "reported, and left out. Longer: slow stores are not left out, and a look at all tables takes longer.",
     )
+    remind_s: float = Field(
+        default=4 * 3600.0,
+        gt=0,
+        description="Seconds between two failed tasks of Airflow, and so two calls of people, for a table that cannot "
+        "be opened; the first fails at once. Longer: fewer calls for one cause, and a missed one is repeated later.",
+    )

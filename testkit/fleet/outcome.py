@@ -83,6 +83,9 @@ class FleetOutcome:
                 yield f"the watch never said {table.ails}, but {sorted(by_watch)}"
             if not any(table.told in said.words for said in on_page.values()):
                 yield f"the page never said {table.told}, but {[said.words for said in on_page.values()]}"
+            begins = [what for what in self.failed.get(table.name, ()) if what.startswith("cycle.begin ")]
+            if len(begins) > 1:
+                yield f"people were called {len(begins)} times within hours: {', '.join(begins)}"
             return
         yield from (f"the watch said {what} {when}" for what, when in by_watch.items())
         yield from (f"the page said {what} {when}" for what, when in on_page.items())

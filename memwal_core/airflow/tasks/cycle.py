@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
+from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
 from memwal_core.airflow.tasks.work import TableChange, WorkItem, WorkResult, is_frozen, request_of
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
-from memwal_core.fleet import Due, Fleet, TableRound, cycle_request, is_idle
+from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cycle_request, is_idle
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -62,20 +63,23 @@ def choose_cycle_tables(
     by_schedule: bool,
     run_lives: RunLives = lambda _: True,
     ignore_pauses: bool = False,
+    reminders: Reminders | None = None,
     clock: Clock | None = None,
 ) -> list[CycleTable]:
     """Return the registered tables whose cycle is to run.
 
     By schedule all tables are asked side by side, each for a limited time, and those whose cycle is not due, runs
     already or has nothing to do are left out, as are frozen ones. One that does not answer, and an entry that is not
-    understood, are not: their own tasks fail, and no other's. A cycle that has no end, whose run a person has marked or
-    deleted, keeps no table from its next one.
+    understood, are not: their own tasks fail, and no other's; where the table cannot be opened, that is repeated only
+    every ``fleet.remind_s``. A cycle that has no end, whose run a person has marked or deleted, keeps no table from its
+    next one.
 
     Args:
         names: Only these, whether due or not; empty = all that are not excluded.
         by_schedule: Leave out tables that need no cycle now.
         run_lives: Asked about cycles that have begun and not ended. Called by several threads.
         ignore_pauses: Run jobs that pause because they kept failing.
+        reminders: For which tables people were called; a run by schedule brings them up to date. None were if None.
         clock: The system's if None.
 
     Raises:
@@ -83,17 +87,26 @@ def choose_cycle_tables(
     """
     registry = require_registry()
     chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
-    left_out = _left_alone(chosen, run_lives, clock if clock is not None else SystemClock()) if by_schedule else set()
-    broken = [entry.name for entry in registry.broken] if not names else []
+    broken = [] if names else [broken_round(entry) for entry in registry.broken]
+    left_out = set()
+    if by_schedule:
+        known = reminders if reminders is not None else Reminders()
+        left_out = _left_alone(chosen, broken, run_lives, known, clock if clock is not None else SystemClock())
     return [
         CycleTable(label=name, table=name, ignore_pauses=ignore_pauses)
-        for name in [*(table.name for table in chosen), *broken]
+        for name in [*(table.name for table in chosen), *(entry.table for entry in broken)]
         if name not in left_out
     ]
 
 
-def _left_alone(tables: Sequence[RegisteredTable], run_lives: RunLives, clock: Clock) -> set[str]:
-    """Return the tables that need no cycle now."""
+def _left_alone(
+    tables: Sequence[RegisteredTable],
+    broken: Sequence[TableRound],
+    run_lives: RunLives,
+    reminders: Reminders,
+    clock: Clock,
+) -> set[str]:
+    """Return the tables that get no tasks now."""
 
     def is_under_way(cycle: RunRecord) -> bool:
         dag, _, run = cycle.run_id.partition("/")
@@ -101,13 +114,23 @@ def _left_alone(tables: Sequence[RegisteredTable], run_lives: RunLives, clock: C
         # Of a cycle by hand nothing is known but when it began.
         return is_recent and (dag != CYCLE_DAG or run_lives(run))
 
-    fleet = Fleet(options=storage_options, settings=load_settings().fleet, clock=clock)
-    found = dict(fleet.survey(tables, is_under_way=is_under_way, plan=True))
-    for table in tables:
-        each = found[table.name]
-        verdict = "due" if isinstance(each, TableRound) or each.is_due else "left alone"
-        _log.info("%s: %s: %s", table.name, verdict, each.why)
-    return {name for name, each in found.items() if isinstance(each, Due) and not each.is_due}
+    settings = load_settings().fleet
+    fleet = Fleet(options=storage_options, settings=settings, clock=clock)
+    found = {
+        **dict(fleet.survey(tables, is_under_way=is_under_way, plan=True)),
+        **{entry.table: entry for entry in broken},
+    }
+    closed = [name for name, each in found.items() if isinstance(each, TableRound) and each.end is RoundEnd.FAILED]
+    called = reminders.call(closed, clock.now(), timedelta(seconds=settings.remind_s))
+    left_alone = {name for name, each in found.items() if isinstance(each, Due) and not each.is_due}
+    left_alone |= set(closed) - called
+    for name, each in found.items():
+        verdict = "left alone" if name in left_alone else "due"
+        told = (
+            f"; its task failed less than {settings.remind_s:g} s ago" if name in left_alone and name in closed else ""
+        )
+        _log.info("%s: %s: %s%s", name, verdict, each.why, told)
+    return left_alone
 
 
 def begin_cycle(table: CycleTable, holder: str) -> list[str]:

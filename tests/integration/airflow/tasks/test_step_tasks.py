@@ -19,6 +19,7 @@ from memwal_core.airflow.tasks.cycle import (
     require_passed,
 )
 from memwal_core.airflow.tasks.on_spark import document_of, result_of
+from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.work import (
     WorkItem,
     WorkResult,
@@ -282,6 +283,46 @@ def test_registered_table_that_is_gone_keeps_no_other_from_its_cycle(
         begin_cycle(chosen[0], "run 1")
     begin_cycle(chosen[1], "run 1")
     assert prepare_step("merge", chosen[1]).outcome is JobOutcome.NOTHING_TO_DO
+
+
+def test_people_are_called_once_in_hours_for_a_table_that_cannot_be_opened(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, clock, kept = tmp_path / "tables.toml", ManualClock(SystemClock().now()), [None]
+    gone, misspelt = f"name = 'gone'\nuri = '{tmp_path / 'gone.lance'}'", "name = 'misspelt'\nurl = 'x'"
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+
+    def chosen(*entries: str, after_s: float) -> list[str]:
+        path.write_text("".join(f"[[tables]]\n{entry}\n" for entry in entries))
+        clock.advance(after_s)
+        reminders = Reminders(kept[-1])
+        found = choose_cycle_tables([], by_schedule=True, reminders=reminders, clock=clock)
+        kept.append(json.loads(json.dumps(reminders.to_dict())))
+        return [each["table"] for each in found]
+
+    assert chosen(gone, misspelt, after_s=0) == ["gone", "misspelt"]
+    assert chosen(gone, misspelt, after_s=300) == []
+    assert chosen(gone, misspelt, after_s=4 * 3600) == ["gone", "misspelt"]
+    assert chosen(gone, after_s=300) == []
+    assert chosen(gone, misspelt, after_s=300) == ["misspelt"]
+    assert [each["table"] for each in choose_cycle_tables([], by_schedule=False)] == ["gone", "misspelt"]
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], {"gone": "yesterday"}, {"gone": None}, {"gone": "9999-12-31T23:00-12:00"}]
+)
+def test_calls_that_are_not_understood_count_as_never(document: object) -> None:
+    now = SystemClock().now()
+
+    assert Reminders(document).call(["gone"], now, timedelta(hours=4)) == {"gone"}
+
+
+def test_call_of_a_clock_that_ran_ahead_does_not_silence_a_table_for_longer() -> None:
+    now = SystemClock().now()
+    reminders = Reminders({"gone": (now + timedelta(days=365)).isoformat()})
+
+    assert reminders.call(["gone"], now, timedelta(hours=4)) == {"gone"}
+    assert reminders.call(["gone"], now, timedelta(hours=4)) == set()
 
 
 @pytest.mark.req("O10")

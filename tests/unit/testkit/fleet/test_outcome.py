@@ -111,6 +111,16 @@ def test_failed_tasks_of_sound_tables_and_of_all_tables_are_problems_and_those_o
     assert outcome.problems == ["sound: cycle.merge of run failed for good", "cycle.merge of run failed for good"]
 
 
+def test_calling_people_twice_about_a_broken_table_is_a_problem(outcome):
+    begin = {"task_id": "cycle.begin", "state": "failed", "rendered_map_index": "silent"}
+    outcome.take_tasks("run 1", [begin])
+    assert outcome.problems == []
+
+    outcome.take_tasks("run 2", [begin])
+    [problem] = outcome.problems
+    assert problem.startswith("silent: people were called 2 times")
+
+
 def test_sound_table_without_a_cycle_wrong_rows_failed_reads_and_mute_page_are_problems(outcome):
     outcome.cycles.clear()
     outcome.refused.append("sound could not be read after 7 s: the store did not answer")

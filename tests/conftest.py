@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOBODY_LISTENS = "http://127.0.0.1:9"
 HEAVY_TIMEOUT_S = 1800
 """Instead of the limit in pyproject.toml: a busy machine may need minutes for what takes seconds otherwise."""
+LONG_TIMEOUT_S = 4 * 3600
+"""Of tests that search or simulate for long, and do not say how long."""
 
 
 def _prepare_environment() -> None:
@@ -158,5 +160,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if EXAMPLES_TIMES > 1:
             _search_afresh(item)
         heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
-        if heavy and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))
+        longest = LONG_TIMEOUT_S if item.get_closest_marker("long") else HEAVY_TIMEOUT_S if heavy else None
+        if longest and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(longest))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextvars
 import queue
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -98,25 +97,30 @@ class Isolation:
             return tuple(self._given_up)
 
     def run(
-        self, work: Mapping[str, Work[ResultT]], *, parallel: int, deadline_s: float
+        self, work: Iterable[tuple[str, Work[ResultT]]], *, parallel: int, deadline_s: float
     ) -> Iterator[EndedWork[ResultT]]:
         """Do all work, and yield each piece when it has ended or is given up.
 
         Args:
-            work: By name.
+            work: Names and pieces. Whoever keeps the next one waiting keeps the others running, but delays what is
+                yielded of them.
             parallel: How many pieces run at once, without those that were given up.
             deadline_s: Seconds from its own beginning after which a piece is given up.
         """
         busy = set(self.running)
-        waiting = deque(name for name in work if name not in busy)
-        yield from (EndedWork(name, is_running=True) for name in work if name in busy)
+        waiting: Iterator[tuple[str, Work[ResultT]]] | None = iter(work)
         ended: queue.SimpleQueue[EndedWork[ResultT]] = queue.SimpleQueue()
         running: dict[str, tuple[threading.Thread, Deadline]] = {}
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                name = waiting.popleft()
-                deadline = Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s, self._stopped)
-                running[name] = _begun(name, work[name], deadline, ended), deadline
+        while waiting is not None or running:
+            while waiting is not None and len(running) < parallel:
+                name, piece = next(waiting, ("", None))
+                if piece is None:
+                    waiting = None
+                elif name in busy:
+                    yield EndedWork(name, is_running=True)
+                else:
+                    deadline = Deadline(self._clock, self._clock.monotonic() + deadline_s, deadline_s, self._stopped)
+                    running[name] = _begun(name, piece, deadline, ended), deadline
             for finished in self._next(ended, running):
                 running.pop(finished.name)
                 yield finished

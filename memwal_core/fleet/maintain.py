@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.fleet.apart import TableProcesses
 from memwal_core.fleet.due import Due, UnderWay, cycle_due, cycle_request, never_under_way, work_due
-from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation
+from memwal_core.fleet.isolation import Deadline, EndedWork, Isolation, Work
 from memwal_core.fleet.report import FleetReport, RoundEnd, TableRound
 from memwal_core.fleet.rounds import failed, run_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -122,11 +122,7 @@ class Fleet:
 
         for found in map(broken_round, registry.broken if not asked.names else ()):
             end(found)
-        if asked.due_only:
-            for found in self._not_due(tables):
-                end(found)
-        left = {name: table for name, table in tables.items() if name not in rounds}
-        for found in self._maintained(left, asked):
+        for found in self._maintained(self._due_of(chosen, end) if asked.due_only else chosen, asked):
             end(found)
         broken = [found for name, found in rounds.items() if name not in tables]
         return FleetReport((*(rounds[name] for name in tables), *broken), self._clock.monotonic() - began)
@@ -134,7 +130,7 @@ class Fleet:
     def maintain_table(self, table: RegisteredTable, request: FleetRequest | None = None) -> TableRound:
         """Go through the cycle of one table, due or not; whatever it does wrong is in what is returned."""
         asked = request if request is not None else FleetRequest()
-        (found,) = self._maintained({table.name: table}, asked)
+        (found,) = self._maintained([table], asked)
         _log.info("%s: %s: %s", found.table, found.end.value, found.why)
         return found
 
@@ -160,26 +156,35 @@ class Fleet:
         known = {table.name: table for table in tables}
         work = {name: partial(self._due, table, is_under_way, plan) for name, table in known.items()}
         ends = self._threads.run(
-            work, parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
+            work.items(), parallel=self._settings.survey_parallel, deadline_s=self._settings.survey_deadline_s
         )
         for ended in ends:
             yield ended.name, ended.result if ended.result is not None else _unfinished(known[ended.name], ended)
 
-    def _not_due(self, tables: Mapping[str, RegisteredTable]) -> list[TableRound]:
-        found = self.survey(list(tables.values()))
-        ended = [
-            TableRound(name, tables[name].uri, RoundEnd.NOT_DUE, each.why) if isinstance(each, Due) else each
-            for name, each in found
-            if not (isinstance(each, Due) and each.is_due)
-        ]
-        return sorted(ended, key=lambda each: list(tables).index(each.table))
+    def _due_of(
+        self, tables: Sequence[RegisteredTable], end: Callable[[TableRound], None]
+    ) -> Iterator[RegisteredTable]:
+        """Yield each table that is due as soon as it says so, and end the round of every other."""
+        known = {table.name: table for table in tables}
+        for name, found in self.survey(tables):
+            if isinstance(found, TableRound):
+                end(found)
+            elif found.is_due:
+                yield known[name]
+            else:
+                end(TableRound(name, known[name].uri, RoundEnd.NOT_DUE, found.why))
 
-    def _maintained(self, tables: Mapping[str, RegisteredTable], asked: FleetRequest) -> Iterator[TableRound]:
-        work = {name: partial(self._cycle, table, asked) for name, table in tables.items()}
-        ends = self._threads.run(work, parallel=self._settings.parallel, deadline_s=self._settings.deadline_s)
+    def _maintained(self, tables: Iterable[RegisteredTable], asked: FleetRequest) -> Iterator[TableRound]:
+        begun: dict[str, RegisteredTable] = {}
+
+        def work() -> Iterator[tuple[str, Work[TableRound]]]:
+            for table in tables:
+                begun[table.name] = table
+                yield table.name, partial(self._cycle, table, asked)
+
+        ends = self._threads.run(work(), parallel=self._settings.parallel, deadline_s=self._settings.deadline_s)
         for ended in ends:
-            table = tables[ended.name]
-            yield _unfinished(table, ended) if ended.result is None else ended.result
+            yield _unfinished(begun[ended.name], ended) if ended.result is None else ended.result
 
     def _due(self, table: RegisteredTable, is_under_way: UnderWay, plan: bool, _: Deadline) -> Due | TableRound:
         opened = self._open(table)

@@ -125,6 +125,23 @@ def test_entry_that_is_not_understood_keeps_no_table_from_its_cycle(registry, op
     assert "every: Extra inputs" in report.tables[-1].why
 
 
+@pytest.mark.req("O1")
+def test_table_that_is_slow_to_say_whether_it_is_due_keeps_no_other_from_its_cycle(registry, opening):
+    asked, others_work = [], threading.Event()
+
+    def begins() -> None:
+        asked.append("people")
+        if len(asked) == 2:  # whether it is due, and then for its cycle
+            others_work.set()
+
+    def slow() -> None:
+        assert others_work.wait(60)
+
+    opening.wrong |= {"orders": slow, "people": begins}
+
+    assert set(ends(fleet_of(opening).maintain_tables(registry)).values()) == {"done"}
+
+
 @pytest.mark.req("O1", "O6")
 def test_table_that_hangs_is_overdue_and_the_others_are_done(registry, opening):
     release = threading.Event()

@@ -40,7 +40,7 @@ def test_work_that_hangs_is_given_up_and_the_rest_is_done():
         isolation = Isolation(clock)
         work = {"a": hang, "b": lambda _: "b", "c": lambda _: "c"}
 
-        ended = {each.name: each for each in isolation.run(work, parallel=1, deadline_s=10)}
+        ended = {each.name: each for each in isolation.run(work.items(), parallel=1, deadline_s=10)}
 
         assert [ended["b"].result, ended["c"].result] == ["b", "c"]
         assert (ended["a"].is_overdue, ended["a"].seconds, ended["a"].result) == (True, 10, None)
@@ -51,8 +51,10 @@ def test_work_that_was_given_up_does_not_begin_again_before_it_has_ended():
     clock = ManualClock()
     isolation = Isolation(clock)
     with hanging(clock, 10) as (hang, release):
-        list(isolation.run({"a": hang}, parallel=1, deadline_s=10))
-        again = {each.name: each for each in isolation.run({"a": hang, "b": lambda _: 1}, parallel=2, deadline_s=10)}
+        list(isolation.run({"a": hang}.items(), parallel=1, deadline_s=10))
+        again = {
+            each.name: each for each in isolation.run({"a": hang, "b": lambda _: 1}.items(), parallel=2, deadline_s=10)
+        }
         assert (again["a"].is_running, again["b"].result) == (True, 1)
         release.set()
         for thread in threading.enumerate():
@@ -60,7 +62,7 @@ def test_work_that_was_given_up_does_not_begin_again_before_it_has_ended():
                 thread.join(60)
 
     assert isolation.running == ()
-    [last] = isolation.run({"a": lambda _: 2}, parallel=1, deadline_s=10)
+    [last] = isolation.run({"a": lambda _: 2}.items(), parallel=1, deadline_s=10)
     assert last.result == 2
 
 
@@ -73,7 +75,7 @@ def test_errors_and_panics_are_of_the_work_alone():
 
     work = {"a": partial(fail, PanicError("index out of bounds")), "b": partial(fail, ValueError("x"))}
 
-    ended = {each.name: each for each in Isolation(ManualClock()).run(work, parallel=2, deadline_s=10)}
+    ended = {each.name: each for each in Isolation(ManualClock()).run(work.items(), parallel=2, deadline_s=10)}
 
     assert {name: str(each.error) for name, each in ended.items()} == {"a": "index out of bounds", "b": "x"}
 
@@ -90,7 +92,7 @@ def test_no_more_run_at_once_than_allowed():
             running[0] -= 1
         return True
 
-    ended = list(Isolation(ManualClock()).run({str(n): work for n in range(20)}, parallel=3, deadline_s=10))
+    ended = list(Isolation(ManualClock()).run({str(n): work for n in range(20)}.items(), parallel=3, deadline_s=10))
 
     assert len(ended) == 20
     assert most[0] <= 3

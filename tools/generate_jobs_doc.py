@@ -25,9 +25,10 @@ Spark application `jobs/<job>.py`, and the Python call. Jobs whose choices are t
 ```python
 import memwal_core
 
-table = memwal_core.open("s3://bucket/people.lance")
+table = memwal_core.open("people.lance")  # or "s3://bucket/people.lance"
 report = table.run(memwal_core.MergeRequest(dry_run=True))
-print(report.outcome, report.why())
+print(report.outcome)  # planned
+print(report.why())
 ```
 
 Beside the exit codes below, a job may end with 6 (regions with damaged files were left out, the rest is done) and 8
@@ -56,7 +57,7 @@ def _section(request: type[JobRequest]) -> Iterator[str]:
     yield f"## {info.name}\n\n{info.summary}{by_hand}\n"
     yield f"`memwal {info.name} URI`, exit codes: 0 done or planned, 2 bad input, {info.exit_codes}.\n"
     document = {"uri": "s3://bucket/people.lance", "request": _example(request)}
-    yield f"```\nspark-submit jobs/{info.name}.py '{json.dumps(document)}'\n```\n"
+    yield f"```bash\nspark-submit jobs/{info.name}.py '{json.dumps(document)}'\n```\n"
     yield "| field | command | default | meaning |\n|---|---|---|---|"
     yield from (_row(name, field) for name, field in request.model_fields.items())
     yield ""

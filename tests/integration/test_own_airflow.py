@@ -28,7 +28,8 @@ def test_commands_of_the_page_maintain_a_table(tmp_path: Path) -> None:
         writer.put(pa.table({"id": [1, 2], "name": ["Ann", "Bob"]}))
         writer.flush()
     commands = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert len(commands) == 5
+    assert len(commands) == 6
+    assert commands.pop(0).startswith("pip install ")
     java = find_java(find_checkout(Path(memwal_core.__file__).parent), os.environ)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,16 @@ def test_run_that_takes_too_long_is_told_by_its_name(tmp_path: Path, monkeypatch
     assert told(tmp_path / "told") == [
         "maintenance takes too long: orders; the run manual__1 has not ended in 600 s; docs/runbooks/stuck-job.md; True"
     ]
+
+
+def test_notifiers_of_the_page_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "operating.md").read_text()
+    [text] = re.findall(rf"^export {NOTIFIERS_VARIABLE}='(.*?)'$", page, re.M | re.S)
+    monkeypatch.setenv(NOTIFIERS_VARIABLE, text)
+
+    [mail] = notifiers()
+
+    assert (type(mail).__name__, mail.to) == ("SmtpNotifier", "oncall@example.com")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_commands_of_the_page_change_no_answer_of_the_client(
     assert expected["where"] == expected["text"] == [1, 3, 8]
     assert expected["vector"] == [0, 1, 2, 3, 4, 5, 8]
 
-    blocks = re.findall(r"^```\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     commands = [line.split()[1:] for block in blocks for line in block.splitlines() if line.startswith("memwal ")]
     assert [command[0] for command in commands] == [
         "tables",
@@ -114,7 +114,7 @@ def test_commands_of_the_page_change_no_answer_of_the_client(
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(example + plain)
-    assert f"```\n{said.getvalue()}```" in PAGE.read_text()
+    assert f"```text\n{said.getvalue()}```" in PAGE.read_text()
     assert lancedb.connect("db").open_table("plain").count_rows() == 7
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +47,17 @@ def test_rule_that_waits_for_something_else_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "tests.yaml").write_bytes((DEPLOY / "alerts-test.yaml").read_bytes())
     judged = subprocess.run(["promtool", "test", "rules", tmp_path / "tests.yaml"], capture_output=True, check=False)
     assert judged.returncode == 1
+
+
+def test_configuration_of_the_page_is_understood(tmp_path: Path) -> None:
+    [text] = re.findall(r"^```yaml\n(.*?)^```$", (DEPLOY.parent / "docs" / "watching.md").read_text(), re.M | re.S)
+    (tmp_path / "prometheus.yaml").write_text(text)
+    shutil.copy(DEPLOY / "alerts.yaml", tmp_path)
+    command = ["promtool", "check", "config", tmp_path / "prometheus.yaml"]
+    judged = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+    assert "1 rule files found" in judged.stdout
 
 
 class Asked:

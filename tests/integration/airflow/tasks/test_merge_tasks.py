@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from memwal_core.jobs.verify.facts import VERIFY
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "operating.md"
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_unknown_region_is_refused(table: BaseTable) -> None:
         plan_work("merge", _params(table, regions=["00000000-0000-4000-8000-000000000000"]))
 
 
-def test_verification_says_what_it_found(table: BaseTable) -> None:
+def test_verification_says_what_it_found_as_the_page_does(table: BaseTable) -> None:
     items = plan_work("merge", _params(table))
     Table.open(table.uri).run(MergeRequest())
 
@@ -120,6 +123,11 @@ def test_verification_says_what_it_found(table: BaseTable) -> None:
     assert change["facts"]["generations"] == items[0]["promise"]["through"]
     [proof] = Table.open(table.uri).opened.ledger.runs(VERIFY.job)
     assert (proof.key, proof.holder, proof.facts["rows"]) == (VERIFY, "test", 40)
+    [text] = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    [shown] = json.loads(text)["tables"]
+    number = re.compile(r"[\d,]+\d|\d")
+    assert number.sub("n", shown["summary"]) == number.sub("n", change["summary"])
+    assert (set(shown), set(shown["facts"])) == (set(change), set(change["facts"]))
 
 
 def test_verification_before_the_merge_fails(table: BaseTable) -> None:

@@ -36,9 +36,12 @@ class LeaseDocument:
         """Whether the holder released it."""
         return self.expires_at <= self.acquired_at
 
-    def is_free(self, now: datetime, margin: timedelta) -> bool:
-        """Return whether another holder may take the lease: it is released, or expired by more than the margin."""
-        return self.released or now >= self.expires_at + margin
+    def is_free(self, now: datetime, margin: timedelta, ttl: timedelta) -> bool:
+        """Return whether another holder may take the lease: it is released, or expired by more than the margin.
+
+        One that was taken by a clock that is ahead by more than a time to live would outlast its holder by that much.
+        """
+        return self.released or now >= self.expires_at + margin or self.acquired_at > now + ttl
 
 
 def encode_lease(document: LeaseDocument) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from memwal_core.clock import Clock
 from memwal_core.coordination.job_key import JobKey
@@ -117,6 +117,11 @@ class LeaseStore:
         """Return the lease that prevents a holder from taking one; None if the holder may take it."""
         return self._in_the_way(holder, self.read(key))
 
+    def renewed(self, stored: StoredLease) -> datetime | None:
+        """Return when the store got this version, whatever its holder's clock said; None if it is collected."""
+        found = self._store.head(self._register(stored.key).path(stored.version))
+        return found.modified if found is not None else None
+
     def known_keys(self) -> list[JobKey]:
         """Return every key that was ever leased, sorted."""
         return [
@@ -145,8 +150,8 @@ class LeaseStore:
     def _in_the_way(self, holder: str, stored: StoredLease | None) -> StoredLease | None:
         if stored is None or stored.document.holder == holder:
             return None
-        margin = timedelta(seconds=self._settings.expiry_margin_s)
-        return None if stored.document.is_free(self._clock.now(), margin) else stored
+        margin, ttl = (timedelta(seconds=each) for each in (self._settings.expiry_margin_s, self._settings.ttl_s))
+        return None if stored.document.is_free(self._clock.now(), margin, ttl) else stored
 
     def _document(self, holder: str, stored: StoredLease | None) -> LeaseDocument:
         now = self._clock.now()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from memwal_core.coordination.freeze import FreezeStore, accepted_failures
@@ -58,8 +58,8 @@ def drain_readings(ledger: Ledger, waiting_bytes: int) -> Iterator[Reading]:
     yield Reading(Signal.DRAIN_TIME, waiting_bytes / rate, f"at the rate of the last {len(merged)} merges")
 
 
-def stuck_readings(leases: LeaseStore, ledger: Ledger, ttl_s: float, now: datetime) -> Iterator[Reading]:
-    """Read how long ago each lease that is held was renewed.
+def stuck_readings(leases: LeaseStore, ledger: Ledger, now: datetime) -> Iterator[Reading]:
+    """Read how long ago each lease that is held was renewed, by the store's clock: its holder's may be wrong.
 
     A job renews its lease only while it completes work, and a dead one never. A lease whose run has reported
     its end does not count: it was only not released.
@@ -76,8 +76,9 @@ def stuck_readings(leases: LeaseStore, ledger: Ledger, ttl_s: float, now: dateti
         document = stored.document
         if any(run.fencing_token == document.fencing_token and run.has_ended for run in _runs(ledger, key)):
             continue
-        renewed = document.expires_at - timedelta(seconds=ttl_s)
-        yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
+        renewed = leases.renewed(stored)
+        if renewed is not None:
+            yield Reading(Signal.STUCK_JOB, max(0.0, (now - renewed).total_seconds()), f"{key} of {document.holder}")
 
 
 def parked_readings(ledger: Ledger) -> Iterator[Reading]:

@@ -56,7 +56,7 @@ def measure_signals(
     """
     groups: list[Callable[[], Iterable[Reading]]] = [
         lambda: job_readings(opened.ledger),
-        lambda: stuck_readings(opened.leases, opened.ledger, opened.settings.lease.ttl_s, seen.now),
+        lambda: stuck_readings(opened.leases, opened.ledger, seen.now),
         lambda: check_readings(opened.base.store, opened.ledger, opened.freezes),
         lambda: parked_readings(opened.ledger),
     ]

@@ -176,7 +176,7 @@ def _held_back(case: RegionCase, verdict: JobVerdict) -> JobVerdict:
     for lease in case.leases:
         document = lease.document
         if lease.key.job == verdict.job and lease.key.scope in scopes and case.now < document.expires_at:
-            reasons.append(f"{document.holder} holds its lease until {document.expires_at:%H:%M:%S} UTC")
+            reasons.append(f"{document.holder} holds its lease until {document.expires_at:%Y-%m-%d %H:%M:%S} UTC")
     if not reasons:
         return verdict
     paused = any(reason.startswith("paused") for reason in reasons)

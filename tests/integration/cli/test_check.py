@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from memwal_core.table import Table
 from memwal_core.writer.table_writer import TableWriter
+from testkit.clock import ManualClock
 from testkit.faults.damage import Vandal
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.garbage import drop_old_versions, write_generations
@@ -258,6 +260,20 @@ def test_lease_that_nobody_renews_is_a_stuck_job_until_it_is_given_back(table):
     assert signals["stuck_job"]["subject"] == "merge/table of sleeper"
     lease.release()
     assert check(table, **limits)[1]["stuck_job"]["value"] == 0
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_stuck_job_is_told_by_the_stores_clock_whatever_its_holders_said(table, hours):
+    """One whose clock was ahead read 0 however long it was dead; one whose clock was behind read stuck at once."""
+    wrong = Table.open(table.uri, clock=ManualClock(datetime.now(tz=UTC) + timedelta(hours=hours))).opened
+    wrong.leases.acquire(JobKey("merge"), "sleeper")
+    fresh = check(table)[1]["stuck_job"]
+    for each in (Path(table.uri) / "_mem_wal" / "_leases").rglob("*.json"):
+        os.utime(each, (time.time() - 3600,) * 2)
+    late = check(table)[1]["stuck_job"]
+
+    assert (fresh["level"], late["level"]) == ("ok", "page")
+    assert 3600 <= late["value"] < 4500
 
 
 def test_lease_of_a_run_that_ended_is_no_stuck_job(table):

@@ -215,6 +215,7 @@ def its_process_died_each_time(scene: Scene) -> Iterator[None]:
 @drill("stuck-job")
 def job_died_with_its_lease(scene: Scene) -> Iterator[None]:
     scene.past(minutes=20).opened.leases.acquire(JobKey("merge"), "a machine that is gone")
+    scene.age(scene.path / "_mem_wal" / "_leases", minutes=20)
     yield
     scene.follow("memwal merge $TABLE")
 

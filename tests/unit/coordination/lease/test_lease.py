@@ -211,6 +211,21 @@ def test_lease_of_others_is_taken_only_after_the_margin(store, clock):
 
 
 @pytest.mark.req("LEASE-41")
+def test_lease_taken_by_a_clock_far_ahead_holds_nobody_and_one_a_little_ahead_does(store, clock):
+    """It blocked its job for as long as the clock had been ahead: a day, or for ever."""
+    ahead = ManualClock(clock.now() + timedelta(days=1))
+    sleeper = leases(store, ahead).acquire(MERGE, "run-1")
+    taken = leases(store, clock).acquire(MERGE, "run-2")
+    assert taken.ticket.fencing_token == 2
+    with pytest.raises(FencedError):
+        sleeper.check()
+    taken.release()
+    leases(store, ManualClock(clock.now() + timedelta(seconds=SETTINGS.ttl_s))).acquire(MERGE, "run-3")
+    with pytest.raises(LeaseHeldError):
+        leases(store, clock).acquire(MERGE, "run-4")
+
+
+@pytest.mark.req("LEASE-41")
 def test_expiry_alone_does_not_fence(store, clock):
     """A slow job that nobody replaced goes on; that it may is decided by the token, not by a clock."""
     lease = leases(store, clock).acquire(MERGE, "run-1")

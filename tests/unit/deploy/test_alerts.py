@@ -82,3 +82,15 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert len(set(places)) == len(places)
     assert max(column for column, _ in places) < 24
+
+
+def test_route_of_the_page_groups_by_a_label_of_the_rules_and_leads_every_page_to_a_person() -> None:
+    text = (DEPLOY.parent / "docs" / "watching.md").read_text()
+    [block] = re.findall(r"```yaml\n# alertmanager.yaml\n(.*?)```", text, re.S)
+    route = yaml.safe_load(block)["route"]
+    [urgent] = route["routes"]
+
+    assert route["group_by"] == [TABLE]
+    assert urgent["matchers"] == ['severity="page"']
+    assert {rule["labels"]["severity"] for rule in rules()} == {"page", "ticket"}
+    assert {urgent["receiver"], route["receiver"]} == {each["name"] for each in yaml.safe_load(block)["receivers"]}

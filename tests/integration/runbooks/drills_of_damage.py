@@ -170,3 +170,14 @@ def another_client_deleted_rows(scene: Scene) -> Iterator[None]:
     yield
     scene.evaluate("lance.dataset(uri, version=V).restore()", V=good)
     scene.follow("memwal status $TABLE")
+
+
+@drill("check-failed", spark=True)
+def another_client_deleted_rows_on_purpose(scene: Scene) -> Iterator[None]:
+    scene.run("memwal merge $TABLE")
+    lance.dataset(scene.uri).delete("id = 3")
+    scene.run("memwal quality $TABLE")
+    yield
+    scene.follow("memwal checks $TABLE", ends=5)
+    scene.follow("memwal thaw $TABLE --choice accept --cause check-failed --reason TEXT")
+    del scene.rows[3]

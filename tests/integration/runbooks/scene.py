@@ -18,6 +18,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import MemwalError
 from memwal_core.format.paths import region_directory
 from memwal_core.ids import RegionId
@@ -90,6 +92,13 @@ class Scene:
     def past(self, **ago: float) -> Table:
         """Return the table as seen by a process some time ago."""
         return Table.open(self.uri, clock=ManualClock(datetime.now(tz=UTC) - timedelta(**ago)))
+
+    def ran(self, job: str, *, hours: float = 0.0, **end: object) -> None:
+        """Record a run that ended now, as a job in another process would."""
+        opened = self.past(hours=hours).opened
+        run = opened.new_run(JobKey(job), "elsewhere")
+        ended = run.started + timedelta(hours=hours or 0.001)
+        opened.ledger.end(run, RunEnd(ended, **{"outcome": RunOutcome.DONE, **end}))  # type: ignore[arg-type]
 
     def age(self, below: Path, **ago: float) -> None:
         """Let files be older than they are."""

@@ -6,11 +6,11 @@ import inspect
 
 import pytest
 
-from tests.integration.runbooks import drills_of_damage, drills_of_freezes, drills_of_lag
+from tests.integration.runbooks import drills_of_damage, drills_of_freezes, drills_of_lag, drills_of_space
 from tests.integration.runbooks.book import MEND, RUNBOOKS, Book
 from tests.integration.runbooks.scene import DRILLS, ROWS, Drill, Play, Scene, follow_runbook
 
-MODULES = (drills_of_damage, drills_of_freezes, drills_of_lag)
+MODULES = (drills_of_damage, drills_of_freezes, drills_of_lag, drills_of_space)
 """Their drills are in ``DRILLS`` once they are imported."""
 
 

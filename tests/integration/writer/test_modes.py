@@ -288,6 +288,7 @@ def test_durable_and_indexed_are_independent(table, region_id, durable: bool, in
     key = people(2).select(["id"])
     assert receipt.durable is durable
     assert index.lookup(key, refresh=False).num_rows == (1 if indexed else 0)
+    assert index.scan(refresh=False).num_rows == (2 if indexed else 0)
     assert writer.memtable.to_table().num_rows == 2
     assert writer.lookup(key).column("name").to_pylist() == ["p2"]
 

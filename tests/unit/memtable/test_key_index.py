@@ -124,9 +124,14 @@ def test_rows_that_are_not_covered_are_missed_until_the_refresh(kind) -> None:
     index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
     memtable.add(_rows(1, 2))
     assert index.lookup(_keys_of(1), refresh=False).num_rows == 0
+    assert index.scan(refresh=False).num_rows == 0
     assert memtable.to_table().num_rows == 2
     index.refresh()
     assert index.lookup(_keys_of(1), refresh=False).column("id").to_pylist() == [1]
+    assert index.scan(refresh=False).column("id").to_pylist() == [1, 2]
+    memtable.add(_rows(3))
+    assert index.scan(refresh=False).column("id").to_pylist() == [1, 2]
+    assert index.scan().column("id").to_pylist() == [1, 2, 3]
 
 
 @pytest.mark.req("WRT-42")

@@ -55,13 +55,16 @@ class RetainedVersion:
         return f"{line} (tagged {', '.join(self.tags)})" if self.tags else line
 
 
-def retained_versions(table: TableReader, concurrency: int, *, with_tags: bool = True) -> tuple[RetainedVersion, ...]:
+def retained_versions(
+    table: TableReader, concurrency: int, *, with_tags: bool = True, held: int | None = None
+) -> tuple[RetainedVersion, ...]:
     """Read the merge progress of every version that can still be opened: the table's own, then branches'.
 
-    One listing, and one request per version, or two for manifests of more than 64 KiB.
+    One listing, and one request per version, or two for manifests of more than 64 KiB. Tags are asked through the
+    version ``held`` if the caller has it open; they belong to no version.
     ``CorruptionError``: a manifest cannot be read, or a tag names a version that does not exist.
     """
-    tags = _tags(table) if with_tags else {}
+    tags = _tags(table, held) if with_tags else {}
     files = [*_manifests(table.store, TABLE_VERSIONS_DIRECTORY), *_manifests(table.store, BRANCHES_DIRECTORY)]
     decoder = _Decoder()
     at_once = at_most(table.store.kind, len(files), concurrency)
@@ -137,8 +140,8 @@ def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVe
     )
 
 
-def _tags(table: TableReader) -> dict[tuple[str | None, int], list[str]]:
-    dataset = table.dataset()
+def _tags(table: TableReader, held: int | None) -> dict[tuple[str | None, int], list[str]]:
+    dataset = table.dataset(held)
     with translated("list tags", table.uri):
         listed = dataset.tags.list()
     found: dict[tuple[str | None, int], list[str]] = {}

@@ -60,9 +60,9 @@ def list_versions(table: TableReader) -> tuple[TableVersion, ...]:
 
 def explain_cleanup(table: TableReader, versions: Collection[int]) -> CleanupResult:
     """Return what removing some versions would free; nothing is removed."""
-    dataset = table.dataset()
     if not versions:
         return CleanupResult(0, 0, 0, 0)
+    dataset = table.dataset()
     with translated("explain the removal of versions", table.uri):
         explained = dataset.explain_cleanup_old_versions(versions=sorted(versions), error_if_tagged_old_versions=False)
         return _result(explained.stats)

@@ -83,16 +83,18 @@ class _Run:
         self._began = context.clock.monotonic()
         self._reports: dict[str, IndexReport] = {}
         self._tried = 0
+        self._seen: tuple[CatchupSurvey, TableState] | None = None
 
     def run(self, *, dry_run: bool) -> CatchupReport:
         survey, plan = self._look()
         self._reports = {index.name: _untouched(index) for index in plan.indexes}
         self._choose_place(survey, plan)
-        if not dry_run:
+        if not dry_run and plan.to_extend:
             done = self._extend_together(plan)
             for index in plan.to_extend:
                 if index.name not in done:
                     self._extend(index)
+            self._seen = None
         reason = "" if dry_run else self._record()
         return self._report(plan, survey, reason, dry_run=dry_run)
 
@@ -107,8 +109,14 @@ class _Run:
         )
 
     def _look(self) -> tuple[CatchupSurvey, CatchupPlan]:
-        survey, _ = survey_indexes(self._context)
-        return survey, self._plan(survey)
+        self._seen = survey_indexes(self._context)
+        return self._seen[0], self._plan(self._seen[0])
+
+    def _last_seen(self) -> tuple[CatchupSurvey, TableState]:
+        """Return what was read last, anew if this run has tried to change it since."""
+        if self._seen is None:
+            self._seen = survey_indexes(self._context)
+        return self._seen
 
     def _plan(self, survey: CatchupSurvey) -> CatchupPlan:
         settings = self._context.settings
@@ -166,11 +174,12 @@ class _Run:
         """Record what the indexes cover beyond the record; return why that failed, empty if it did not."""
         context = self._context
         for attempt in range(1, context.settings.max_attempts + 1):
-            survey, state = survey_indexes(context)
+            survey, state = self._last_seen()
             names = [name for name in self._plan(survey).to_record if not self._has_failed(name)]
             if not names:
                 return ""
             context.check_lease()
+            self._seen = None
             try:
                 record_catchup(context.table, state, dict.fromkeys(names, survey.merged))
             except (ConflictError, CommitUnknownError) as error:
@@ -189,7 +198,7 @@ class _Run:
         return name not in self._reports or self._reports[name].result is IndexResult.FAILED
 
     def _report(self, plan: CatchupPlan, survey: CatchupSurvey, reason: str, *, dry_run: bool) -> CatchupReport:
-        after = survey if dry_run else survey_indexes(self._context)[0]
+        after = survey if dry_run else self._last_seen()[0]
         planned = plan_catchup(after, self._context.settings)
         reports = tuple(
             _finished(report, planned.named(name), after.recorded.get(name, {}))

@@ -159,7 +159,9 @@ class GcSurveyor:
             state = self.table.state()
             indexes = [index for index in self.table.indexes(state.version) if not is_internal_index(index.name)]
             retained: tuple[RetainedVersion, ...] = (
-                known.retained if known is not None else retained_versions(self.table, self.concurrency)
+                known.retained
+                if known is not None
+                else retained_versions(self.table, self.concurrency, held=state.version)
             )
         except CorruptionError as error:
             return BaseState(0, 0, None, problem=str(error))

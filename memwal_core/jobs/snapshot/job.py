@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.job import Division, Job, Piece
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.jobs.snapshot.report import SnapshotReport
@@ -34,6 +35,10 @@ class SnapshotJob(Job[SnapshotRequest, SnapshotReport]):
     def count(self, instruments: Instruments, report: SnapshotReport) -> None:
         """Count what the run did."""
         count_snapshot(instruments, report)
+
+    def knows_the_end(self, report: SnapshotReport) -> bool:
+        """The version that a publication made was read, and shown to the watch."""
+        return report.outcome is not JobOutcome.CONFLICT
 
     def divide(self, context: JobContext, request: SnapshotRequest) -> Division:
         """Make one piece if a snapshot is due."""

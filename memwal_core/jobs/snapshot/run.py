@@ -125,6 +125,7 @@ class _Build:
         self._context.failpoints.hit(SNAPSHOT_BUILT)
         self._context.check_lease()
         published = publish_snapshot(self._context.table, snapshot, taken=survey.claimed, read=state)
+        self._context.table.note(published)
         self._context.failpoints.hit(SNAPSHOT_PUBLISHED)
         _log.info(
             "region snapshot published [table=%s, version=%d, regions=%d, inline=%s]",

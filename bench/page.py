@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.aims import LINEAR, judge
 from bench.charts import Bar, bar_chart, line_chart
+from bench.dollars import AT_ONCE, INTRODUCTION, WORKLOAD, operation_rows, way_rows, ways
 from bench.explanations import GROWTH
 from bench.harness import Spread
 
@@ -83,7 +84,7 @@ def _growth_lines(results: _Values) -> dict[str, dict[str, list[tuple[float, flo
 
 def render(results: _Values) -> str:
     """Return the page as Markdown."""
-    parts = [_HEAD, *_origin(results), *_aims(results), *_growth(results)]
+    parts = [_HEAD, *_origin(results), *_aims(results), *_growth(results), *_dollars()]
     parts.append("## All comparisons\n")
     for comparison in results["comparisons"]:
         parts += _comparison(comparison)
@@ -146,6 +147,17 @@ def _growth(results: _Values) -> Iterator[str]:
     for name in sorted(draw(results)):
         if name.startswith("growth-"):
             yield f"![{name.removesuffix('.svg')}]({CHARTS}/{name})\n"
+
+
+def _dollars() -> Iterator[str]:
+    yield "## Dollars\n"
+    yield INTRODUCTION
+    yield _table(["Operation", "PUT, POST, LIST", "GET, HEAD", "Dollars per million of them"], operation_rows())
+    yield WORKLOAD
+    head = ["Format", "PUT, POST, LIST", "GET, HEAD", "Dollars per million rows", "Dollars per idle day"]
+    yield _table(head, way_rows())
+    yield "\n".join(f"- {way.name}: {way.why_rows} Idle: {way.why_idle}" for way in ways()) + "\n"
+    yield AT_ONCE
 
 
 def _comparison(comparison: _Values) -> Iterator[str]:

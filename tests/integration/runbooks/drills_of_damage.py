@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -12,6 +13,7 @@ import pyarrow as pa
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, manifest_path, wal_entry_path
 from memwal_core.region.quarantine import Quarantined, QuarantineStore
 from testkit.tables.people import people
+from tests.integration.runbooks.book import Book
 from tests.integration.runbooks.scene import Scene, drill
 
 
@@ -181,3 +183,14 @@ def another_client_deleted_rows_on_purpose(scene: Scene) -> Iterator[None]:
     scene.follow("memwal checks $TABLE", ends=5)
     scene.follow("memwal thaw $TABLE --choice accept --cause check-failed --reason TEXT")
     del scene.rows[3]
+
+
+@drill("check-failed", spark=True)
+def another_client_loaded_a_key_twice(scene: Scene) -> Iterator[None]:
+    _appended(scene)
+    scene.run("memwal quality $TABLE")
+    yield
+    duplicates = replace(scene, book=Book("duplicate-keys"))
+    duplicates.follow("memwal repair $TABLE --duplicates")
+    duplicates.follow("memwal verify $TABLE")
+    duplicates.follow("memwal thaw $TABLE --choice accept --cause duplicate-keys --reason TEXT")

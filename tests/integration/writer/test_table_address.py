@@ -183,6 +183,7 @@ def test_an_older_copy_restored_in_place_never_lends_its_rows_to_the_newer_copy(
     assert merged(place.table("people.lance")) == before | {3: "written after that!"}
 
 
+@pytest.mark.req("WRT-65")
 def test_only_flushed_memtables_without_links_name_the_wal_and_have_a_digest(place: Place) -> None:
     region_id = first_table(place)
     table = place.table("people.lance")

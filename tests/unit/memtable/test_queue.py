@@ -37,7 +37,7 @@ def test_the_active_generation_is_the_oldest_plus_the_queue_length() -> None:
     assert queue.active.fragments == ()
 
 
-@pytest.mark.req("MEM-14", "WRT-64")
+@pytest.mark.req("MEM-14", "WRT-56", "WRT-64")
 def test_ranges_follow_each_other_and_open_only_when_the_one_before_is_final() -> None:
     queue = _queue(replay_after=10)
     queue.active.add(_rows(1))

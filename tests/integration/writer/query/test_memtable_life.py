@@ -268,6 +268,18 @@ def test_rows_frozen_before_they_are_durable_get_an_entry_of_their_own(table, re
     assert flushed_rows(table, region_id, second) == {3: "p3"}
 
 
+@pytest.mark.req("WRT-63")
+def test_a_full_memtable_of_rows_that_wait_for_the_wal_is_stored_by_its_flush(table, region_id) -> None:
+    settings = writer_settings(durable_write=False, max_memtable_rows=2)
+    writer = _open(table, region_id, settings, clock=ManualClock())
+    writer.put(people(1, 2))
+    writer.put(people(3))
+    writer.run_due()
+    assert LANCE_CODEC.read(table.store, region_id, 1).rows["id"].to_pylist() == [1, 2]
+    (flushed,) = _manifest(table, region_id).flushed_generations
+    assert flushed_rows(table, region_id, flushed) == {1: "p1", 2: "p2"}
+
+
 @pytest.mark.req("MEM-19", "MEM-16")
 def test_a_batch_above_the_limit_is_taken_whole_by_an_empty_memtable(table, region_id) -> None:
     writer = _open(table, region_id, writer_settings(max_memtable_rows=2))

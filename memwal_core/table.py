@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -18,24 +18,14 @@ from memwal_core.coordination.freeze.reading import RememberedHistory
 from memwal_core.coordination.lease import LeaseTicket
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ids import RegionId
-from memwal_core.jobs.checkpoint.report import CheckpointReport
-from memwal_core.jobs.checkpoint.rounds import checkpoint
 from memwal_core.jobs.configure.run import TableConfiguration
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.jobs.gc.request import GcRequest
-from memwal_core.jobs.health import Health, examine
-from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.outcome import CheckLease
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.runner import execute
-from memwal_core.jobs.thaw.enable_again import former_index, freeze_for_lost_index
-from memwal_core.jobs.thaw.report import ThawReport
-from memwal_core.jobs.thaw.run import Decision, explain_freezes, freeze_by_hand, thaw
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.observe.status import TableStatus, table_status
-from memwal_core.observe.why.answers import RegionAnswer
-from memwal_core.observe.why.reading import WhyContext, why
 from memwal_core.reader import Consistency
 from memwal_core.reader.analysis.analyze import Analysis, Query, analyze
 from memwal_core.reader.merged import MergedReader
@@ -45,6 +35,14 @@ from memwal_core.settings import Settings, default_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage import open_store
 from memwal_core.writer import RegionWriter, TableWriter
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.checkpoint.report import CheckpointReport
+    from memwal_core.jobs.gc.plan import GcPlan
+    from memwal_core.jobs.health import Health
+    from memwal_core.jobs.thaw.report import ThawReport
+    from memwal_core.jobs.thaw.run import Decision
+    from memwal_core.observe.why.answers import RegionAnswer
 
 
 class Table(MergedReader):
@@ -204,6 +202,8 @@ class Table(MergedReader):
             ConflictError: Others kept changing the table. Try again.
             CommitUnknownError: Read the table before trying again.
         """
+        from memwal_core.jobs.thaw.enable_again import former_index, freeze_for_lost_index  # noqa: PLC0415 - most processes do without it
+
         state = self.base.state()
         former = former_index(self.opened, state)
         names = [key] if isinstance(key, str) else list(key)
@@ -329,6 +329,8 @@ class Table(MergedReader):
             for writer in self._open_writers:
                 if not writer.is_closed:
                     writer.flush()
+        from memwal_core.jobs.checkpoint.rounds import checkpoint  # noqa: PLC0415 - most processes do without it
+
         return checkpoint(self.opened, regions=regions, fence=fence, dry_run=dry_run, progress=progress)
 
     def freeze(self, reason: str, *, by: str) -> Freeze:
@@ -342,6 +344,8 @@ class Table(MergedReader):
             InvalidRequestError: No reason is given.
             UnavailableError: Storage failed; the table may not be frozen. Try again.
         """
+        from memwal_core.jobs.thaw.run import freeze_by_hand  # noqa: PLC0415 - most processes do without it
+
         return freeze_by_hand(self.opened, reason, by)
 
     def thaw(self, decision: Decision | None = None, *, dry_run: bool = False) -> ThawReport:
@@ -356,6 +360,8 @@ class Table(MergedReader):
             ConflictError: Another commit came first. Try again.
             UnavailableError: Storage failed. Try again; what was done stands.
         """
+        from memwal_core.jobs.thaw.run import explain_freezes, thaw  # noqa: PLC0415 - most processes do without it
+
         return explain_freezes(self.opened) if decision is None else thaw(self.opened, decision, dry_run=dry_run)
 
     def status(self) -> TableStatus:
@@ -381,7 +387,7 @@ class Table(MergedReader):
             InvalidRequestError: MemWAL was never enabled on the table.
             UnavailableError: Storage failed. Try again.
         """
-        return examine(self.opened, deep=False, garbage=self._garbage())
+        return self._examined(deep=False)
 
     def doctor(self, *, contents: bool = False, progress: Progress = unwatched) -> Health:
         """Judge the table by everything: the same as ``health``, and every invariant that takes listing every object,
@@ -398,8 +404,7 @@ class Table(MergedReader):
         Raises:
             UnavailableError: Storage failed. Try again.
         """  # noqa: D205 - what it adds is part of the one line
-        garbage = self._garbage()
-        return examine(self.opened, deep=True, garbage=garbage, contents=contents, progress=progress)
+        return self._examined(deep=True, contents=contents, progress=progress)
 
     def why(self, region_id: RegionId) -> RegionAnswer:
         """Tell for each job whether it would act on a region now, and why.
@@ -410,6 +415,9 @@ class Table(MergedReader):
             UnavailableError: Storage failed. Try again.
             CorruptionError: A manifest contradicts itself. Run ``doctor``.
         """
+        from memwal_core.jobs.merge.survey import MergeSurveyor  # noqa: PLC0415 - most processes do without it
+        from memwal_core.observe.why.reading import WhyContext, why  # noqa: PLC0415 - most processes do without it
+
         opened = self.opened
         surveyor = MergeSurveyor(opened.base, opened.base.store, opened.manifests, self._concurrency)
         registers = opened.ledger, opened.leases, opened.freezes
@@ -429,6 +437,12 @@ class Table(MergedReader):
         """Region specs and maintained indexes."""
         opened = self.opened
         return TableConfiguration(self.base, opened.manifests, self._concurrency, opened.freezes.require_thawed)
+
+    def _examined(self, *, deep: bool, contents: bool = False, progress: Progress = unwatched) -> Health:
+        from memwal_core.jobs.health import examine  # noqa: PLC0415 - most processes do without it
+
+        garbage = self._garbage()
+        return examine(self.opened, deep=deep, garbage=garbage, contents=contents, progress=progress)
 
     def _garbage(self) -> GcPlan | None:
         if not self.opened.settings.status.measure_garbage:

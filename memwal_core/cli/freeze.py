@@ -13,7 +13,6 @@ from memwal_core.cli.show import show_view
 from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.thaw.run import Decision, require_reason
 
 By = Annotated[str, typer.Option("--by", help="Who decides; the user of this process by default.", metavar="NAME")]
 
@@ -32,6 +31,8 @@ def freeze(
     """
     table = open_table(uri, storage_option)
     if dry_run:
+        from memwal_core.jobs.thaw.run import require_reason  # noqa: PLC0415 - most commands start without it
+
         require_reason(reason)
     else:
         table.freeze(reason, by=by or _user())
@@ -63,6 +64,8 @@ def thaw(  # noqa: PLR0913 - one parameter for each option of the command
     """
     if choice is None and (cause is not None or dry_run):
         raise InvalidRequestError("no choice was made", remedy="name one with --choice", choices=list(map(str, Choice)))
+    from memwal_core.jobs.thaw.run import Decision  # noqa: PLC0415 - most commands start without it
+
     decision = Decision(choice, by or _user(), cause, reason) if choice is not None else None
     report = open_table(uri, storage_option).thaw(decision, dry_run=dry_run)
     if json:

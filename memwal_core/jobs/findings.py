@@ -31,6 +31,14 @@ class Level(StrEnum):
         return {Level.WARN: 6, Level.PAGE: 7}.get(self, 0)
 
 
+class HealthVerdict(StrEnum):
+    """What an examination amounts to."""
+
+    HEALTHY = "healthy"
+    NEEDS_OPERATOR = "needs an operator"
+    NOT_MEMWAL = "not a MemWAL table"
+
+
 class Severity(StrEnum):
     """How urgent a finding is."""
 

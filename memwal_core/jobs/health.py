@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
-from memwal_core.jobs.findings import Finding, Level, Severity, ordered
+from memwal_core.jobs.findings import Finding, HealthVerdict, Level, Severity, ordered
 from memwal_core.jobs.gc.plan import GcPlan
 from memwal_core.metrics import MERGE_WAITING_BYTES, SIGNAL_LABEL, SIGNAL_LEVEL, SIGNAL_VALUE, TABLE_LABEL, Instruments
 from memwal_core.observe.doctor import Examination, Examiner, command_for, look_twice
@@ -33,14 +32,6 @@ _SCORES = {Severity.CRITICAL: 0, Severity.WARNING: 65, Severity.INFO: 100}
 """Of what the doctor finds; a signal scores by its value."""
 
 _COLOURS = {Level.OK: "good", Level.WARN: "fair", Level.PAGE: "bad"}
-
-
-class HealthVerdict(StrEnum):
-    """What an examination amounts to."""
-
-    HEALTHY = "healthy"
-    NEEDS_OPERATOR = "needs an operator"
-    NOT_MEMWAL = "not a MemWAL table"
 
 
 @dataclass(frozen=True, slots=True)

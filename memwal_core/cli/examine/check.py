@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from memwal_core.cli.options import print_json
 from memwal_core.cli.show import show_findings, show_grid
-from memwal_core.jobs.health import Health, record_health
 from memwal_core.jobs.view import Grid
 from memwal_core.metrics import INSTRUMENTS
-from memwal_core.observe.signals import SIGNALS, JudgedSignal
 from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary, renamed
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.health import Health
+    from memwal_core.observe.signals import JudgedSignal
 
 
 def check_health(table: Table, vocabulary: Vocabulary, *, deep: bool, json: bool) -> None:
@@ -22,6 +25,8 @@ def check_health(table: Table, vocabulary: Vocabulary, *, deep: bool, json: bool
     Raises:
         SystemExit: Always: 0 all is well, 6 something warns, 7 an operator must act now.
     """
+    from memwal_core.jobs.health import record_health  # noqa: PLC0415 - most commands start without it
+
     health = table.doctor() if deep else table.health()
     record_health(INSTRUMENTS, health)
     if json:
@@ -40,6 +45,8 @@ def _show(health: Health, vocabulary: Vocabulary) -> None:
 
 
 def _cells(judged: JudgedSignal) -> list[str]:
+    from memwal_core.observe.signals import SIGNALS  # noqa: PLC0415 - most commands start without it
+
     facts = SIGNALS[judged.signal]
     value = "-" if judged.value is None else f"{judged.value:g} {facts.unit}"
     return [

@@ -17,7 +17,6 @@ from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid
-from memwal_core.observe.signals.jobs import failures_that_stand
 from memwal_core.quality.model import Result, Stage
 from memwal_core.quality.table import QualityTable
 from memwal_core.region.quarantine import Quarantined
@@ -90,6 +89,8 @@ def _outcome(
     newest: Mapping[Stage, Mapping[str, Any] | None],
     opened: OpenTable,
 ) -> JobOutcome:
+    from memwal_core.observe.signals.jobs import failures_that_stand  # noqa: PLC0415 - most commands start without it
+
     # What failed before a merge is over when nothing is held any more; what failed after it is not.
     after = newest[Stage.AFTER]
     if held or (after is not None and failures_that_stand(after, opened.freezes)):

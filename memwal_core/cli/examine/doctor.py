@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,9 +11,12 @@ from rich.console import Console
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_bar, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
-from memwal_core.jobs.health import Health, HealthVerdict
+from memwal_core.jobs.findings import HealthVerdict
 from memwal_core.text import show_bytes
 from memwal_core.vocabulary import Vocabulary, renamed, word
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.health import Health
 
 _EXIT_CODES = {HealthVerdict.HEALTHY: 0, HealthVerdict.NOT_MEMWAL: 3, HealthVerdict.NEEDS_OPERATOR: 5}
 

@@ -6,13 +6,15 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memwal_core.cli.options import parse_seconds
 from memwal_core.clock import SystemClock
-from memwal_core.jobs.health import Health
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.health import Health
 
 
 def watch(  # noqa: PLR0913 - one parameter for each option of the command

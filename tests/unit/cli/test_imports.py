@@ -11,6 +11,13 @@ LOADED_WHEN_NEEDED = {
     "datafusion",
     "great_expectations",
     "lance_namespace_urllib3_client",
+    "memwal_core.jobs.checkpoint.rounds",
+    "memwal_core.jobs.gc.plan",
+    "memwal_core.jobs.health",
+    "memwal_core.jobs.thaw.run",
+    "memwal_core.observe.doctor",
+    "memwal_core.observe.signals",
+    "memwal_core.observe.why.reading",
     "pandas",
     "pyspark",
 }

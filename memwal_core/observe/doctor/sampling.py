@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.flushed.read import open_generation
+from memwal_core.key_filter import hashes_of
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue
 
@@ -106,15 +109,13 @@ class KeySampler:
                     limit=limit,
                     batch_size=_BATCH_ROWS,
                 )
-            return found.select(columns).cast(pa.schema([(name, self._types[name]) for name in columns]))
+            rows = found.select(columns).cast(pa.schema([(name, self._types[name]) for name in columns]))
+            return rows.filter(whole_keys(rows, self._key))
         except (MemwalError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None  # The check of generations reports it, or the merge parks it.
 
     def _smallest(self, rows: pa.Table) -> pa.Table:
-        import pandas as pd  # noqa: PLC0415 - most commands start without it
-
-        hashes = pd.util.hash_pandas_object(rows.select(self._key).to_pandas(), index=False).to_numpy()
-        _, first = np.unique(hashes, return_index=True)
+        _, first = np.unique(hashes_of(rows, self._key), return_index=True)
         return rows.take(pa.array(first[: self._bounds.keys]))
 
     def _routed(self, rows: pa.Table, spec: RegionSpec | None) -> tuple[str, ...] | None:
@@ -125,6 +126,11 @@ class KeySampler:
         except InvalidRequestError:
             return None
         return tuple(shown_value(value) for value in values)
+
+
+def whole_keys(rows: pa.Table, key: Sequence[str]) -> pa.ChunkedArray:
+    """Return which rows have no NULL in their key."""
+    return reduce(pc.and_, (pc.is_valid(rows.column(name)) for name in key))
 
 
 def shown_value(value: RegionValue) -> str:

@@ -49,7 +49,7 @@ down: setup ## Stop what `make up` started
 # How many times as many examples as usual `make test-fresh` tries of each property.
 EXAMPLES_TIMES ?= 20
 
-.PHONY: check test-unit test test-slow test-long test-fresh packages
+.PHONY: check test-unit test test-slow test-long test-fresh packages lowest
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
@@ -65,6 +65,9 @@ test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as
 
 packages: setup ## Install wheel and sdist with plain pip into empty environments, for example of PYTHONS="python3.12 python3.13"
 	@$(RUN) pytest -m "not slow" tests/integration/test_package.py $(PYTEST_ARGS)
+
+lowest: setup ## Test core, merges and commands with the lowest versions of all dependencies; needs the package index
+	@tools/lowest.sh $(PYTEST_ARGS)
 
 # How many seeds `make sim` plays. FIRST=n begins with seed n instead of a fresh one, SCENE=rivals plays one scene.
 SEEDS ?= 100
@@ -152,6 +155,6 @@ lock-check: ## Fail if the locks do not answer pyproject.toml; needs the package
 
 .PHONY: clean
 clean: ## Remove the environment and everything generated
-	rm -rf .venv .uv .python .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .lowest .uv .python .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log dist build
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

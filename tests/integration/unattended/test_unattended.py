@@ -8,7 +8,7 @@ from functools import reduce
 import pyarrow.compute as pc
 import pytest
 
-from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.cycle.request import MaintainRequest, QualityGate
 from memwal_core.settings import (
     GcSettings,
     LedgerSettings,
@@ -69,10 +69,16 @@ def assert_rows(stretch: Unattended) -> None:
     assert dict(zip(ordered["id"].to_pylist(), ordered["name"].to_pylist(), strict=True)) == stretch.rows
 
 
-@pytest.mark.slow
-def test_stretch_without_a_person_reaches_a_steady_state(tmp_path):
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(MaintainRequest(), marks=pytest.mark.slow, id="counted"),
+        pytest.param(MaintainRequest(checks=QualityGate.MANDATORY), marks=pytest.mark.long, id="checked"),
+    ],
+)
+def test_stretch_without_a_person_reaches_a_steady_state(tmp_path, request_):
     """O3: after twice the hours of history, nothing grows, and nothing was reported meanwhile."""
-    stretch = Unattended(tmp_path, hours=9, settings=HURRIED)
+    stretch = Unattended(tmp_path, hours=9, settings=HURRIED, request=request_)
     stretch.pass_hours(3, look_every=5)
     before = largest(stretch, 3)
     after = largest(stretch, 3)
@@ -80,6 +86,7 @@ def test_stretch_without_a_person_reaches_a_steady_state(tmp_path):
 
     assert list(growing(before, after)) == []
     assert stretch.alarms == []
+    assert {outcome for outcome in stretch.cycles if outcome.endswith(("failed", "conflict", "blocked"))} == set()
     assert_rows(stretch)
 
 

@@ -147,7 +147,8 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
     if request.engine is not Engine.AUTO:
         bounds = bounds.model_copy(update={"strategy": _STRATEGIES[request.engine]})
     executors = context.executors if isinstance(context.executors, MergeExecutors) else MergeExecutors()
-    if request.engine is Engine.SPARK and executors.workers is None and not request.dry_run:
+    in_vain = request.engine is Engine.SPARK and executors.workers is None
+    if in_vain and not request.dry_run:
         raise no_executors(request.info.name, table.uri)
     concurrency, options = settings.storage.concurrency, table.store.storage_options
     opened = OpenedGenerations(options)
@@ -162,15 +163,15 @@ def _merge(context: JobContext, request: MergeRequest) -> MergeReport:
         clock=context.clock,
         progress=_Watcher(context.progress),
         on_executors=SingleCommit(commit, executors.workers) if executors.workers is not None else None,
+        strategy=_asked_in_vain(context) if in_vain else None,
     )
-    report = merge(parts, regions=request.regions or None, dry_run=request.dry_run)
-    if request.engine is Engine.SPARK and executors.workers is None:  # A dry run: says what a run would be refused for.
-        asked = StrategyChoice(
-            EXECUTORS, choose_place(Work(), Engine.SPARK, settings.executors, reachable=False).reason
-        )
-        plan = replace(report.plan, strategy=asked)
-        report = replace(report, plan=plan, strategy=asked.name, strategy_reason=asked.reason)
-    return report
+    return merge(parts, regions=request.regions or None, dry_run=request.dry_run)
+
+
+def _asked_in_vain(context: JobContext) -> StrategyChoice:
+    """Return what a dry run shows where a run would be refused."""
+    place = choose_place(Work(), Engine.SPARK, context.settings.executors, reachable=False)
+    return StrategyChoice(EXECUTORS, place.reason)
 
 
 def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:

@@ -244,6 +244,7 @@ def plan_merge(
     regions: Collection[RegionId] | None = None,
     until: Mapping[RegionId, int] | None = None,
     executors: Callable[[], int] | None = None,
+    strategy: StrategyChoice | None = None,
 ) -> MergePlan:
     """Choose the generations of the next commit.
 
@@ -258,6 +259,7 @@ def plan_merge(
         regions: Only these regions; all by default.
         until: Region -> highest generation that this run takes on, 0 for regions not named; no bound by default.
         executors: As in ``choose_strategy``.
+        strategy: Known before; it is chosen by the size of the commit if None.
     """
     _refuse_unknown(survey, regions)
     prospects = [
@@ -277,7 +279,7 @@ def plan_merge(
         table_uri=survey.table_uri,
         version=survey.version,
         regions=tuple(sorted(plans, key=lambda plan: plan.region_id)),
-        strategy=choose_strategy(size, settings, executors),
+        strategy=strategy or choose_strategy(size, settings, executors),
     )
 
 

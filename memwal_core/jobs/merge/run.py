@@ -81,6 +81,7 @@ class MergeContext:
 
     Attributes:
         on_executors: Carries out passes that the plan gives to executors; None if there are none.
+        strategy: Of every plan, whatever its size; for dry runs of what a run would be refused for.
     """
 
     table: BaseTable
@@ -90,6 +91,7 @@ class MergeContext:
     clock: Clock
     progress: MergeProgress
     on_executors: PassStrategy | None = None
+    strategy: StrategyChoice | None = None
 
 
 def merge(context: MergeContext, *, regions: Collection[RegionId] | None = None, dry_run: bool = False) -> MergeReport:
@@ -180,7 +182,14 @@ class _Run:
             self._until = {region.region_id: region.current_generation - 1 for region in survey.regions}
         strategy = context.on_executors
         executors = None if strategy is None else lambda: strategy.executors
-        return plan_merge(survey, context.settings, regions=self._regions, until=self._until, executors=executors)
+        return plan_merge(
+            survey,
+            context.settings,
+            regions=self._regions,
+            until=self._until,
+            executors=executors,
+            strategy=context.strategy,
+        )
 
     def to_the_end(self) -> JobOutcome:
         vanished = 0

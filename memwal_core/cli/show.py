@@ -82,7 +82,7 @@ def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: V
         if finding.region_id is not None:
             console.print(f"  {word('region', vocabulary)}: {finding.region_id}", markup=False)
         console.print(f"  {finding.summary}", markup=False)
-        for name, value in finding.evidence.items():
+        for name, value in finding.shown_evidence.items():
             if name != "subject":
                 console.print(f"    {word(name, vocabulary)}: {value}", markup=False)
         console.print(f"  risk: {finding.risk}", markup=False)

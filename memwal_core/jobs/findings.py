@@ -85,6 +85,11 @@ class Finding:
         """What makes it the same finding in another examination; measured values may differ."""
         return self.finding_id, self.region_id, self.subject
 
+    @property
+    def shown_evidence(self) -> dict[str, object]:
+        """The evidence as people and machines see it: without what there is none of."""
+        return {name: value for name, value in self.evidence.items() if value is not None}
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
         return {
@@ -94,7 +99,7 @@ class Finding:
             "region_id": str(self.region_id) if self.region_id is not None else None,
             "subject": self.subject,
             "summary": self.summary,
-            "evidence": dict(self.evidence),
+            "evidence": self.shown_evidence,
             "risk": self.risk,
             "remedy": self.remedy,
             "runbook": self.runbook,

@@ -73,7 +73,7 @@ def generations_open(seen: Examination) -> Iterator[Finding]:
                     {
                         "subject": each.path,
                         "generation": each.generation,
-                        **({"problem": each.problem} if each.problem is not None else {}),
+                        "problem": each.problem,
                         "files": {file.path: file.cause for file in each.damage[:_SHOWN]},
                         "merged": seen.merged(region.region_id),
                     },

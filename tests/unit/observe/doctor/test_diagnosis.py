@@ -127,6 +127,8 @@ class TestImbalance:
         assert imbalance([5, 0]) == math.inf
         (finding,) = diagnose(seen(indexes=IndexFiles((PartitionSizes("v", (5, 0)),))))
         assert finding.evidence["imbalance"] is None
+        shown = finding.to_dict()["evidence"]
+        assert shown == {name: value for name, value in finding.evidence.items() if name != "imbalance"}
         json.dumps(finding.to_dict(), allow_nan=False)
 
     @pytest.mark.req("LEASE-40")

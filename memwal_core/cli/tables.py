@@ -12,7 +12,7 @@ from memwal_core.cli.options import AsJson, StorageOptions, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid
+from memwal_core.jobs.view import Grid, show_count
 from memwal_core.settings import load_settings
 from memwal_core.storage.options import environment_storage_options, parse_pairs
 
@@ -80,8 +80,8 @@ def _outcome(found: Discovery) -> JobOutcome:
 
 
 def _show(found: Discovery, console: Console) -> None:
-    plain = f", {len(found.plain)} Lance tables without MemWAL" if found.plain else ""
-    console.print(f"{found.root}: {len(found.tables)} MemWAL tables{plain}", markup=False, soft_wrap=True)
+    plain = f", {show_count(len(found.plain), 'Lance table')} without MemWAL" if found.plain else ""
+    console.print(f"{found.root}: {show_count(len(found.tables), 'MemWAL table')}{plain}", markup=False, soft_wrap=True)
     rows = tuple(
         (
             each.uri.removeprefix(f"{found.root}/"),

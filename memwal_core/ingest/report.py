@@ -9,7 +9,7 @@ from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchDone
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
-from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ class IngestReport:
 
     def why(self) -> str:
         """Say how many rows were written, or why none were."""
-        return self.reason or f"{self.rows_written:,} rows written into {len(self.regions)} regions"
+        return (
+            self.reason
+            or f"{show_count(self.rows_written, 'row')} written into {show_count(len(self.regions), 'region')}"
+        )
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
@@ -83,9 +86,11 @@ class IngestReport:
 
     def view(self) -> ReportView:
         """Return a line about the batch, and one per region."""
-        headline = f"{show_words(self.outcome.value)}: batch {self.batch}, {self.rows_read:,} rows read"
+        headline = f"{show_words(self.outcome.value)}: batch {self.batch}, {show_count(self.rows_read, 'row')} read"
         if self.outcome is JobOutcome.DONE:
-            headline += f", {self.rows_written:,} written into {len(self.regions)} regions, {self.seconds:.1f} s"
+            headline += (
+                f", {self.rows_written:,} written into {show_count(len(self.regions), 'region')}, {self.seconds:.1f} s"
+            )
         rows = tuple(
             (
                 each.region_id or "new",

@@ -37,7 +37,8 @@ class ReportView:
 
 def show_count(number: float, name: str) -> str:
     """Return a number of things, in the singular or the plural."""
-    return f"{number:,.0f} {name}" if round(number) == 1 else f"{number:,.0f} {name}s"
+    several = f"{name[:-1]}ies" if name.endswith("ry") else f"{name}s"
+    return f"{number:,.0f} {name if round(number) == 1 else several}"
 
 
 def show_words(value: str) -> str:

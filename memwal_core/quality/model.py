@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
 from memwal_core.region.quarantine import Quarantined
 
 
@@ -129,8 +129,12 @@ class QualityReport:
             return f"failed{only}: {', '.join(sorted({result.check.value for result in self.failed}))}"
         accepted = sum(result.result is Result.ACCEPTED for result in self.results)
         if accepted:
-            return f"{len(self.results) - accepted} checks passed, {accepted} failed as a person accepted"
-        return f"{len(self.results)} checks passed" if self.results else self.since or "there was nothing to check"
+            return f"{show_count(len(self.results) - accepted, 'check')} passed, {accepted} failed as a person accepted"
+        return (
+            f"{show_count(len(self.results), 'check')} passed"
+            if self.results
+            else self.since or "there was nothing to check"
+        )
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

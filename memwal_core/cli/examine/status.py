@@ -12,7 +12,7 @@ from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, Ta
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.thaw.report import explain
-from memwal_core.jobs.view import Grid
+from memwal_core.jobs.view import Grid, show_count
 from memwal_core.observe.lifecycle import GenerationSpan
 from memwal_core.observe.status import RegionStanding, TableStatus
 from memwal_core.text import show_bytes
@@ -50,8 +50,8 @@ def status(
 def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     console = Console(highlight=False)
     console.print(
-        f"{found.table_uri}  version {found.version}, {found.num_rows:,} rows, "
-        f"key ({', '.join(found.primary_key)}), {len(found.regions)} {word('regions', vocabulary)}",
+        f"{found.table_uri}  version {found.version}, {show_count(found.num_rows, 'row')}, "
+        f"key ({', '.join(found.primary_key)}), {show_count(len(found.regions), word('region', vocabulary))}",
         markup=False,
         soft_wrap=True,
     )
@@ -66,7 +66,8 @@ def _show(found: TableStatus, vocabulary: Vocabulary) -> None:
     for region_id, cause in found.damaged.items():
         console.print(f"damaged: {word('region', vocabulary)} {region_id}: {cause}", markup=False, soft_wrap=True)
     console.print(
-        f"waiting for a merge: {found.merge_lag_generations} generations, {show_bytes(found.merge_lag_bytes)}",
+        f"waiting for a merge: {show_count(found.merge_lag_generations, 'generation')}, "
+        f"{show_bytes(found.merge_lag_bytes)}",
         markup=False,
     )
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from memwal_core.jobs.backup.plan import CopyMoment
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import ReportView, show_words
+from memwal_core.jobs.view import ReportView, show_count, show_words
+from memwal_core.text import show_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,11 @@ class CopyReport:
         would = "would copy" if self.outcome is JobOutcome.PLANNED else "copied and verified"
         moment = self.moment
         return (
-            f"{would} version {moment.version} ({moment.rows} rows), {moment.regions} regions with "
-            f"{moment.generations} flushed MemTables and {moment.wal_entries} WAL entries: {len(moment.files)} files, "
-            f"{moment.size_bytes} bytes"
+            f"{would} version {moment.version} ({show_count(moment.rows, 'row')}), "
+            f"{show_count(moment.regions, 'region')} with "
+            f"{show_count(moment.generations, 'flushed MemTable')} and "
+            f"{show_count(moment.wal_entries, 'WAL entry')}: {show_count(len(moment.files), 'file')}, "
+            f"{show_bytes(moment.size_bytes)}"
         )
 
     def facts(self) -> dict[str, object]:

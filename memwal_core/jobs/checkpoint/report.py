@@ -10,7 +10,7 @@ from memwal_core.jobs.flush_idle.plan import IdleReason
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.merge.report import MergeReport
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
 
 _WORST_FIRST = (JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.PARTIAL)
 
@@ -106,11 +106,13 @@ class CheckpointReport:
         grids: Iterable[Grid] = (grid for part in parts for grid in part.grids)
         notes = (note for part in parts for note in (part.headline, *part.notes))
         if self.dry_run:
-            headline = f"would flush {len(last.flush.plan.due)} regions, then merge what waits; {self.why()}"
+            headline = (
+                f"would flush {show_count(len(last.flush.plan.due), 'region')}, then merge what waits; {self.why()}"
+            )
         else:
             headline = (
-                f"{show_words(self.outcome.value)}: {self.rows_flushed:,} rows flushed, {self.generations} generations "
-                f"merged, {self.seconds:.2f} s; {self.why()}"
+                f"{show_words(self.outcome.value)}: {show_count(self.rows_flushed, 'row')} flushed, "
+                f"{show_count(self.generations, 'generation')} merged, {self.seconds:.2f} s; {self.why()}"
             )
         return ReportView(headline, tuple(grids), tuple(notes))
 

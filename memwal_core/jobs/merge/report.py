@@ -208,12 +208,14 @@ class MergeReport:
     def _headline(self) -> str:
         if self._is_plan:
             size = show_bytes(self.plan.size_bytes)
-            return f"would merge {self.plan.generations} generations, {size}, on version {self.plan.version}"
+            taken = show_count(self.plan.generations, "generation")
+            return f"would merge {taken}, {size}, on version {self.plan.version}"
         upserts = sum(commit.upserts for commit in self.commits)
         tombstones = sum(commit.tombstones for commit in self.commits)
         return (
-            f"{show_words(self.outcome.value)}: {self.generations} generations in {len(self.commits)} commits, "
-            f"{upserts:,} rows written, {tombstones:,} keys deleted, {show_bytes(self.bytes_planned)} read, "
+            f"{show_words(self.outcome.value)}: {show_count(self.generations, 'generation')} in "
+            f"{show_count(len(self.commits), 'commit')}, {show_count(upserts, 'row')} written, "
+            f"{show_count(tombstones, 'key')} deleted, {show_bytes(self.bytes_planned)} read, "
             f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s ({self.strategy})"
         )
 

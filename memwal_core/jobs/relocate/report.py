@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.plan import RelocationPlan
-from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RelocateReport:
         if not self.plan.is_due:
             return f"the table is at home at {self.plan.address}"
         would = "would be " if self.outcome is JobOutcome.PLANNED else ""
-        parts = [f"{len(self.plan.rebases)} flushed MemTables {would}given the present address"]
+        parts = [f"{show_count(len(self.plan.rebases), 'flushed MemTable')} {would}given the present address"]
         if self.plan.records_address or self.plan.ends:
             parts.append(f"{self.plan.address} {would}made the only address of the table")
         if self.plan.ends:

@@ -8,7 +8,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.snapshot.plan import SnapshotPlan
-from memwal_core.jobs.view import ReportView, show_words
+from memwal_core.jobs.view import ReportView, show_count, show_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SnapshotReport:
     def why(self) -> str:
         """Say whether there was anything new to publish."""
         parked = f"; {len(self.plan.parked)} damaged regions keep their rows" if self.plan.parked else ""
-        return self.reason or f"{self.plan.regions} regions: {self.plan.reason.value}{parked}"
+        return self.reason or f"{show_count(self.plan.regions, 'region')}: {self.plan.reason.value}{parked}"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
@@ -53,18 +53,19 @@ class SnapshotReport:
         form = "inside the table manifest" if plan.is_inline else "in a file of its own"
         if self.outcome is JobOutcome.PLANNED:
             headline = (
-                f"would publish {plan.regions} regions {form}, {len(plan.changed)} of them changed, "
-                f"and raise {len(plan.hints)} WAL hints, on version {plan.version}"
+                f"would publish {show_count(plan.regions, 'region')} {form}, {len(plan.changed)} of them changed, "
+                f"and raise {show_count(len(plan.hints), 'WAL hint')}, on version {plan.version}"
             )
         else:
             headline = (
-                f"{show_words(self.outcome.value)}: {plan.regions} regions {form}, {len(plan.changed)} changed, "
-                f"{len(self.hints_raised)} WAL hints raised, version {self.version_before} -> "
+                f"{show_words(self.outcome.value)}: {show_count(plan.regions, 'region')} {form}, "
+                f"{len(plan.changed)} changed, "
+                f"{show_count(len(self.hints_raised), 'WAL hint')} raised, version {self.version_before} -> "
                 f"{self.version_after}, {self.seconds:.2f} s"
             )
         notes = [f"why: {self.reason or plan.reason.value}"]
         if self.hints_failed:
-            notes.append(f"{len(self.hints_failed)} WAL hints could not be raised, which does no harm")
+            notes.append(f"{show_count(len(self.hints_failed), 'WAL hint')} could not be raised, which does no harm")
         return ReportView(headline, notes=(*notes, *place_lines(self.place)))
 
     def to_dict(self) -> dict[str, object]:

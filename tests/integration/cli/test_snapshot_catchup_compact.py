@@ -36,10 +36,10 @@ def run(*arguments: str):
 @pytest.mark.req("BLD-21")
 def test_snapshot_is_planned_published_and_then_nothing_to_do(uri: str) -> None:
     planned = run("snapshot", uri, "--dry-run")
-    assert (planned.exit_code, "would publish 1 regions inside the table manifest" in planned.stdout) == (0, True)
+    assert (planned.exit_code, "would publish 1 region inside the table manifest" in planned.stdout) == (0, True)
     done = run("snapshot", uri)
     assert done.exit_code == 0
-    assert "done: 1 regions inside the table manifest, 1 changed" in done.stdout
+    assert "done: 1 region inside the table manifest, 1 changed" in done.stdout
     again = run("snapshot", uri)
     assert (again.exit_code, "nothing has changed" in again.stdout) == (3, True)
     forced = json.loads(run("snapshot", uri, "--force", "--json").stdout)

@@ -54,7 +54,7 @@ def test_dry_run_then_merge_then_nothing_to_do(uri):
     assert (planned.exit_code, "would merge 2 generations" in planned.stdout) == (0, True)
     done = run("merge", uri)
     assert done.exit_code == 0
-    assert "done: 2 generations in 1 commits, 3 rows written" in done.stdout
+    assert "done: 2 generations in 1 commit, 3 rows written" in done.stdout
     assert "0 -> 2" in done.stdout
     again = run("merge", uri)
     assert (again.exit_code, "nothing to do" in again.stdout) == (3, True)

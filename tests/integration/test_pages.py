@@ -272,7 +272,11 @@ ELSEWHERE = {
     "docs/testing.md": {"": OF_THE_REPOSITORY},
     "docs/tutorial.md": {"python3 -m venv": INSTALLS},
     "docs/upgrading.md": {"pip install": INSTALLS},
-    "docs/watching.md": {"memwal watch": FOREVER, "# prometheus.yaml": "test_configuration_of_the_page_is_understood"},
+    "docs/watching.md": {
+        "memwal watch": FOREVER,
+        "# prometheus.yaml": "test_configuration_of_the_page_is_understood",
+        "# alertmanager.yaml": "test_route_of_the_page_groups_by_a_label_of_the_rules_and_leads_every_page_to_a_person",
+    },
 }
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -50,7 +50,9 @@ def test_rule_that_waits_for_something_else_is_noticed(tmp_path: Path) -> None:
 
 
 def test_configuration_of_the_page_is_understood(tmp_path: Path) -> None:
-    [text] = re.findall(r"^```yaml\n(.*?)^```$", (DEPLOY.parent / "docs" / "watching.md").read_text(), re.M | re.S)
+    [text] = re.findall(
+        r"^```yaml\n(# prometheus.yaml\n.*?)^```$", (DEPLOY.parent / "docs" / "watching.md").read_text(), re.M | re.S
+    )
     (tmp_path / "prometheus.yaml").write_text(text)
     shutil.copy(DEPLOY / "alerts.yaml", tmp_path)
     command = ["promtool", "check", "config", tmp_path / "prometheus.yaml"]

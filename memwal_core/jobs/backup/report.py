@@ -10,6 +10,14 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import ReportView, show_count, show_words
 from memwal_core.text import show_bytes
 
+_PROVEN = {
+    "files": "file",
+    "base_rows": "base row",
+    "flushed_memtables": "flushed MemTable",
+    "flushed_rows": "flushed row",
+    "wal_entries": "WAL entry",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
@@ -71,7 +79,8 @@ class CopyReport:
         """Return the outcome and what to do with the copy."""
         notes = [f"target: {self.target}"]
         if self.proof:
-            notes.append("verified: " + ", ".join(f"{count} {show_words(name)}" for name, count in self.proof.items()))
+            counts = (show_count(count, _PROVEN.get(name, show_words(name))) for name, count in self.proof.items())
+            notes.append(f"verified: {', '.join(counts)}")
         if self.job == "backup" and self.outcome is not JobOutcome.PLANNED:
             notes.append(f"to use it at this address: memwal relocate {self.target}")
         return ReportView(f"{show_words(self.outcome.value)}: {self.why()}", notes=tuple(notes))

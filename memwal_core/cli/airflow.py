@@ -55,8 +55,7 @@ def install(
         if not json:
             typer.echo(f"{'would write' if dry_run else 'wrote'} {directory / path}")
         if not dry_run:
-            (directory / path).parent.mkdir(parents=True, exist_ok=True)
-            (directory / path).write_bytes(wanted[path])
+            _write(directory / path, wanted[path])
     if not missing and not json:
         typer.echo(f"everything is there: {directory}")
     acted = JobOutcome.PLANNED if dry_run else JobOutcome.DONE
@@ -75,6 +74,19 @@ def shipped(name: str) -> Path:
 
 def _files(folder: Path) -> dict[Path, bytes]:
     return {Path(path.name): path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in {".py", ".json"}}
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise InvalidRequestError(
+            "the file cannot be written",
+            remedy="choose a directory that you may write in",
+            path=str(path),
+            reason=error.strerror or str(error),
+        ) from error
 
 
 def _content(path: Path) -> bytes | None:

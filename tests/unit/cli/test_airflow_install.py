@@ -61,3 +61,15 @@ def test_a_file_that_differs_is_replaced_only_if_that_is_wanted(tmp_path: Path) 
 
     assert install(str(tmp_path), "--replace")[0] == 0
     assert files_below(tmp_path) == {**shipped_files(), "dags/other.py": b"mine, too"}
+
+
+def test_file_in_the_place_of_the_directory_is_named_and_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("mine")
+
+    with pytest.raises(InvalidRequestError, match="cannot be written") as refused:
+        install(str(place))
+
+    assert str(refused.value.facts["path"]).startswith(str(place))
+    assert refused.value.remedy
+    assert place.read_text() == "mine"

@@ -21,3 +21,9 @@ def whole_number(text: str | bytes) -> int | None:
         return None
     number = int(text)
     return number if number <= _LARGEST else None
+
+
+def show_count(number: float, name: str) -> str:
+    """Return a number of things, in the singular or the plural."""
+    several = f"{name[:-1]}ies" if name.endswith("ry") else f"{name}s"
+    return f"{number:,.0f} {name if round(number) == 1 else several}"

@@ -12,9 +12,10 @@ from memwal_core.cli.options import AsJson, StorageOptions, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, show_count
+from memwal_core.jobs.view import Grid
 from memwal_core.settings import load_settings
 from memwal_core.storage.options import environment_storage_options, parse_pairs
+from memwal_core.text import show_count
 
 if TYPE_CHECKING:
     from memwal_core.registry.discovery import Discovery

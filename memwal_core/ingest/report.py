@@ -9,7 +9,8 @@ from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.records import BatchDone
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
-from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)

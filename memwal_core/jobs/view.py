@@ -35,12 +35,6 @@ class ReportView:
         yield from self.notes
 
 
-def show_count(number: float, name: str) -> str:
-    """Return a number of things, in the singular or the plural."""
-    several = f"{name[:-1]}ies" if name.endswith("ry") else f"{name}s"
-    return f"{number:,.0f} {name if round(number) == 1 else several}"
-
-
 def show_words(value: str) -> str:
     """Return the value of an enumeration as words."""
     return value.replace("_", " ")

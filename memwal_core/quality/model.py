@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.region.quarantine import Quarantined
+from memwal_core.text import show_count
 
 
 class Stage(StrEnum):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from memwal_core.errors import MemwalError
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.health import Health
-from memwal_core.jobs.view import show_count as count
+from memwal_core.text import show_count as count
 from memwal_core.web.sentences import Runs, sentence_of
 from memwal_core.web.show import age, as_sentence, short_ids, size
 

@@ -24,10 +24,10 @@ from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.jobs.health import Health
-from memwal_core.jobs.view import show_count
 from memwal_core.native.panics import panics_raised
 from memwal_core.registry import RegisteredTable
 from memwal_core.settings import PageSettings
+from memwal_core.text import show_count
 from memwal_core.web import show
 from memwal_core.web.advice import Advice, FleetState, NextStep, runbook_name
 from memwal_core.web.board import Board

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from memwal_core.coordination.freeze import Freeze
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
-from memwal_core.jobs.view import show_count as count
+from memwal_core.text import show_count as count
 from memwal_core.web.sentences import run_error
 from memwal_core.web.show import age, as_sentence, facts, short_ids, words
 

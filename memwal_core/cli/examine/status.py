@@ -12,10 +12,10 @@ from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, Ta
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.thaw.report import explain
-from memwal_core.jobs.view import Grid, show_count
+from memwal_core.jobs.view import Grid
 from memwal_core.observe.lifecycle import GenerationSpan
 from memwal_core.observe.status import RegionStanding, TableStatus
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from memwal_core.jobs.backup.plan import CopyMoment
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import ReportView, show_count, show_words
-from memwal_core.text import show_bytes
+from memwal_core.jobs.view import ReportView, show_words
+from memwal_core.text import show_bytes, show_count
 
 _PROVEN = {
     "files": "file",

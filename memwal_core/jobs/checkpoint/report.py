@@ -10,7 +10,8 @@ from memwal_core.jobs.flush_idle.plan import IdleReason
 from memwal_core.jobs.flush_idle.report import FlushReport
 from memwal_core.jobs.merge.report import MergeReport
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 _WORST_FIRST = (JobOutcome.BLOCKED, JobOutcome.CONFLICT, JobOutcome.PARTIAL)
 

@@ -12,8 +12,8 @@ from memwal_core.jobs.merge.decide.triggers import TriggerVerdict
 from memwal_core.jobs.merge.plan import MergePlan, Verdict
 from memwal_core.jobs.merge.read.suspects import SUSPECTS_FACT
 from memwal_core.jobs.outcome import JobOutcome
-from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
-from memwal_core.text import show_bytes
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_bytes, show_count
 
 PARKED_FACT = "parked"
 """Fact of a merge run: region -> which of its files are lost or damaged."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.plan import RelocationPlan
-from memwal_core.jobs.view import Grid, ReportView, show_count, show_words
+from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.snapshot.plan import SnapshotPlan
-from memwal_core.jobs.view import ReportView, show_count, show_words
+from memwal_core.jobs.view import ReportView, show_words
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)

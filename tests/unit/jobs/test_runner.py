@@ -139,7 +139,7 @@ def opened(tmp_path: Path, clock: ManualClock) -> OpenTable:
 def holder_now(opened: OpenTable) -> str | None:
     """Return who holds the toy's lease; None if it is free."""
     stored = opened.leases.read(TOY)
-    free = stored is None or stored.document.is_free(opened.clock.now(), timedelta(0))
+    free = stored is None or stored.document.is_free(opened.clock.now(), timedelta(0), timedelta(seconds=LEASE.ttl_s))
     return None if free or stored is None else stored.document.holder
 
 

@@ -105,7 +105,9 @@ class WatchedLease:
 
 def is_held(admin):
     stored = admin.opened.leases.read(MERGE)
-    return stored is not None and not stored.document.is_free(admin.base.clock.now(), timedelta(0))
+    return stored is not None and not stored.document.is_free(
+        admin.base.clock.now(), timedelta(0), timedelta(seconds=LEASE.ttl_s)
+    )
 
 
 @pytest.mark.req("MRG-14", "MRG-26", "LEASE-20")

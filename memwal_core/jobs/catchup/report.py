@@ -9,6 +9,7 @@ from memwal_core.jobs.catchup.plan import CatchupPlan, CatchupVerdict
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 
 class IndexResult(StrEnum):
@@ -106,8 +107,8 @@ class CatchupReport:
         planned = self.outcome is JobOutcome.PLANNED
         rows = sum(index.rows_indexed for index in self.indexes)
         headline = (
-            f"catch-up {show_words(self.outcome.value)}: {rows:,} rows indexed, version {self.version_before} "
-            f"-> {self.version_after}, {self.seconds:.2f} s"
+            f"catch-up {show_words(self.outcome.value)}: {show_count(rows, 'row')} indexed, "
+            f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s"
         )
         columns = ("index", "kind", "unindexed rows" if planned else "rows indexed", "segments", "behind", "why")
         unindexed = {plan.name: plan.unindexed_rows for plan in self.plan.indexes}
@@ -119,7 +120,7 @@ class CatchupReport:
                     each.kind,
                     f"{unindexed.get(each.name, 0) if planned else each.rows_indexed:,}",
                     str(each.segments),
-                    f"{each.regions_behind} regions",
+                    show_count(each.regions_behind, "region"),
                     each.verdict.value if planned else f"{each.result.value}: {each.reason or each.verdict.value}",
                 )
                 for each in self.indexes

@@ -10,7 +10,7 @@ from memwal_core.jobs.compact.plan import CompactPlan
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.view import ReportView, show_words
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class CompactReport:
 
     def why(self) -> str:
         """Say how many fragments became how many."""
-        counts = f"{self.fragments_before} -> {self.fragments_after} fragments"
+        counts = f"{self.fragments_before} -> {show_count(self.fragments_after, 'fragment')}"
         return self.reason or f"{counts}: {self.plan.verdict.value}"
 
     def facts(self) -> dict[str, object]:
@@ -101,7 +101,8 @@ class CompactReport:
             kept = ", ".join(f"{count} {why}" for why, count in self.cleanup.plan.counts().items())
             removed = "would remove" if self.outcome is JobOutcome.PLANNED else "removed"
             gone = self.cleanup.result
-            notes.append(f"{removed} {gone.versions} versions and {show_bytes(gone.size_bytes)}; kept {kept or 'none'}")
+            freed = f"{show_count(gone.versions, 'version')} and {show_bytes(gone.size_bytes)}"
+            notes.append(f"{removed} {freed}; kept {kept or 'none'}")
         notes += place_lines(self.place)
         return ReportView(self._headline(), after.grids if after is not None else (), tuple(notes))
 
@@ -109,12 +110,13 @@ class CompactReport:
         plan = self.plan
         if self.outcome is JobOutcome.PLANNED and plan.take:
             return (
-                f"would rewrite {len(plan.take)} of {plan.fragments} fragments in the first pass, {plan.rows:,} rows, "
-                f"{show_bytes(plan.size_bytes)}, on version {plan.version}"
+                f"would rewrite {len(plan.take)} of {plan.fragments} fragments in the first pass, "
+                f"{show_count(plan.rows, 'row')}, {show_bytes(plan.size_bytes)}, on version {plan.version}"
             )
+        rewritten = f"{self.fragments_before} -> {show_count(self.fragments_after, 'fragment')}"
         return (
-            f"{show_words(self.outcome.value)}: {self.fragments_before} -> {self.fragments_after} fragments in "
-            f"{len(self.rewrites)} commits, version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s"
+            f"{show_words(self.outcome.value)}: {rewritten} in {show_count(len(self.rewrites), 'commit')}, "
+            f"version {self.version_before} -> {self.version_after}, {self.seconds:.2f} s"
         )
 
     def to_dict(self) -> dict[str, object]:

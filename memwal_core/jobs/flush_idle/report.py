@@ -8,6 +8,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.flush_idle.plan import IdlePlan, IdleReason
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 from memwal_core.writer.flush_region import RegionFlush
 
 _CALM = {IdleReason.FLUSHED}
@@ -57,7 +58,7 @@ class FlushReport:
         else:
             headline = (
                 f"{show_words(self.outcome.value)}: {len(self.flushed)} of {len(self.plan.regions)} regions flushed, "
-                f"{self.rows} rows, {self.seconds:.2f} s"
+                f"{show_count(self.rows, 'row')}, {self.seconds:.2f} s"
             )
         cells = tuple(
             (str(each.region_id), self._became(each.region_id), each.reason.value, each.evidence)
@@ -70,7 +71,7 @@ class FlushReport:
     def _became(self, region_id: RegionId) -> str:
         done = next((each for each in self.flushed if each.region_id == region_id), None)
         if done is not None:
-            return f"flushed, {done.rows} rows"
+            return f"flushed, {show_count(done.rows, 'row')}"
         return "left alone" if region_id not in self.failures else "failed"
 
     def _notes(self) -> list[str]:

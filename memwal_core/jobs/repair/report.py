@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.plan import RepairPlan, RepairStep
 from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class RepairReport:
         steps = self.plan.steps if self.outcome is JobOutcome.PLANNED else [each.step for each in self.done]
         named = "; ".join(f"{show_words(each.kind.value)} {each.subject}" for each in steps)
         left = "; ".join(f"{each.subject}: {each.remedy}" for each in self.plan.unresolved)
-        parts = [f"{len(steps)} steps {verb}" + (f": {named}" if named else "")]
+        parts = [f"{show_count(len(steps), 'step')} {verb}" + (f": {named}" if named else "")]
         return ". ".join([*parts, *([f"left to a person: {left}"] if left else [])])
 
     def facts(self) -> dict[str, object]:
@@ -68,10 +69,10 @@ class RepairReport:
     def view(self) -> ReportView:
         """Return the steps with their evidence, and what is left."""
         if self.outcome is JobOutcome.PLANNED:
-            headline = f"would repair: {len(self.plan.steps)} steps"
+            headline = f"would repair: {show_count(len(self.plan.steps), 'step')}"
             rows = [(show_words(each.kind.value), each.subject, each.evidence) for each in self.plan.steps]
         else:
-            headline = f"{show_words(self.outcome.value)}: {len(self.done)} steps, {self.seconds:.2f} s"
+            headline = f"{show_words(self.outcome.value)}: {show_count(len(self.done), 'step')}, {self.seconds:.2f} s"
             rows = [
                 (show_words(each.step.kind.value), each.step.subject, f"{each.step.evidence}. Now: {each.result}")
                 for each in self.done

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.place import Engine, Work
 from memwal_core.settings import DispatchSettings
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,6 @@ def _too_large(work: Work, settings: DispatchSettings) -> str:
 def _shown(work: Work) -> dict[str, str]:
     return {
         "bytes": show_bytes(work.size_bytes) if work.size_bytes else "",
-        "regions": f"{work.regions} regions" if work.regions else "",
-        "objects": f"{work.objects} objects" if work.objects else "",
+        "regions": show_count(work.regions, "region") if work.regions else "",
+        "objects": show_count(work.objects, "object") if work.objects else "",
     }

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings import ExecutorSettings
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 class Engine(StrEnum):
@@ -83,7 +83,7 @@ def _chosen(work: Work, engine: Engine, settings: ExecutorSettings, *, reachable
         on_executors = engine is Engine.SPARK
         missing = ", but this process has none" if on_executors and not reachable else ""
         return on_executors, f"it was asked for{missing}"
-    size = f"{work.regions} regions" if work.regions else show_bytes(work.size_bytes)
+    size = show_count(work.regions, "region") if work.regions else show_bytes(work.size_bytes)
     if not reachable:
         return False, f"{size}, and this process has no executors"
     if work.regions and work.regions >= settings.min_regions:

@@ -66,7 +66,7 @@ def test_compact_is_planned_run_and_then_nothing_to_do(uri: str) -> None:
     assert "would rewrite 4 of 4 fragments" in planned.stdout
     assert "would remove 0 versions" in planned.stdout
     done = run("compact", uri, "--force")
-    assert (done.exit_code, "4 -> 1 fragments in 1 commits" in done.stdout) == (0, True)
+    assert (done.exit_code, "4 -> 1 fragment in 1 commit" in done.stdout) == (0, True)
     again = json.loads(run("compact", uri, "--force", "--json").stdout)
     assert (again["job"], again["outcome"], again["rewrites"]) == ("compact", "nothing_to_do", [])
 

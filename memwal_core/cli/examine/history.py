@@ -10,6 +10,7 @@ from rich.console import Console
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.coordination.ledger import RunRecord, run_to_dict
+from memwal_core.jobs.catalog import request_type
 from memwal_core.jobs.view import Grid
 
 
@@ -23,6 +24,8 @@ def history(
     """Show what jobs did, the newest last."""
     ledger = open_table(uri, storage_option).opened.ledger
     runs = ledger.runs(job)[-last:]
+    if job is not None and not runs:
+        request_type(job)  # Refuses a name that no job has.
     pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
     if json:
         verdicts = {name: pause.to_dict() for name, pause in pauses.items()}

@@ -36,6 +36,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("explain people.lance --filter 'id >'", "refused", {"operation": "explain the filter"}, "correct"),
         ("enable plain.lance", "no primary key", {"columns": ["id"]}, "--key"),
         ("create new.lance --column id:int64", "names no column", {"columns": ["id"]}, "--key"),
+        ("history people.lance --job nosuch", "no such job", {"job": "nosuch"}, "known"),
         ("catchup people.lance --index nosuch", "no such index", {"unknown": ["nosuch"], "known": []}, "name"),
     ],
 )

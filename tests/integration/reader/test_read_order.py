@@ -142,7 +142,7 @@ def test_reader_that_looks_at_the_base_table_first_misses_merged_and_drained_row
 
     monkeypatch.setattr(Surveyor, "survey", base_first)
     # Otherwise the old version that this reader uses would keep the generation where it is.
-    monkeypatch.setattr(gc_survey, "retained_versions", lambda table, concurrency: ())
+    monkeypatch.setattr(gc_survey, "retained_versions", lambda table, concurrency, **_: ())
     assert read_while(table, merge_and_drain_but_keep_versions, "/manifest/", Moment.BEFORE) == {}
 
 

@@ -11,7 +11,6 @@ from memwal_core.format.paths import (
     LANCE_WAL_SUFFIX,
     MANIFEST_SUFFIX,
     MEM_WAL_DIRECTORY,
-    RESERVED_NAMES,
     VERSION_HINT_NAME,
     WAL_SUFFIXES,
     number_of,
@@ -54,7 +53,7 @@ def list_regions(store: ObjectStore) -> Mapping[RegionId, ListedRegion] | None:
         if count >= _OBJECTS + _OBJECTS_PER_REGION * len(found):
             return None
         name, _, rest = info.path.removeprefix(f"{MEM_WAL_DIRECTORY}/").partition("/")
-        region_id = _region_of(name)
+        region_id = region_of(name)
         if region_id is not None:
             found[region_id] = _with(found.get(region_id, ListedRegion()), rest, info)
     return found
@@ -100,8 +99,10 @@ def _with(known: ListedRegion, path: str, info: ObjectInfo) -> ListedRegion:
     return known
 
 
-def _region_of(name: str) -> RegionId | None:
+def region_of(name: str) -> RegionId | None:
+    """Return the region whose directory below ``_mem_wal/`` has a name; None if no region's has."""
     try:
-        return None if name in RESERVED_NAMES else parse_region_id(name)
+        region_id = parse_region_id(name)
     except InvalidRequestError:
         return None
+    return region_id if str(region_id) == name else None

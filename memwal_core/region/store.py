@@ -30,8 +30,9 @@ from memwal_core.format.paths import (
 )
 from memwal_core.format.region_manifest.codec import decode_manifest, encode_manifest
 from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
-from memwal_core.ids import IdSource, RegionId, parse_region_id
+from memwal_core.ids import IdSource, RegionId
 from memwal_core.region.invariants import Violation, manifest_violations, transition_violations
+from memwal_core.region.listing import region_of
 from memwal_core.register import FIRST_VERSION, Entry, VersionedRegister
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import StorageSettings
@@ -251,16 +252,11 @@ class ManifestStore:
         """Return the regions that have a directory, sorted, by listing ``_mem_wal/``."""
         found = []
         for name in self._store.list_directories(MEM_WAL_DIRECTORY):
-            if name in RESERVED_NAMES:
-                continue
-            try:
-                region_id = parse_region_id(name)
-            except InvalidRequestError:
-                region_id = None
-            if region_id is None or str(region_id) != name:
-                _log.warning("directory below _mem_wal is not a region and is ignored [name=%s]", name)
-            else:
+            region_id = region_of(name)
+            if region_id is not None:
                 found.append(region_id)
+            elif name not in RESERVED_NAMES:
+                _log.warning("directory below _mem_wal is not a region and is ignored [name=%s]", name)
         if self._observer is not None:
             self._observer.read_regions(found)
         return sorted(found)

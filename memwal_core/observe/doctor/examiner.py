@@ -16,7 +16,6 @@ from memwal_core.format.memwal_index.codec import is_legacy_payload
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.format.memwal_index.legacy_codec import decode_legacy
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
-from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
 from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
@@ -31,6 +30,7 @@ from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.region_values import values_by_rows
 from memwal_core.observe.status import TableStatus, derive_status
 from memwal_core.region import RegionManifest
+from memwal_core.region.listing import region_of
 from memwal_core.region.quarantine import QuarantineStore
 from memwal_core.region.spec import RegionSpec
 from memwal_core.storage.concurrent import map_concurrently
@@ -97,7 +97,7 @@ class Examiner:
             state_problem=base.problem,
             retained=base.retained,
             regions=tuple(regions),
-            strangers=self._strangers(region_ids),
+            strangers=self._strangers(),
             legacy=base.legacy,
             record=record,
             record_problem=record_problem,
@@ -186,9 +186,9 @@ class Examiner:
         except CorruptionError as error:
             return None, str(error)
 
-    def _strangers(self, region_ids: list[RegionId]) -> tuple[str, ...]:
-        known = {str(region_id) for region_id in region_ids} | RESERVED_NAMES
-        return tuple(name for name in self._table.store.list_directories(MEM_WAL_DIRECTORY) if name not in known)
+    def _strangers(self) -> tuple[str, ...]:
+        names = self._table.store.list_directories(MEM_WAL_DIRECTORY)
+        return tuple(name for name in names if name not in RESERVED_NAMES and region_of(name) is None)
 
 
 def _target(state: TableState | None) -> MergeTarget | None:

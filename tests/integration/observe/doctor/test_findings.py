@@ -414,6 +414,11 @@ class TestSpaceAndJobs:
         (finding,) = patient.findings()
         assert (finding.finding_id, finding.severity) == ("unknown-directory", Severity.INFO)
 
+    def test_region_that_is_born_while_the_doctor_looks_is_no_stranger(self, patient, monkeypatch):
+        known = ManifestStore.region_ids
+        monkeypatch.setattr(ManifestStore, "region_ids", lambda manifests: known(manifests)[1:])
+        assert patient.names() == []
+
     def test_job_that_keeps_failing(self, patient):
         insight = patient.admin().opened
         for _ in range(3):

@@ -70,10 +70,11 @@ class FleetOutcome:
         yield f"{len(problems)} problems"
 
     def take_tasks(self, run: str, tasks: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the tasks of a cycle that failed for good, by table."""
+        """Keep the failed tasks of a cycle by table, which one that was killed does not say itself."""
+        tables = {task["map_index"]: task["rendered_map_index"] for task in tasks if task["rendered_map_index"]}
         for task in tasks:
             if task["state"] == "failed":
-                table = task["rendered_map_index"] or ""
+                table = task["rendered_map_index"] or tables.get(task["map_index"], "")
                 self.failed.setdefault(table, []).append(f"{task['task_id']} of {run}")
 
     def _problems(self, table: FleetTable) -> Iterator[str]:

@@ -103,20 +103,22 @@ def test_silence_and_other_words_about_a_broken_table_are_problems(outcome):
 
 def test_failed_tasks_of_sound_tables_and_of_all_tables_are_problems_and_those_of_broken_ones_are_not(outcome):
     def task(table: str | None, state: str = "failed") -> dict[str, object]:
-        return {"task_id": "cycle.merge", "state": state, "rendered_map_index": table}
+        return {"task_id": "cycle.merge", "state": state, "rendered_map_index": table, "map_index": -1}
 
     outcome.take_tasks("run", [task("silent"), task("sound", "success")])
     assert outcome.problems == []
-    outcome.take_tasks("run", [task("sound"), task(None)])
-    assert outcome.problems == ["sound: cycle.merge of run failed for good", "cycle.merge of run failed for good"]
+    outcome.take_tasks("run 2", [task("sound")])
+    outcome.take_tasks("run 3", [task(None)])
+    assert outcome.problems == ["sound: cycle.merge of run 2 failed for good", "cycle.merge of run 3 failed for good"]
 
 
 def test_calling_people_twice_about_a_broken_table_is_a_problem(outcome):
-    begin = {"task_id": "cycle.begin", "state": "failed", "rendered_map_index": "silent"}
-    outcome.take_tasks("run 1", [begin])
+    begin = {"task_id": "cycle.begin", "state": "failed", "rendered_map_index": None, "map_index": 7}
+    end = {"task_id": "cycle.end", "state": "failed", "rendered_map_index": "silent", "map_index": 7}
+    outcome.take_tasks("run 1", [begin, end])
     assert outcome.problems == []
 
-    outcome.take_tasks("run 2", [begin])
+    outcome.take_tasks("run 2", [begin, end])
     [problem] = outcome.problems
     assert problem.startswith("silent: people were called 2 times")
 

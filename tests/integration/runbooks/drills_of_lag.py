@@ -182,24 +182,24 @@ def other_program_compacted(scene: Scene) -> Iterator[None]:
     scene.follow("memwal catchup $TABLE")
 
 
-@drill("snapshot-age")
-def snapshot_is_not_built(scene: Scene) -> Iterator[None]:
+def _make_snapshot_old(scene: Scene) -> None:
     scene.run("memwal snapshot $TABLE")
     scene.vandal.details(lambda details: replace(details, snapshot_ts_millis=details.snapshot_ts_millis - 9_000_000))
     scene.put(5, name="later")
     scene.age(scene.region_path / "manifest", hours=2)
     scene.run("memwal merge $TABLE")
+
+
+@drill("snapshot-age")
+def snapshot_is_not_built(scene: Scene) -> Iterator[None]:
+    _make_snapshot_old(scene)
     yield
     scene.follow("memwal snapshot $TABLE")
 
 
 @drill("snapshot-age")
 def builds_of_it_kept_failing(scene: Scene) -> Iterator[None]:
-    scene.run("memwal snapshot $TABLE")
-    scene.vandal.details(lambda details: replace(details, snapshot_ts_millis=details.snapshot_ts_millis - 9_000_000))
-    scene.put(5, name="later")
-    scene.age(scene.region_path / "manifest", hours=2)
-    scene.run("memwal merge $TABLE")
+    _make_snapshot_old(scene)
     for _ in range(3):
         scene.ran("snapshot", outcome=RunOutcome.FAILED, error="UnavailableError")
     scene.run("memwal maintain $TABLE")

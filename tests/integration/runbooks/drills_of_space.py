@@ -89,13 +89,17 @@ def too_few_neighbours_are_small(scene: Scene) -> Iterator[None]:
     scene.follow("memwal compact $TABLE --force")
 
 
-@drill("base-versions")
-def nothing_removes_versions(scene: Scene) -> Iterator[None]:
+def _make_old_versions(scene: Scene) -> None:
     scene.environment["MEMWAL_COMPACT__KEEP_VERSIONS"] = "2"
     for key in range(2):
         scene.put(20 + key, name="later")
         scene.run("memwal merge $TABLE")
     scene.age(scene.path / "_versions", days=30)
+
+
+@drill("base-versions")
+def nothing_removes_versions(scene: Scene) -> Iterator[None]:
+    _make_old_versions(scene)
     yield
     scene.follow("memwal compact $TABLE --remove-versions")
     _collect(scene)
@@ -103,11 +107,7 @@ def nothing_removes_versions(scene: Scene) -> Iterator[None]:
 
 @drill("base-versions")
 def cycle_was_told_to_keep_them(scene: Scene) -> Iterator[None]:
-    scene.environment["MEMWAL_COMPACT__KEEP_VERSIONS"] = "2"
-    for key in range(2):
-        scene.put(20 + key, name="later")
-        scene.run("memwal merge $TABLE")
-    scene.age(scene.path / "_versions", days=30)
+    _make_old_versions(scene)
     scene.run("memwal maintain $TABLE --keep-versions")
     yield
     scene.follow("memwal maintain $TABLE")
@@ -117,11 +117,7 @@ def cycle_was_told_to_keep_them(scene: Scene) -> Iterator[None]:
 
 @drill("base-versions")
 def compactions_kept_failing(scene: Scene) -> Iterator[None]:
-    scene.environment["MEMWAL_COMPACT__KEEP_VERSIONS"] = "2"
-    for key in range(2):
-        scene.put(20 + key, name="later")
-        scene.run("memwal merge $TABLE")
-    scene.age(scene.path / "_versions", days=30)
+    _make_old_versions(scene)
     for _ in range(3):
         scene.ran("compact", outcome=RunOutcome.FAILED, error="UnavailableError")
     scene.run("memwal maintain $TABLE")

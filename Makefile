@@ -20,7 +20,8 @@ PYTEST_WORKERS ?= 2
 test-slow: PYTEST_WORKERS = 3
 # Further arguments for pytest, for example PYTEST_ARGS="-k merge".
 PYTEST_ARGS ?=
-PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# A test that ends its process is tried once more, and no more often: one that hangs takes all its time each time.
+PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # What `make check` compares with: the branch that this one will be merged into, unless BASE names another.
 BASE ?=
 

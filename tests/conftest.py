@@ -21,10 +21,11 @@ from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY_LISTENS = "http://127.0.0.1:9"
-HEAVY_TIMEOUT_S = 1800
-"""Instead of the limit in pyproject.toml: a busy machine may need minutes for what takes seconds otherwise."""
+SLOW_TIMEOUT_S = 900
+"""Of slow tests and those with a JVM or Airflow, instead of the limit in pyproject.toml. A test that hangs has to be
+told while the check still runs; ``PYTEST_ARGS=--timeout=7200`` allows longer ones."""
 LONG_TIMEOUT_S = 4 * 3600
-"""Of tests that search or simulate for long, and do not say how long."""
+"""Of tests that search or simulate for long."""
 
 
 def _prepare_environment() -> None:
@@ -143,7 +144,7 @@ def _search_afresh(item: pytest.Item) -> None:
         test._hypothesis_internal_use_settings = settings(
             own, derandomize=False, max_examples=own.max_examples * EXAMPLES_TIMES, print_blob=True
         )
-        item.add_marker(pytest.mark.timeout(HEAVY_TIMEOUT_S))
+        item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
 
 
 def _takes_its_turn(item: pytest.Item) -> int:
@@ -153,13 +154,18 @@ def _takes_its_turn(item: pytest.Item) -> int:
     return 1 if _uses_spark_session(item.path) else 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest shares first, and give tests with a JVM or Airflow the time for it."""
+def _timeout_s(item: pytest.Item) -> int | None:
+    """Return how long a test may take; None for the usual time."""
+    if item.get_closest_marker("long"):
+        return LONG_TIMEOUT_S
+    return SLOW_TIMEOUT_S if any(map(item.get_closest_marker, ("slow", "spark", "airflow"))) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest shares first, and give tests the time that their kind needs, unless somebody says how much."""
     items.sort(key=_takes_its_turn)
     for item in items:
         if EXAMPLES_TIMES > 1:
             _search_afresh(item)
-        heavy = item.get_closest_marker("spark") or item.get_closest_marker("airflow")
-        longest = LONG_TIMEOUT_S if item.get_closest_marker("long") else HEAVY_TIMEOUT_S if heavy else None
-        if longest and item.get_closest_marker("timeout") is None:
+        elif config.getoption("timeout") is None and (longest := _timeout_s(item)):
             item.add_marker(pytest.mark.timeout(longest))

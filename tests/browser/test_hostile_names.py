@@ -31,7 +31,7 @@ from memwal_core.writer import TableWriter
 from testkit.tables.people import PRIMARY_KEY_METADATA, quality_of
 from tests.browser.looks import ARGUMENTS, PATIENCE_MS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MARK = "window.pwned=1"

@@ -26,7 +26,7 @@ from testkit.fuzz.watch import MOST_BYTES, MOST_SECONDS
 from tests.browser.hostile_tables import BLOWS, Watched, attacked, make_struck_tables, rounds_of_attacks
 from tests.browser.looks import ARGUMENTS, LOOKS, PATIENCE_MS, PLACES, barriers, cut_off, hard_to_read, shoot, tab_to
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 expect.set_options(timeout=PATIENCE_MS)

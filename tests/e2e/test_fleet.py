@@ -15,7 +15,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.s3,
     pytest.mark.long,
-    pytest.mark.timeout(3600),
     # The servers outlive the objects that started them, and are stopped by their numbers.
     pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
 ]

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(2400),
     # The servers outlive the objects that started them, and are stopped by their numbers.
     pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
 ]

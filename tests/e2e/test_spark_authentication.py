@@ -15,7 +15,7 @@ import pytest
 from demo.stack.stack import free_port
 from testkit.processes.spark_cluster import ask, start_spark, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DRIVER = Path(__file__).with_name("spark_authentication_driver.py")
 REFUSED = "Failed to connect to master"

@@ -28,7 +28,7 @@ from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
 from tests.e2e.job_cluster import JobCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark]
 
 REGIONS = 24
 ARTICLES = native_region_id(1)

@@ -39,7 +39,7 @@ from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people, quality_of
 from tests.e2e.job_cluster import SETTINGS, JobCluster, Victim
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.req("O10")]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.req("O10")]
 
 REGIONS = 24
 ARTICLES = native_region_id(1)

@@ -20,7 +20,7 @@ from testkit.s3_server import BUCKET, s3_server
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.s3]
 DRIVER = Path(__file__).with_name("spark_source_driver.py")
 
 

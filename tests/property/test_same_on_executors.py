@@ -34,7 +34,7 @@ from testkit.simulation.view import lsm_view
 from testkit.tables.garbage import OLD_S, drop_old_versions, later
 from testkit.tables.people import make_people_table, people
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.req("O10")]
+pytestmark = [pytest.mark.long, pytest.mark.req("O10")]
 
 JOBS = ("merge", "catchup", "compact", "snapshot", "gc", "verify")
 KEYS = st.lists(st.integers(0, 59), min_size=1, max_size=12, unique=True).map(tuple)

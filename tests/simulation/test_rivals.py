@@ -74,7 +74,6 @@ def test_ten_seeds_lose_every_kind_of_conditional_write_to_a_rival(tmp_path: Pat
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "LEASE-13")
 def test_a_hundred_fresh_seeds_lose_stated_numbers_of_conditional_writes_and_no_row() -> None:
     first, output = system_rng().randrange(10**9), io.StringIO()

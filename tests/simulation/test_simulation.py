@@ -86,7 +86,6 @@ def test_the_default_seeds_reach_everything_that_the_simulation_is_for(tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200)
 @pytest.mark.req("MRG-14", "MRG-15", "MRG-20", "WRT-01", "GC-29", "RD-06")
 def test_hundreds_of_fresh_seeds_lose_resurrect_and_double_no_row() -> None:
     command = [sys.executable, "-m", simulation.__name__, "--scene", EVERYBODY.name, "--seeds", str(LONG_SEEDS)]

@@ -65,7 +65,6 @@ def test_strangers_at_a_table_lose_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
 @pytest.mark.req("MRG-14", "WRT-01", "RD-06")
 def test_forty_seeds_meet_every_stranger_and_lose_no_row(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()

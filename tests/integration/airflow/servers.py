@@ -106,7 +106,7 @@ class Servers:
         return f"dags/{dag}/dagRuns/{quote(run)}"
 
     def end(
-        self, dag: str, run: str, seconds: float = 900, *, meanwhile: Callable[[], object] = lambda: None
+        self, dag: str, run: str, seconds: float = 600, *, meanwhile: Callable[[], object] = lambda: None
     ) -> dict[str, str]:
         """Wait for the end of a run; return the state of each of its tasks, and of the run under its DAG's name."""
         until = CLOCK.monotonic() + seconds
@@ -143,7 +143,7 @@ class Servers:
         line = f"executor event with state success for task instance TaskInstanceKey{key}"
         return line in (self.root / "stack" / "logs" / "scheduler.log").read_text()
 
-    def until(self, question: Callable[[], object], seconds: float = 900) -> None:
+    def until(self, question: Callable[[], object], seconds: float = 600) -> None:
         until = CLOCK.monotonic() + seconds
         while not question():
             assert CLOCK.monotonic() < until, "it did not happen in time"

@@ -43,7 +43,6 @@ from tests.integration.telemetry.collector import Collector, collecting
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.slow,
-    pytest.mark.timeout(2400),
     # The servers outlive the objects that started them, and are stopped by their numbers.
     pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
 ]

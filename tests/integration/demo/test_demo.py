@@ -13,7 +13,7 @@ import pytest
 
 from demo.directory import MARKER
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
 DAYS = 3
 FLIGHTS = 2_699  # dated on the first three days of the year

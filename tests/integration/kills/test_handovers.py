@@ -33,7 +33,6 @@ SETTINGS = Settings(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.req("WRT-84", "WRT-86", "MEM-42", "FMT-20")
 def test_killed_writers_of_both_kinds_take_over_from_each_other_and_lose_nothing(tmp_path: Path) -> None:
     times = rounds(12)

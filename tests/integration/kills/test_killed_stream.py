@@ -26,7 +26,7 @@ from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
 from tests.integration.kills.spark_jobs import kill_whole, last_of, require_success, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DRIVER = Path(__file__).with_name("stream_driver.py")
 STEP, SHARED, DELETED = 200, 60, 15
 """Each file has the last rows of the file before again, with other names, and deletes some of its keys."""

@@ -61,7 +61,6 @@ def require_everything(table: BaseTable, known: Acknowledged) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.req("WRT-03", "WRT-38", "WRT-72", "WRT-87", "MEM-25")
 @pytest.mark.parametrize("codec", ["lance", "arrow"])
 def test_killed_writers_lose_no_acknowledged_row(codec: str, tmp_path: Path) -> None:
@@ -76,7 +75,6 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.mark.s3
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.req("WRT-03", "WRT-38", "WRT-72", "WRT-87")
 @pytest.mark.parametrize("codec", ["lance", "arrow"])
 def test_on_s3_killed_writers_lose_no_acknowledged_row(codec: str, s3: S3Server) -> None:

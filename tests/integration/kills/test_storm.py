@@ -100,7 +100,6 @@ def _seconds(default: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
 @pytest.mark.req("RD-06", "RD-13", "RD-15", "GC-29")
 @pytest.mark.parametrize("codec", ["lance", "arrow"])
 def test_reader_never_sees_a_wrong_row_in_a_maintenance_storm(codec: str, tmp_path: Path) -> None:
@@ -113,7 +112,6 @@ def test_reader_never_sees_a_wrong_row_in_a_maintenance_storm(codec: str, tmp_pa
 
 @pytest.mark.s3
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
 @pytest.mark.req("RD-06", "RD-13", "RD-15", "GC-29")
 def test_on_s3_reader_never_sees_a_wrong_row_in_a_maintenance_storm() -> None:
     with s3_server() as server:

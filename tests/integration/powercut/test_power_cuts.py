@@ -58,7 +58,6 @@ def _is_lost(problems: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("workload", range(4))
 def test_many_power_cuts_lose_no_acknowledged_row(recorded: Recorded, workload: int) -> None:
     failed = [str(cut) for cut in recorded(workload).many(MANY_CUTS) if cut.problems]

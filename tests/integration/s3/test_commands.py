@@ -22,7 +22,7 @@ from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
 
-pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
 UNSAFE_GC = {
     "MEMWAL_GC__GRACE_S": "0",

@@ -65,7 +65,6 @@ def test_mutant_that_no_test_notices_survives_and_another_is_killed(tmp_path: Pa
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200)
 def test_sample_of_the_list_is_killed(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
     assert [mutant.name for mutant in MUTANTS[::3] if trial.survives(mutant)] == []

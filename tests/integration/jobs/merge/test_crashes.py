@@ -135,7 +135,6 @@ def await_progress(worker: Worker, table: Path, wanted: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.req("MRG-06", "MRG-18")
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_processes_lose_nothing_and_the_next_one_goes_on(tmp_path, way):

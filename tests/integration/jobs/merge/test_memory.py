@@ -58,7 +58,6 @@ def make_generations(uri: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_one_commit_of_more_than_two_gigabytes_stays_under_the_limit(tmp_path):
     uri = str(tmp_path / "t")
     live = make_generations(uri)

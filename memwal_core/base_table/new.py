@@ -101,7 +101,7 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
                 namespace_client_managed_versioning=True,
             )
     except MemwalError as error:
-        raise catalog.error or error from error
+        raise catalog.error or catalog.unanswered or error from error
     finally:
         catalog.remove_staged()
     if catalog.error is not None:

@@ -63,7 +63,7 @@ class VersionCatalog:
         self._manifests = ManifestFiles(store)
         self.outcome = Outcome.NOT_ASKED
         self.error: MemwalError | None = None
-        self.unanswered: UnavailableError | None = None
+        self.unanswered: MemwalError | None = None
         self.staged_paths: list[str] = []
 
     @property
@@ -181,11 +181,13 @@ class VersionCatalog:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Remember a store that did not answer: pylance wraps the error, and calls it a refusal."""
+        """Remember why there is no answer: pylance wraps the error, and calls it a refusal, or a doubt."""
         self.unanswered = None
         try:
             yield
-        except UnavailableError as error:
+        except ObjectNotFoundError:
+            raise
+        except MemwalError as error:
             self.unanswered = error
             raise
 

@@ -20,6 +20,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     make_people_table("people.lance", rows=people(1, 2))
     lance.write_dataset(pa.table({"id": [1]}), "plain.lance")
     Path("empty").mkdir()
+    Path("file").touch()
     return "people.lance"
 
 
@@ -36,6 +37,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("explain people.lance --filter 'id >'", "refused", {"operation": "explain the filter"}, "correct"),
         ("enable plain.lance", "no primary key", {"columns": ["id"]}, "--key"),
         ("create new.lance --column id:int64", "names no column", {"columns": ["id"]}, "--key"),
+        ("create file/new.lance --column id:int64 --key id", "cannot accept", {"store": "{}/file/new.lance"}, "path"),
         ("history people.lance --job nosuch", "no such job", {"job": "nosuch"}, "known"),
         ("catchup people.lance --index nosuch", "no such index", {"unknown": ["nosuch"], "known": []}, "name"),
     ],
@@ -50,7 +52,8 @@ def test_wrong_input_is_named_with_its_value_and_a_way_on(
     assert error.exit_code == 2
     assert what in error.what
     assert remedy in error.remedy
-    assert error.facts == error.facts | facts
+    known = {name: fact.format(Path.cwd()) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    assert error.facts == error.facts | known
 
 
 @pytest.mark.parametrize("command", ["lookup people.lance 99", "head people.lance --filter 'id > 99'"])

@@ -6,6 +6,7 @@ Importing this module takes seconds: only the quality job and its tests do.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ _SHOWN = 5
 # Of suites: they become names of files in Data Docs.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,100}")
 _LONGEST_SHOWN = 200
+
+Suite = tuple[str, Sequence[Expectation]]
+"""The name of a user's suite, and its expectations."""
+
+# It sets its own level to INFO, and tells of each temporary directory.
+logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.quality.checks.after import AfterMerge
 from memwal_core.quality.checks.before import check_before, quarantine
 from memwal_core.quality.docs import docs_directory
-from memwal_core.quality.expectations import ExpectationRun
+from memwal_core.quality.expectations import ExpectationRun, load_suite
 from memwal_core.quality.model import CheckResult, QualityReport, Result, Stage, outcome_of
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
@@ -26,7 +26,7 @@ class Orders:
     """What a run of the checks may want otherwise.
 
     Attributes:
-        suites: Files with users' suites for the rows of flushed MemTables.
+        suites: Files with users' suites for the rows of flushed MemTables; a wrong one stops either stage.
         docs: Directory, or address in an object store that the table's options reach, of the Data Docs site; none if
             empty.
         basis: What is remembered as checked.
@@ -71,12 +71,13 @@ def check_quality(
     """
     clock = quality.table.clock
     began = clock.monotonic()
+    suites = [load_suite(path) for path in orders.suites]
     quarantined: tuple[Quarantined, ...] = ()
     table = quality.table
     with docs_directory(orders.docs, table.storage_options, table.settings.storage) as site:
         examination = ExpectationRun(site)
         if plan.stage is Stage.BEFORE:
-            results, reasons = check_before(quality, plan, spark, examination, orders.suites)
+            results, reasons = check_before(quality, plan, spark, examination, suites)
             quarantined = () if orders.advisory else quarantine(quality, reasons)
         else:
             results = tuple(

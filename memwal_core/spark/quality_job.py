@@ -47,7 +47,7 @@ class QualityJob(Job[QualityRequest, QualityReport]):
 
         after = stage is Stage.AFTER
         orders = Orders(
-            suites=() if after else request.suites,
+            suites=request.suites,
             docs=_docs(context, request, stage),
             basis=basis,
             advisory=request.advisory,
@@ -138,9 +138,8 @@ def _stages(request: object) -> list[Stage]:
 
 
 def _for_stage(request: QualityRequest, stage: Stage) -> QualityRequest:
-    before = stage is Stage.BEFORE
-    own = {"suites": request.suites if before else (), "since": None if before else request.since}
-    return request.model_copy(update={"stage": Stages(stage.value), **own})
+    since = None if stage is Stage.BEFORE else request.since
+    return request.model_copy(update={"stage": Stages(stage.value), "since": since})
 
 
 def _docs(context: JobContext, request: QualityRequest, stage: Stage) -> str:

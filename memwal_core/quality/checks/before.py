@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.quality.checks.audit import AuditFacts, AuditTask, audit_generation
-from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, as_check, load_suite
+from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, Suite, as_check
 from memwal_core.quality.frames import generation_frame
 from memwal_core.quality.model import Check, CheckResult, Result
 from memwal_core.quality.plan import QualityPlan
@@ -29,14 +29,13 @@ _Generation = tuple[RegionId, int]
 
 
 def check_before(
-    quality: QualityTable, plan: QualityPlan, spark: SparkSession, examination: ExpectationRun, suites: Sequence[str]
+    quality: QualityTable, plan: QualityPlan, spark: SparkSession, examination: ExpectationRun, suites: Sequence[Suite]
 ) -> tuple[tuple[CheckResult, ...], dict[_Generation, list[str]]]:
     """Audit flushed MemTables; return the results, and why which of them should not be merged.
 
     An unreadable MemTable is reported and not among the latter: a merge stops there anyway, and it may be missing only
     because it was merged and collected meanwhile.
     """
-    loaded = distinct_names([load_suite(path) for path in suites])
     tasks = quality.audit_tasks(plan)
     if not tasks:
         return (), {}
@@ -52,14 +51,12 @@ def check_before(
         for task, each in zip(tasks, facts, strict=True)
         if each.unreadable is None and (task.region_id, task.generation) not in reasons
     ]
-    for name, expectations in loaded:
+    for name, expectations in distinct_names(suites):
         results.append(_user_suite(name, expectations, sound, spark, examination, options, reasons))
     return tuple(results), reasons
 
 
-def distinct_names(
-    suites: Sequence[tuple[str, Sequence[Expectation]]],
-) -> list[tuple[str, Sequence[Expectation]]]:
+def distinct_names(suites: Sequence[Suite]) -> list[Suite]:
     """Number the suites that have the name of an earlier one, so that results and reasons tell them apart."""
     seen: Counter[str] = Counter()
     named = []

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.merge.plan import Verdict
@@ -236,6 +236,16 @@ def test_users_suite_holds_only_the_generation_that_breaks_it(tmp_path, run):
     assert failed(report) == {Check.USER_SUITE}
     assert {entry.generation for entry in report.quarantined} == {2}
     assert all("user_suite 'small ids'" in reason for entry in report.quarantined for reason in entry.reasons)
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_broken_suite_is_refused_also_where_nothing_waits_for_it(tmp_path, run, stage):
+    table = make_people_table(str(tmp_path / "t"), rows=people(1))
+    suite = tmp_path / "suite.json"
+    suite.write_text('{"nonsense')
+
+    with pytest.raises(InvalidRequestError, match="no expectation suite"):
+        run(table.uri, stage, suites=[str(suite)])
 
 
 @pytest.mark.slow

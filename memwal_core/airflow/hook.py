@@ -8,6 +8,7 @@ from memwal_core.airflow.connections import CONNECTION_TYPE, StorageConnection, 
 from memwal_core.errors import MemwalError
 from memwal_core.settings import StorageSettings
 from memwal_core.storage import open_store
+from memwal_core.text import show_count
 
 
 class LanceHook(BaseHook):
@@ -51,4 +52,4 @@ class LanceHook(BaseHook):
             found = store.list_directories("")
         except MemwalError as error:
             return False, str(error)
-        return True, f"{len(found)} directories at {connection.address}"
+        return True, f"{show_count(len(found), 'directory')} at {connection.address}"

@@ -96,8 +96,8 @@ class CheckpointReport:
             return "nothing waits"
         if last.is_complete or self.outcome is JobOutcome.PLANNED:
             return f"{last.flush.why()}; {last.merge.why()}"
-        waits = [f"{len(last.unflushed)} regions have rows in their WAL"] if last.unflushed else []
-        waits += [f"{last.unmerged} flushed MemTables are not merged"] if last.unmerged else []
+        waits = [f"rows wait in the WAL of {show_count(len(last.unflushed), 'region')}"] if last.unflushed else []
+        waits += [f"{show_count(last.unmerged, 'flushed MemTable')} not merged"] if last.unmerged else []
         return "; ".join([*waits, last.merge.why() if last.merge.outcome in _WORST_FIRST else last.flush.why()])
 
     def view(self) -> ReportView:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from memwal_core.base_table import IndexCoverage
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.ids import RegionId
+from memwal_core.text import show_count
 
 _SHOWN = 3
 
@@ -58,13 +59,14 @@ def replacement_obstacles(case: ReplacementCase) -> tuple[str, ...]:
 
 def _uncovered(new: IndexCoverage, details: MemWalIndexDetails) -> list[str]:
     if not new.is_trained:
-        return [f"{new.name} is not trained: the table lacks {new.vectors_missing} vectors"]
+        return [f"{new.name} is not trained: the table lacks {show_count(new.vectors_missing, 'vector')}"]
     caught_up = details.index_catchup.get(new.name, {})
     behind = [
         region for region, merged in sorted(details.merged_generations.items()) if caught_up.get(region, 0) < merged
     ]
-    found = [f"{new.name} lacks {new.unindexed_rows} rows of the base table"] if new.unindexed_fragments else []
-    return found + ([f"{new.name} has not caught up with {len(behind)} regions"] if behind else [])
+    rows = show_count(new.unindexed_rows, "row")
+    found = [f"{new.name} lacks {rows} of the base table"] if new.unindexed_fragments else []
+    return found + ([f"{new.name} has not caught up with {show_count(len(behind), 'region')}"] if behind else [])
 
 
 def _lacking(name: str, lacking: Mapping[RegionId, tuple[int, ...]]) -> list[str]:

@@ -35,7 +35,7 @@ from memwal_core.jobs.verify.facts import DUPLICATES_FACT, VERIFY, duplicates_in
 from memwal_core.jobs.verify.plan import plan_verification
 from memwal_core.jobs.verify.request import VerifyRequest
 from memwal_core.metrics import Instruments
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 _STRATEGIES = {Engine.LOCAL: "in_process", Engine.SPARK: "executors"}
 
@@ -117,8 +117,8 @@ class MergeJob(Job[MergeRequest, MergeReport]):
         def prove() -> Proof:
             proof = verify_merge(context.base, through, sharing, _counted(context))
             return Proof(
-                f"verified on version {proof.version}: {len(through)} regions are merged as planned, "
-                f"{proof.rows:,} rows, {'every key once' if proof.has_key else 'which have no key'}",
+                f"verified on version {proof.version}: {show_count(len(through), 'region')} merged as planned, "
+                f"{show_count(proof.rows, 'row')}, {'every key once' if proof.has_key else 'which have no key'}",
                 {
                     "version": proof.version,
                     "rows": proof.rows,
@@ -184,8 +184,8 @@ def _with_triggers(context: JobContext, report: MergeReport) -> MergeReport:
 
 def _piece(number: int, count: int, request: MergeRequest, batch: MergeBatch) -> Piece:
     label = (
-        f"job {number} of {count}: {len(batch.through)} regions, {batch.generations} generations, "
-        f"{show_bytes(batch.size_bytes)}"
+        f"job {number} of {count}: {show_count(len(batch.through), 'region')}, "
+        f"{show_count(batch.generations, 'generation')}, {show_bytes(batch.size_bytes)}"
     )
     regions = tuple(sorted(batch.through))
     promise = {"through": {str(region): generation for region, generation in batch.through.items()}}

@@ -25,6 +25,7 @@ from memwal_core.jobs.repair.survey import RepairSurveyor
 from memwal_core.jobs.repair.wal import damaged_entries, put_fences
 from memwal_core.region import RegionManifest, restore_generation
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.text import show_count
 from memwal_core.writer.claim.opening import codec_of_region
 from memwal_core.writer.layout import TableLayout
 
@@ -158,7 +159,7 @@ class _Repair:
             restores=True,
         )
         self._context.failpoints.hit(REPAIR_CHANGED)
-        result = f"{written.physical_rows} rows in {written.path}"
+        result = f"{show_count(written.physical_rows, 'row')} in {written.path}"
         return DoneStep(step, result, {**facts, "directory": written.path, "rows": written.physical_rows})
 
     def _keep_generation(
@@ -221,7 +222,8 @@ class _Repair:
         version = remove_rows(base, state, found.addresses, "repair: remove duplicate keys")
         self._context.failpoints.hit(REPAIR_CHANGED)
         count = len(found.addresses)
-        return DoneStep(step, f"{count} rows removed in version {version}", {"rows": count, "version": version})
+        result = f"{show_count(count, 'row')} removed in version {version}"
+        return DoneStep(step, result, {"rows": count, "version": version})
 
     def _record(self, step: RepairStep, document: dict[str, object]) -> None:
         self._context.guard()

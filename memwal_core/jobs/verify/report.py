@@ -9,7 +9,7 @@ from memwal_core.jobs.sharing.place import Workplace, place_facts, place_lines
 from memwal_core.jobs.verify.facts import DUPLICATES_FACT, MERGED_FACT
 from memwal_core.jobs.verify.plan import VerifyPlan
 from memwal_core.jobs.view import ReportView, show_words
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class VerifyReport:
         if self.outcome is JobOutcome.NOTHING_TO_DO:
             return self.plan.undue
         if self.outcome is JobOutcome.PLANNED:
-            return f"{self.plan.rows:,} keys to count, about {show_bytes(self.plan.work.size_bytes)}"
+            return f"{show_count(self.plan.rows, 'key')} to count, about {show_bytes(self.plan.work.size_bytes)}"
         return f"{self.keys:,} rows, every key once"
 
     def facts(self) -> dict[str, object]:

@@ -20,6 +20,7 @@ from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun,
 from memwal_core.quality.model import Check, CheckResult, Result
 from memwal_core.quality.plan import MergeWindow, QualityPlan, row_changes
 from memwal_core.quality.table import QualityTable
+from memwal_core.text import show_count
 
 
 class AfterMerge:
@@ -162,7 +163,7 @@ class AfterMerge:
                 column_A="indexed", column_B="scanned", meta=as_check(Check.INDEXED_ANSWER)
             )
             for finding in self._examination.expect(f"index {index.name}", frame, [expectation]):
-                yield _result(finding, f"index {index.name}, {len(answers)} samples")
+                yield _result(finding, f"index {index.name}, {show_count(len(answers), 'sample')}")
 
     def _view(self) -> Iterator[CheckResult]:
         subject = "what readers see"
@@ -177,7 +178,8 @@ class AfterMerge:
         expectation = gxe.ExpectColumnPairValuesToBeEqual(
             column_A="seen", column_B="expected", meta=as_check(Check.LSM_VIEW)
         )
-        where = f"{subject}: version {looked.version}, {looked.generations} flushed MemTables, {len(rows)} questions"
+        seen = f"{show_count(looked.generations, 'flushed MemTable')}, {show_count(len(rows), 'question')}"
+        where = f"{subject}: version {looked.version}, {seen}"
         for finding in self._examination.expect(subject, frame, [expectation], ["question"]):
             yield _result(finding, where)
 

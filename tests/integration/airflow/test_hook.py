@@ -78,7 +78,7 @@ def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPa
 def test_button_says_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_people_table(str(tmp_path / "people.lance"))
 
-    assert _connection(monkeypatch, host=str(tmp_path)).test_connection() == (True, f"1 directories at {tmp_path}")
+    assert _connection(monkeypatch, host=str(tmp_path)).test_connection() == (True, f"1 directory at {tmp_path}")
     assert _connection(monkeypatch).test_connection()[0] is False
 
 

@@ -49,7 +49,7 @@ def test_merge_brings_all_rows_in_and_a_second_run_changes_nothing(table: BaseTa
     assert "as a Spark application: 4 regions are more than dispatch.max_regions, which is 0" in first.stdout
     assert "Spark-Submit cmd" in first.stdout
     assert "job 1 of 1: 4 regions, 8 generations" in first.stdout
-    assert "4 regions are merged as planned, 100 rows, every key once" in first.stdout
+    assert "4 regions merged as planned, 100 rows, every key once" in first.stdout
     assert _names(table) == {number: "new" if number < 50 else "old" for number in range(100)}
     version = table.state().version
 

@@ -271,7 +271,7 @@ def test_button_of_the_connection_form_looks_at_the_address(servers: Servers) ->
 
     assert servers.ask("POST", "connections/test", body) == {
         "status": True,
-        "message": f"1 directories at {servers.root / 'button'}",
+        "message": f"1 directory at {servers.root / 'button'}",
     }
     assert servers.ask("POST", "connections/test", {**body, "host": None})["status"] is False
 
@@ -291,7 +291,7 @@ def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers,
     assert (told["table"], told["uri"]) == (table.uri, table.uri)
     assert (told["facts"]["rows"], set(told["facts"]["generations"].values())) == (70, {2})
     assert told["facts"]["version"] == table.state().version
-    assert told["summary"].endswith("2 regions are merged as planned, 70 rows, every key once")
+    assert told["summary"].endswith("2 regions merged as planned, 70 rows, every key once")
     assert content(table) == MERGED
     version = table.state().version
     servers.clear("memwal_merge", first, "work")

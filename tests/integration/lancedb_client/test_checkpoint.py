@@ -79,7 +79,7 @@ def test_our_own_writers_are_flushed_and_stay_open(tmp_path: Path) -> None:
         writer.put(pa.table({"id": [4], "text": ["a"]}, schema=SCHEMA))
         other = Table.open(table.uri).checkpoint()
         assert (other.outcome, len(other.rounds[-1].unflushed)) == (JobOutcome.CONFLICT, 1)
-        assert "1 regions have rows in their WAL" in other.why()
+        assert "rows wait in the WAL of 1 region" in other.why()
         assert table.checkpoint().outcome is JobOutcome.DONE
     assert table.base.state().num_rows == 4
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.settings import MergeTriggerSettings
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 class Trigger(StrEnum):
@@ -128,8 +128,9 @@ def _not_worthwhile(waiting: WaitingGenerations, settings: MergeTriggerSettings)
     if amplification <= settings.max_read_amplification:
         return ""
     return (
-        f"not due yet: {waiting.generations} generations wait, but their merge would read {amplification:.0f} bytes of "
-        f"the base table's keys ({show_bytes(search.read_bytes)} for {search.regions} regions) for each byte that it "
+        f"not due yet: the merge of what waits ({show_count(waiting.generations, 'generation')}) would read "
+        f"{amplification:.0f} bytes of the base table's keys ({show_bytes(search.read_bytes)} for "
+        f"{show_count(search.regions, 'region')}) for each byte that it "
         f"merges, more than {settings.max_read_amplification:g}; it waits for more, or until the oldest is "
         f"{settings.max_age_s:.0f} s old (now {waiting.oldest_age_s:.0f} s)"
     )

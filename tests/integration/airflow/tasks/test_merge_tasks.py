@@ -118,7 +118,7 @@ def test_verification_says_what_it_found_as_the_page_does(table: BaseTable) -> N
 
     [change] = verify_work(items, [None], "test")
 
-    assert change["summary"].endswith("4 regions are merged as planned, 40 rows, every key once")
+    assert change["summary"].endswith("4 regions merged as planned, 40 rows, every key once")
     assert (change["facts"]["rows"], change["facts"]["version"]) == (40, table.state().version)
     assert change["facts"]["generations"] == items[0]["promise"]["through"]
     [proof] = Table.open(table.uri).opened.ledger.runs(VERIFY.job)

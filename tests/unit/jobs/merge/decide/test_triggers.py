@@ -57,7 +57,7 @@ def test_many_generations_wait_while_the_search_is_not_worth_them():
     verdict = judge_triggers(waiting, SETTINGS)
     assert not verdict.due
     assert "102 bytes" in verdict.reason
-    assert "1024.0 MiB for 1 regions" in verdict.reason
+    assert "1024.0 MiB for 1 region)" in verdict.reason
     assert "600 s old (now 30 s)" in verdict.reason
 
 

@@ -159,7 +159,7 @@ class _Repair:
             restores=True,
         )
         self._context.failpoints.hit(REPAIR_CHANGED)
-        result = f"{show_count(written.physical_rows, 'row')} in {written.path}"
+        result = f"{show_count(written.physical_rows or 0, 'row')} in {written.path}"
         return DoneStep(step, result, {**facts, "directory": written.path, "rows": written.physical_rows})
 
     def _keep_generation(

@@ -22,6 +22,11 @@ test-slow: PYTEST_WORKERS = 3
 PYTEST_ARGS ?=
 # A test that ends its process is tried once more, and no more often: one that hangs takes all its time each time.
 PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 1
+# Shows all stacks of a process whose test hangs, and ends it, also where native code holds the interpreter's lock. A bit
+# less than the limits of pytest-timeout, which ends it without a word: see pyproject.toml and tests/conftest.py.
+HANGS_AFTER_S = 570
+test-slow: HANGS_AFTER_S = 870
+UNHUNG = -o faulthandler_timeout=$(HANGS_AFTER_S) -o faulthandler_exit_on_timeout=true
 # What `make check` compares with: the branch that this one will be merged into, unless BASE names another.
 BASE ?=
 
@@ -54,11 +59,11 @@ EXAMPLES_TIMES ?= 20
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
-	@$(RUN) $(PYTEST) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
+	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
 test: setup ## Run all tests but the slow ones, in less than nine minutes on two cores
-	@$(RUN) $(PYTEST) -m "not slow and not long" $(PYTEST_ARGS)
+	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" $(PYTEST_ARGS)
 test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
-	@$(RUN) $(PYTEST) -m "slow and not long" $(PYTEST_ARGS)
+	@$(RUN) $(PYTEST) $(UNHUNG) -m "slow and not long" $(PYTEST_ARGS)
 test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
 test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as many as usual

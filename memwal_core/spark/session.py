@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -19,6 +20,9 @@ _UNIX_SOCKETS = {
     # YARN's temporary directories make addresses that are too long for a socket.
     "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - the names in it are random, the sockets their owner's
 }
+
+# It tells of each connection to the JVM that ends.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 Session = SparkSession | Callable[[], SparkSession]
 """A session, or what returns it when it is first needed."""

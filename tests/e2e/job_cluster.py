@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -69,10 +70,36 @@ class JobCluster:
         """
         report = log.with_suffix(".json")
         document = {"uri": uri, "request": request.to_json(), "report": str(report)}
-        script = str(JOBS / f"{request.info.name}.py")
+        code = self.run([f"{request.info.name}.py", json.dumps(document)], log, moment, victim)
+        if victim is Victim.DRIVER:
+            return {}
+        assert code == 0, last_of(log)
+        found: dict[str, Any] = json.loads(report.read_text())
+        # A merge calls it its strategy.
+        place = {"engine": "spark", "reason": "it was asked for"}
+        assert found.get("where", place) == place
+        return found
+
+    def run(
+        self,
+        command: Sequence[str],
+        log: Path,
+        moment: str,
+        victim: Victim,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Run an application of ``jobs/``, and kill its victim at a moment, as above; return its exit code.
+
+        Args:
+            command: The name of its file, and its arguments.
+            more: Further variables of its environment.
+        """
         with log.open("wb") as sink:
             job = subprocess.Popen(
-                [sys.executable, script, json.dumps(document)], env=dict(self.variables), stdout=sink, stderr=sink
+                [sys.executable, str(JOBS / command[0]), *command[1:]],
+                env={**self.variables, **more},
+                stdout=sink,
+                stderr=sink,
             )
             try:
                 wait_for(lambda: moment in log.read_text(), job, log)
@@ -80,16 +107,11 @@ class JobCluster:
                 if victim is Victim.DRIVER:
                     kill_whole(job)
                     assert job.returncode != 0, last_of(log)
-                    return {}
+                    return int(job.returncode)
                 with self._without_one(victim):
-                    assert job.wait(600) == 0, last_of(log)
+                    return job.wait(600)
             finally:
                 kill_whole(job)
-        found: dict[str, Any] = json.loads(report.read_text())
-        # A merge calls it its strategy.
-        place = {"engine": "spark", "reason": "it was asked for"}
-        assert found.get("where", place) == place
-        return found
 
     @contextmanager
     def _without_one(self, victim: Victim) -> Iterator[None]:

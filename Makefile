@@ -60,7 +60,7 @@ check: setup ## Look at what changed, in seconds: format, rules, types and its u
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
-test: setup ## Run all tests but the slow ones, in less than nine minutes on two cores
+test: setup ## Run all tests but the slow ones, in ten minutes on two cores
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" $(PYTEST_ARGS)
 test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "slow and not long" $(PYTEST_ARGS)

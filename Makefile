@@ -38,7 +38,9 @@ help: ## Show this list
 setup: .venv/setup.stamp ## Create .venv from the locks and choose a Java
 	@tools/setup_java.sh
 
-.venv/setup.stamp: requirements.lock requirements-build.lock requirements-uv.lock pyproject.toml tools/setup_python.sh tools/find_uv.sh
+# A Python that is named goes before the one that is there.
+.PHONY: named-python
+.venv/setup.stamp: $(if $(filter command,$(firstword $(origin PYTHON))),named-python) requirements.lock requirements-build.lock requirements-uv.lock pyproject.toml tools/setup_python.sh tools/find_uv.sh
 	@tools/setup_python.sh
 	@touch $@
 

@@ -48,7 +48,13 @@ fi
 uv=$(tools/find_uv.sh "$python")
 unset VIRTUAL_ENV CONDA_PREFIX
 
-if ! suitable .venv/bin/python; then
+# Whether two commands run the same interpreter.
+same() {
+  local where='import sys; print(sys.base_prefix, *sys.version_info)'
+  [ "$("$1" -c "$where" 2>/dev/null)" = "$("$2" -c "$where")" ]
+}
+
+if ! suitable .venv/bin/python || { [ -n "${PYTHON:-}" ] && ! same .venv/bin/python "$python"; }; then
   "$uv" venv --quiet --clear --python "$python" .venv
 fi
 echo "setup: $(.venv/bin/python --version) in .venv, $("$uv" --version)"

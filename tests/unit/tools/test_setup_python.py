@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,26 @@ def test_a_refused_download_of_a_python_says_how_to_go_on(programs: Path) -> Non
     assert INSTALL in ended.stderr
     assert "UV_PYTHON_INSTALL_MIRROR" in ended.stderr
     assert not (programs.parent / ".venv").exists()
+
+
+@pytest.mark.parametrize(("named", "replaced"), [("", False), ("python-old", False), ("python-new", True)])
+def test_a_named_python_replaces_another_one(programs: Path, named: str, replaced: bool) -> None:
+    known = programs.parent / ".venv" / "bin"
+    known.mkdir(parents=True)
+    for path, says in ((known / "python", "old"), (programs / "python-old", "old"), (programs / "python-new", "new")):
+        path.write_text(f"#!/bin/bash\necho {says}\n")  # to the question where it comes from
+        path.chmod(0o755)
+    (programs / "python3").symlink_to(programs / "python-new")
+    locked = re.search(r"^uv==(\S+)", (ROOT / "requirements-uv.lock").read_text(), re.M)
+    assert locked
+    uv = programs / "uv"
+    uv.write_text(f'#!/bin/bash\necho "uv {locked[1]}"\necho "$@" >> {programs.parent}/asked\n')
+    uv.chmod(0o755)
+
+    assert set_up(programs, PYTHON=named).returncode == 0
+
+    asked = (programs.parent / "asked").read_text()
+    assert (f"venv --quiet --clear --python {programs}/{named} .venv" in asked) is replaced
 
 
 def test_a_named_python_that_does_not_fit_is_refused(programs: Path) -> None:

@@ -13,13 +13,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _pytest_call(target: str) -> list[str]:
-    """Return how a target calls pytest, without the number of processes and what the caller of make may have set."""
+    """Return how a target calls pytest, without what the caller of make may have set, processes, and limits of time."""
     variables = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTEST_ARGS")}
     command = ["make", "--dry-run", "--no-print-directory", target]
     said = subprocess.run(command, cwd=ROOT, env=variables, check=True, capture_output=True, text=True).stdout
     (line,) = (line for line in said.splitlines() if " pytest " in line)
     words = shlex.split(line)
     call = words[words.index("pytest") :]
+    while "-o" in call:
+        option = call.index("-o")
+        assert call[option + 1].startswith("faulthandler_")
+        del call[option : option + 2]
     processes = call.index("-n")
     return [*call[:processes], *call[processes + 2 :]]
 

@@ -183,7 +183,9 @@ def _pages(
     share = min(1.0, read / chunks) if chunks else 1.0
     size = pages * index.page_bytes + min(column_bytes, read * _CHUNK_BYTES) + touched * facts.sizes.fragment_bytes
     described = sum(_expected_distinct(pages, each) for each in index.disk_pages)
-    requests = len(index.disk_pages) * _runs(hit) + described + max(touched, read * (1.0 - share) ** joins)
+    # As counted: a condition of several ranges reads the pages of each but one twice, one of values or one range once.
+    runs = _runs(hit) if wanted is None else max(0, 2 * _runs(hit) - 1)
+    requests = len(index.disk_pages) * runs + described + max(touched, read * (1.0 - share) ** joins)
     return size, int(requests) + _OPEN_REQUESTS * touched
 
 

@@ -26,7 +26,10 @@ def _playing() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
         while len(workers := psutil.Process(parent.pid).children()) < WORKERS + 1:  # And one that tracks resources.
             assert clock.monotonic() < until
             clock.sleep(0.1)
-        yield parent, workers
+        try:
+            yield parent, workers
+        finally:
+            parent.kill()  # Or one that does not end keeps the test for an hour.
 
 
 @pytest.mark.slow

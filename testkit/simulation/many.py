@@ -94,8 +94,11 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool, _bar(console) as progress:
         task = progress.add_task("simulating", total=len(seeds))
-        futures: dict[Future[Played], int] = {pool.submit(play_seed, seed, scenes): seed for seed in seeds}
+        futures: dict[Future[Played], int] = {}
         try:
+            # Here, for an end that is asked for meanwhile would wait for all that is submitted.
+            for seed in seeds:
+                futures[pool.submit(play_seed, seed, scenes)] = seed
             for future in as_completed(futures):
                 played = future.result()
                 outcome.add(futures[future], played)

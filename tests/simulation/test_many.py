@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+from rich.console import Console
 
 from memwal_core.clock import SystemClock
+from testkit.simulation.many import play_seeds
 
 WORKERS = 2
 LONGEST_S = 120
@@ -52,3 +55,25 @@ def test_a_run_that_is_ended_early_plays_no_further_seed_and_says_how_to_go_on()
     assert alive == []
     assert parent.returncode == 1
     assert "ended early; on: make sim FIRST=" in output
+
+
+class _EndAskedFor:
+    """Five seeds, of which somebody asks for an end when two are handed out."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(2)
+        raise KeyboardInterrupt
+
+
+def test_an_end_that_is_asked_for_while_seeds_are_handed_out_is_heard() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        played = play_seeds(_EndAskedFor(), (), 1, Console(quiet=True))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert played.is_ended
+    assert played.failed == []

@@ -14,7 +14,9 @@ from memwal_core.cli.options import AsJson, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 
-airflow = typer.Typer(help="Put DAGs, page and Spark applications where Airflow finds them.", no_args_is_help=True)
+airflow = typer.Typer(
+    help="Put DAGs, page and Spark applications where Airflow finds them.", no_args_is_help=True, add_completion=False
+)
 
 FOLDERS = ("dags", "jobs", "plugins")
 

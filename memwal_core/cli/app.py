@@ -4,68 +4,106 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib import metadata
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module, metadata
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from memwal_core.cli.airflow import airflow
-from memwal_core.cli.checkpoint import checkpoint
-from memwal_core.cli.create import add_spec, create, enable
 from memwal_core.cli.ending import USAGE_EXIT_CODE, asks_for_json, end_with, print_error
-from memwal_core.cli.examine.checks import checks
-from memwal_core.cli.examine.doctor import doctor
-from memwal_core.cli.examine.explain import explain
-from memwal_core.cli.examine.history import history
-from memwal_core.cli.examine.status import status
-from memwal_core.cli.examine.storage import storage
-from memwal_core.cli.examine.why import why
-from memwal_core.cli.freeze import freeze, thaw
-from memwal_core.cli.index import index
 from memwal_core.cli.job_command import job_command
-from memwal_core.cli.maintain.command import maintain_command
 from memwal_core.cli.nothing import may_find_nothing
-from memwal_core.cli.rows import count, head, lookup, schema
-from memwal_core.cli.tables import tables
-from memwal_core.cli.watch.command import watch
-from memwal_core.jobs.catalog import REQUESTS
-from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.request import JobRequest
 from memwal_core.redaction import log_redacted
 from memwal_core.telemetry import telemetry
 
 UsageError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "UsageError")
 """Typer has it under no name of its own."""
 
-_ROWS, _JOBS, _LOOKS = "Tables and their rows", "Jobs", "What is going on, and why"
-_DECISIONS, _SETUP = "Decisions", "Setup"
+_PANELS = ("Tables and their rows", "What is going on, and why", "Jobs", "Decisions", "Setup")
+_ROWS, _LOOKS, _JOBS, _DECISIONS, _SETUP = _PANELS
+
+_PLACES = {
+    "tables": (_ROWS, "memwal_core.cli.tables:tables"),
+    "create": (_ROWS, "memwal_core.cli.create:create"),
+    "enable": (_ROWS, "memwal_core.cli.create:enable"),
+    "add-spec": (_ROWS, "memwal_core.cli.create:add_spec"),
+    "schema": (_ROWS, "memwal_core.cli.rows:schema"),
+    "head": (_ROWS, "memwal_core.cli.rows:head"),
+    "count": (_ROWS, "memwal_core.cli.rows:count"),
+    "lookup": (_ROWS, "memwal_core.cli.rows:lookup"),
+    "status": (_LOOKS, "memwal_core.cli.examine.status:status"),
+    "checks": (_LOOKS, "memwal_core.cli.examine.checks:checks"),
+    "doctor": (_LOOKS, "memwal_core.cli.examine.doctor:doctor"),
+    "why": (_LOOKS, "memwal_core.cli.examine.why:why"),
+    "explain": (_LOOKS, "memwal_core.cli.examine.explain:explain"),
+    "history": (_LOOKS, "memwal_core.cli.examine.history:history"),
+    "watch": (_LOOKS, "memwal_core.cli.watch.command:watch"),
+    "maintain": (_JOBS, "memwal_core.cli.maintain.command:maintain"),
+    "checkpoint": (_JOBS, "memwal_core.cli.checkpoint:checkpoint"),
+    "freeze": (_DECISIONS, "memwal_core.cli.freeze:freeze"),
+    "thaw": (_DECISIONS, "memwal_core.cli.freeze:thaw"),
+    "index": (_DECISIONS, "memwal_core.cli.index:index"),
+    "airflow": (_SETUP, "memwal_core.cli.airflow:airflow"),
+    "storage": (_SETUP, "memwal_core.cli.examine.storage:storage"),
+}
+"""Where commands are; those of the other jobs are made from their requests."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is asked for: imports are most of what a command's start costs."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - Typer's classes have no public name
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        names = dict.fromkeys((*_jobs(), *_PLACES))
+        return iter(sorted(names, key=lambda name: _PANELS.index(_panel(name))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401
+        super().__init__(**given)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
+@cache
+def _command(name: str) -> Any:  # noqa: ANN401
+    if name in _PLACES:
+        module, _, attribute = _PLACES[name][1].partition(":")
+        found = getattr(import_module(module), attribute)
+    else:
+        found = may_find_nothing(job_command(_jobs()[name]))
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(found)
+        found = alone
+    made: Any = typer.main.get_command(found)
+    made.name, made.rich_help_panel = name, _panel(name)
+    return made
+
+
+def _panel(name: str) -> str:
+    return _PLACES[name][0] if name in _PLACES else _JOBS
+
+
+def _jobs() -> Mapping[str, type[JobRequest]]:
+    from memwal_core.jobs.catalog import REQUESTS  # noqa: PLC0415 - most commands start without it
+
+    return {each.info.name: each for each in REQUESTS}
+
 
 app = typer.Typer(
-    help="Background maintenance for Lance MemWAL tables.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=_Group,
+    help="Background maintenance for Lance MemWAL tables.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
-app.command(rich_help_panel=_ROWS)(may_find_nothing(tables))
-app.command(rich_help_panel=_ROWS)(create)
-app.command(rich_help_panel=_ROWS)(enable)
-app.command("add-spec", rich_help_panel=_ROWS)(add_spec)
-app.command(rich_help_panel=_ROWS)(schema)
-app.command(rich_help_panel=_ROWS)(may_find_nothing(head))
-app.command(rich_help_panel=_ROWS)(count)
-app.command(rich_help_panel=_ROWS)(may_find_nothing(lookup))
-app.command(rich_help_panel=_LOOKS)(status)
-for _request in REQUESTS:
-    _command = job_command(_request) if _request is not MaintainRequest else maintain_command()
-    app.command(_request.info.name, rich_help_panel=_JOBS)(may_find_nothing(_command))
-app.command(rich_help_panel=_JOBS)(may_find_nothing(checkpoint))
-app.command(rich_help_panel=_DECISIONS)(freeze)
-app.command(rich_help_panel=_DECISIONS)(may_find_nothing(thaw))
-app.command(rich_help_panel=_LOOKS)(may_find_nothing(checks))
-app.command(rich_help_panel=_LOOKS)(doctor)
-app.command(rich_help_panel=_LOOKS)(why)
-app.command(rich_help_panel=_LOOKS)(explain)
-app.command(rich_help_panel=_LOOKS)(history)
-app.command(rich_help_panel=_LOOKS)(watch)
-app.add_typer(index, name="index", rich_help_panel=_DECISIONS)
-app.add_typer(airflow, name="airflow", rich_help_panel=_SETUP)
-app.add_typer(storage, name="storage", rich_help_panel=_SETUP)
 
 
 def _version(wanted: bool) -> None:

@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_bar, show_view
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.thaw.report import told, told_to_machines
 
 
+@may_find_nothing
 def checkpoint(
     uri: TableUri,
     region: Annotated[

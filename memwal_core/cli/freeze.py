@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_view
 from memwal_core.coordination.freeze import Choice, FreezeCause
@@ -45,6 +46,7 @@ def freeze(
         show_view(found.view())
 
 
+@may_find_nothing
 def thaw(  # noqa: PLR0913 - one parameter for each option of the command
     uri: TableUri,
     choice: Annotated[Choice | None, typer.Option("--choice", help="How the freeze ends.")] = None,

@@ -16,6 +16,7 @@ index = typer.Typer(
     help="Change which indexes MemTables maintain; exit codes: 0 done, 2 bad input, 3 it was so already, 4 conflict "
     "or storage failure (try again), 5 something still needs what would go.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 IndexName = Annotated[str, typer.Argument(help="An index of the base table.", metavar="NAME", show_default=False)]

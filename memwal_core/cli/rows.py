@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from memwal_core.base_table import TableState
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
@@ -59,6 +60,7 @@ def schema(uri: TableUri, storage_option: StorageOptions = None, json: AsJson = 
         console.print(f"index {name}{': MemTables maintain it' if name in maintained else ''}", markup=False)
 
 
+@may_find_nothing
 def head(  # noqa: PLR0913 - one parameter for each option of the command
     uri: TableUri,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=100_000, help="How many rows.")] = 10,
@@ -94,6 +96,7 @@ def count(
         typer.echo(number)
 
 
+@may_find_nothing
 def lookup(
     uri: TableUri,
     key: Annotated[

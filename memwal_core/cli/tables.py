@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, StorageOptions, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from memwal_core.registry.entries import Registration
 
 
+@may_find_nothing
 def tables(  # noqa: PLR0913 - one parameter for each option of the command
     uri: Annotated[
         str,

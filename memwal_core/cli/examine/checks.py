@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.coordination.job_key import JobKey
@@ -23,6 +24,7 @@ from memwal_core.region.quarantine import Quarantined
 from memwal_core.text import whole_number
 
 
+@may_find_nothing
 def checks(
     uri: TableUri,
     release: Annotated[

@@ -13,7 +13,7 @@ from memwal_core.storage.probe import probe_conditional_put, race_conditional_pu
 
 _FOLDER = "_memwal_probe"
 
-storage = typer.Typer(help="Find out whether a store can hold tables.", no_args_is_help=True)
+storage = typer.Typer(help="Find out whether a store can hold tables.", no_args_is_help=True, add_completion=False)
 
 
 @storage.callback()

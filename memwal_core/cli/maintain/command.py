@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
+from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import parse_seconds, print_json
 from memwal_core.cli.show import show_view
 from memwal_core.clock import SystemClock
@@ -105,7 +106,7 @@ class _Asked:
         return found if found is not None else Registry()
 
 
-def maintain_command() -> Callable[..., None]:
+def _command() -> Callable[..., None]:
     """Return the function that Typer makes the command of: the job's own options, and those of fleets."""
 
     def command(uri: str, *, storage_option: list[str] | None, json: bool, **given: Any) -> None:  # noqa: ANN401
@@ -253,3 +254,6 @@ def _end(code: int, *, hangs: bool) -> None:
         # Native code in a thread that was given up may crash while the interpreter ends.
         os._exit(code)
     sys.exit(code)
+
+
+maintain = may_find_nothing(_command())

@@ -11,6 +11,8 @@ LOADED_WHEN_NEEDED = {
     "datafusion",
     "great_expectations",
     "lance_namespace_urllib3_client",
+    "memwal_core.cli.examine.checks",
+    "memwal_core.cli.watch.command",
     "memwal_core.jobs.checkpoint.rounds",
     "memwal_core.jobs.gc.plan",
     "memwal_core.jobs.health",

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from bench.comparisons.flushes import AMPLIFICATION
 from bench.comparisons.large_bases import LARGEST_BASE
+from bench.comparisons.latency import FRAGMENTS
 from bench.comparisons.loop import DELTA_ARM
 from bench.comparisons.maintenance import MERGE_MIB
-from bench.comparisons.puts import TAIL
+from bench.comparisons.puts import LATENCY_S, TAIL
 from bench.harness import Spread, spread
 from bench.isolated import LARGEST
 from bench.pinned.cores import IN_PROCESS, ONE, TWO
@@ -244,6 +245,16 @@ AIMS: tuple[Aim, ...] = (
             case=f"{LARGEST_BASE:,} rows",
         )
         for arm in ("merge_insert", "merge_insert by index")
+    ),
+    Aim(
+        f"a merge over {FRAGMENTS} fragments at {LATENCY_S * 1000:.0f} ms store latency takes at most 1.5 times Lance's"
+        " single pass",
+        "merge-latency",
+        "memwal",
+        "merge_insert",
+        1.5,
+        "Requests of lease, ledger and record follow one another, and the commit is checked and read back.",
+        case=f"{FRAGMENTS} fragments",
     ),
     Aim(
         f"a lookup in {LARGEST_BASE:,} rows takes at most 1.3 times Lance's own filter by an index",

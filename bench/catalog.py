@@ -6,6 +6,7 @@ from bench.comparisons.floor import MERGE_FLOOR, WAL_FLOOR
 from bench.comparisons.flushes import FLUSHES
 from bench.comparisons.growth import GROWTHS
 from bench.comparisons.large_bases import LARGE_LOOKUPS, LARGE_MERGES
+from bench.comparisons.latency import MERGE_LATENCY
 from bench.comparisons.loop import LOOP
 from bench.comparisons.maintenance import GC_PLANS, MERGE_MEMORY, SNAPSHOT_REQUESTS, SNAPSHOTS
 from bench.comparisons.merge import MERGES
@@ -45,6 +46,7 @@ COMPARISONS: dict[str, Comparison] = {
         MERGES,
         LARGE_MERGES,
         LARGE_LOOKUPS,
+        MERGE_LATENCY,
         SPARK,
         SPARK_READS,
         STRATEGIES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -60,9 +60,11 @@ def upserts(number: int, count: int, rng: np.random.Generator, *, base_rows: int
     return rng.permutation(np.concatenate([old, np.arange(first_new, first_new + count - len(old))]))
 
 
-def with_regions(uri: str, buckets: int, settings: Settings = UNSYNCED) -> BaseTable:
+def with_regions(
+    uri: str, buckets: int, settings: Settings = UNSYNCED, storage_options: Mapping[str, str] | None = None
+) -> BaseTable:
     """Give a Lance table a MemWAL index with hashed regions."""
-    table = BaseTable.open(uri, settings=settings)
+    table = BaseTable.open(uri, settings=settings, storage_options=storage_options)
     table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, buckets)])
     return table
 

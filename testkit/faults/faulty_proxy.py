@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from memwal_core.clock import SystemClock
 from testkit.processes.start import start_process
 
 _CONDITIONS = frozenset({"if-none-match", "if-match"})
@@ -45,17 +46,22 @@ class _Line:
     Attributes:
         target: The server behind it, as ``host:port``.
         ignores_conditions: See ``FaultyProxy``.
+        delay_s: How long each request waits before it is forwarded.
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
         self.ignores_conditions = False
+        self.delay_s = 0.0
         self._requests: list[Request] = []
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
 
     def ignore_conditions(self, ignores: bool) -> None:
         self.ignores_conditions = ignores
+
+    def delay(self, seconds: float) -> None:
+        self.delay_s = seconds
 
     def add(self, fault: Fault) -> None:
         with self._lock:
@@ -100,6 +106,10 @@ class FaultyProxy:
         """Forward without ``If-None-Match`` and ``If-Match`` from now on, as servers do that do not know them."""
         self._ask("ignore_conditions", True)
 
+    def delay(self, seconds: float) -> None:
+        """Let each request wait from now on, side by side with others."""
+        self._ask("delay", seconds)
+
     def answer(self, method: str, status: int, *, times: int = 1) -> None:
         """Answer the next requests of a method with an error; the server does not see them."""
         self._ask("add", Fault(method, times, status=status))
@@ -120,6 +130,7 @@ class FaultyProxy:
     def forget(self) -> None:
         """Be as new: no request was seen, no fault is left."""
         self._ask("forget")
+        self._ask("delay", 0.0)
         self._ask("ignore_conditions", False)
 
     def _ask(self, what: str, *arguments: object) -> Any:  # noqa: ANN401 - each call knows its answer
@@ -165,6 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        SystemClock().sleep(self.line.delay_s)
         fault = self.line.note(self.command, self.path, headers)
         if fault is not None and fault.status is not None:
             self._reply(fault.status, {}, b"")

@@ -253,7 +253,8 @@ AIMS: tuple[Aim, ...] = (
         "memwal",
         "merge_insert",
         1.5,
-        "Requests of lease, ledger and record follow one another, and the commit is checked and read back.",
+        "Some 60 requests follow one another, most of them of the lease, the ledger, the record, and the checks before "
+        "and after the commit; those of fragments and generations are made side by side.",
         case=f"{FRAGMENTS} fragments",
     ),
     Aim(

@@ -23,7 +23,7 @@ from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from testkit.s3_server import s3_server
 
 FRAGMENTS = 64
-_FRAGMENT_ROWS = 2_000
+_BASE_ROWS = 128_000
 _GENERATIONS = 8
 _GENERATION_ROWS = 1_000
 _SEED = 59
@@ -63,16 +63,18 @@ class _Distant:
 @contextmanager
 def _distant(fragments: int) -> Iterator[_Distant]:
     rng = np.random.default_rng(_SEED)
-    base_rows = fragments * _FRAGMENT_ROWS
-    written = rng.choice(base_rows + _GENERATION_ROWS, _GENERATIONS * _GENERATION_ROWS, replace=False)
+    written = rng.choice(_BASE_ROWS + _GENERATION_ROWS, _GENERATIONS * _GENERATION_ROWS, replace=False)
+    first, waiting = [_rows(written[:1])], [_rows(each) for each in np.array_split(written, _GENERATIONS)]
     with s3_server() as server, faulty_proxy(server.endpoint) as proxy:
         uri, direct = server.uri("bucket/table.lance"), dict(server.storage_options)
-        base = _rows(rng.permutation(base_rows))
-        lance.write_dataset(base, uri, max_rows_per_file=_FRAGMENT_ROWS, storage_options=direct)
+        base = _rows(rng.permutation(_BASE_ROWS))
+        lance.write_dataset(base, uri, max_rows_per_file=_BASE_ROWS // fragments, storage_options=direct)
         table = with_regions(uri, 1, storage_options=direct)
-        flush_generations(table, [_rows(each) for each in np.array_split(written, _GENERATIONS)])
+        flush_generations(table, first)
+        Table.open(uri, storage_options=direct).run(MergeRequest())  # The first one finds no record, and asks more.
+        flush_generations(table, waiting)
         through = {name: proxy.endpoint if value == server.endpoint else value for name, value in direct.items()}
-        yield _Distant(uri, through, proxy, base_rows + int((written >= base_rows).sum()))
+        yield _Distant(uri, through, proxy, _BASE_ROWS + int((written >= _BASE_ROWS).sum()))
 
 
 def _rows(keys: np.ndarray) -> pa.Table:
@@ -87,7 +89,7 @@ def _merge_insert(case: Case, _directory: Path) -> Iterator[Work]:
         options = dict(distant.options)
         manifests = Table.open(distant.uri, storage_options=options).opened.manifests
         (region,) = manifests.load_many(manifests.region_ids())
-        flushed = region.flushed_generations
+        flushed = region.flushed_generations[-_GENERATIONS:]
         uris = [f"{distant.uri}/{generation_path(region.region_id, each.path)}" for each in flushed]
 
         def read(uri: str) -> pa.Table:

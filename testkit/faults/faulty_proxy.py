@@ -171,6 +171,8 @@ def _serve(target: str, connection: Connection) -> None:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """Or a reply's body would wait 40 ms until its head is acknowledged."""
     line: ClassVar[_Line]
 
     def _handle(self) -> None:

@@ -45,4 +45,4 @@ def _file_system(path: Path) -> str:
     """Return the type of the file system with the longest mount point above the path."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     above = [(len(point), kind) for point, kind in mounts if path.is_relative_to(point)]
-    return max(above)[1]
+    return max(above, default=(0, "unknown"))[1]  # A changed root may have no mount point.

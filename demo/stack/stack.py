@@ -16,6 +16,8 @@ from types import MappingProxyType
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import psutil
+
 from demo.airflow import Checkout, airflow_environment, register_tables
 from demo.directory import DemoDirectory
 from demo.stack.marked import descendants, end_processes, marked
@@ -44,6 +46,8 @@ _AIRFLOW = "airflow"
 _POLL_S = 0.5
 _KILL_AFTER_S = 20.0
 _HEALTHY_AFTER_S = 600.0
+_SAME_START_S = 2.0
+"""A start is counted from the system's, which moves by as much when the clock is corrected."""
 _LASTING_PORTS = (15_000, 32_768)
 """Below the ports that systems give to clients: such a port may be taken between its choice and its use."""
 _PORT_TRIES = 100
@@ -57,12 +61,12 @@ class Stack:
     Attributes:
         address: Of Airflow's page.
         password: Of the user ``admin``.
-        servers: Process id -> when it started, as the system counts; each leads a session of its own.
+        servers: Process id -> when it started, in seconds since 1970; each leads a session of its own.
     """
 
     address: str
     password: str
-    servers: Mapping[int, str]
+    servers: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,20 +308,16 @@ def _alive(stack: Stack) -> list[int]:
     for pid in stack.servers:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # if this process started it, its end must be noticed
-    return [pid for pid, start in stack.servers.items() if start and _started(pid) == start]
+    return [pid for pid, start in stack.servers.items() if start and abs(_started(pid) - start) < _SAME_START_S]
 
 
-def _started(pid: int) -> str:
-    """Return when a process started, in a form to compare; empty if it has ended."""
-    ended = subprocess.run(  # noqa: S603 - no shell
-        ("ps", "-o", "stat=,lstart=", "-p", str(pid)),  # noqa: S607 - everywhere, at different places
-        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    state, _, start = ended.stdout.strip().partition(" ")
-    return "" if state.startswith("Z") else start.strip()
+def _started(pid: int) -> float:
+    """Return when a process started, in seconds since 1970; 0 if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def running_stack(directory: DemoDirectory) -> Stack | None:

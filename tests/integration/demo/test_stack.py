@@ -74,12 +74,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     mark = str(directory.root.resolve())
     servers = [_start(mark, SERVER if name == "scheduler" else SLEEP) for name in NAMES]
     try:
-        born = {
-            each.pid: subprocess.check_output(
-                ("ps", "-o", "lstart=", "-p", str(each.pid)), text=True, env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}
-            ).strip()
-            for each in servers
-        }
+        born = {each.pid: psutil.Process(each.pid).create_time() for each in servers}
         state = {"address": "http://127.0.0.1:1", "password": "word", "servers": born}
         (directory.root / STATE).write_text(json.dumps(state))
         [driver] = [each for each in marked_processes(mark) if each.pid not in born]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -211,6 +211,33 @@ def test_an_attempt_that_died_between_its_note_and_its_claim_is_repeated_at_once
 
     assert (outcome.rows, outcome.written_before) == (20, False)
     assert _names(table) == dict.fromkeys(range(20), "a")
+
+
+class _WhileOthersNote(ManualClock):
+    """A clock on which whoever sleeps sees another attempt note its claim."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._note()
+
+
+def test_an_attempt_waits_for_the_note_that_a_slower_one_has_replaced(table: BaseTable) -> None:
+    dying, store = _faulty(table)
+    store.fail("put_parts_if_absent", "put_if_absent", path=_is_wal, nth=3, times=None)
+    with pytest.raises(Exception, match=r"injected|did not answer"):
+        _write(dying, FIRST, *range(20), name="a")
+    records, region_id = BatchRecords(table.store, table.clock), _region(table, _context(table, 1, name="a")[0])
+    records.note_claim(FIRST, region_id, 0)
+    clock = _WhileOthersNote(lambda: records.note_claim(FIRST, region_id, 1))
+    waiting = BaseTable(table.store, settings=SETTINGS, sources=Sources(clock, seeded_rng(1)))
+
+    outcome = _write(waiting, FIRST, *range(20), name="a", attempt="2")
+
+    assert (outcome.rows, outcome.written_before, len(clock.sleeps)) == (20, False, 1)
 
 
 def test_note_of_another_unfinished_batch_stops_no_live_writer(table: BaseTable) -> None:

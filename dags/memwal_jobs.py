@@ -7,6 +7,7 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Param, task
 
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.job_dag import job_dag
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -24,13 +25,14 @@ THEN_MERGE = {
 
 
 @task(doc_md="Says which table is to be merged, if that was asked for.")
+@no_vain_retries
 def merge_parameters(params: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the parameters of the merge.
 
     Raises:
         AirflowSkipException: It was not asked for.
     """
-    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow.providers.common.compat.sdk import AirflowSkipException
 
     asked = params or {}
     if not asked["then_merge"]:

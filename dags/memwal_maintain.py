@@ -10,6 +10,7 @@ from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
 from memwal_core.airflow.assets import assets_of
 from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.cycle import CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
 
@@ -114,13 +115,14 @@ with DAG(
         doc_md="Asks all registered tables side by side, each for a limited time, which have work that is due.",
         execution_timeout=timedelta(minutes=30),
     )
+    @no_vain_retries
     def tables(params: dict[str, Any] | None = None, **context: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         """Return one entry per table.
 
         Raises:
             AirflowSkipException: No table is due.
         """
-        from airflow.sdk.exceptions import AirflowSkipException
+        from airflow.providers.common.compat.sdk import AirflowSkipException
 
         from memwal_core.airflow.tasks.cycle import choose_cycle_tables
         from memwal_core.airflow.tasks.reminders import Reminders
@@ -154,14 +156,15 @@ with DAG(
         """Chain the steps."""
 
         @task(doc_md="Records that the cycle of the table begins.", map_index_template="{{ label }}")
+        @no_vain_retries
         def begin(table: dict[str, Any], **context: Any) -> None:  # noqa: ANN401
             """Record it.
 
             Raises:
                 DownstreamTasksSkipped: Some steps need no task.
             """
+            from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
             from airflow.sdk import get_current_context
-            from airflow.sdk.exceptions import DownstreamTasksSkipped
 
             from memwal_core.airflow.tasks.cycle import begin_cycle
 
@@ -171,6 +174,7 @@ with DAG(
                 raise DownstreamTasksSkipped(tasks=[(f"cycle.{step}", index) for step in needless])
 
         @task(doc_md="Records what the steps did.", map_index_template="{{ label }}")
+        @no_vain_retries
         def end(table: dict[str, Any], **context: Any) -> str:  # noqa: ANN401
             """Return how the cycle ended."""
             from airflow.sdk import get_current_context

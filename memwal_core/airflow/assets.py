@@ -49,6 +49,8 @@ def triggering_events(assets: Sequence[Asset], context: Mapping[str, Any]) -> li
 
     What a cycle changed is left out: its next steps do what would be done here.
     """
-    triggering = context.get("triggering_asset_events") or {}
+    triggering = context.get("triggering_asset_events")
+    if not triggering:  # may be a dictionary, which could not be asked: assets of Airflow 3.1 have no hash
+        return []
     events = [event.extra for asset in assets if asset in triggering for event in triggering[asset]]
     return [table for event in events if not event.get("in_cycle") for table in event.get("tables", ())]

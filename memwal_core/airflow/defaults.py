@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from memwal_core.airflow.failures import RetryByExitCode, tell_failure, tell_overdue
+from airflow.sdk import BaseOperator
+
+from memwal_core.airflow.failures import tell_failure, tell_overdue
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
 from memwal_core.errors import InvalidRequestError
 
@@ -33,10 +35,10 @@ DEFAULT_ARGUMENTS: dict[str, Any] = {
     "owner": "data-platform",
     "retries": RETRIES,
     "retry_delay": timedelta(seconds=20),
-    "retry_exponential_backoff": 2.0,
+    # Twice as long each time: how much is a number from Airflow 3.2 on, and only whether before.
+    "retry_exponential_backoff": type(BaseOperator.retry_exponential_backoff)(2),
     "max_retry_delay": timedelta(minutes=10),
     "execution_timeout": TASK_TIMEOUT,
-    "retry_policy": RetryByExitCode(),
     "on_failure_callback": tell_failure,
 }
 """For all tasks: conflicts with other writers pass by themselves, so wait and try again."""
@@ -56,8 +58,7 @@ def deadlines() -> list[DeadlineAlert]:
     text = os.environ.get(DEADLINE_VARIABLE)
     if not text:
         return []
-    from airflow.sdk.definitions.callback import SyncCallback
-    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+    from airflow.sdk.definitions import deadline
 
     try:
         allowed = timedelta(seconds=float(text))
@@ -67,8 +68,9 @@ def deadlines() -> list[DeadlineAlert]:
         raise InvalidRequestError(
             f"{DEADLINE_VARIABLE} is no number of seconds", remedy="write one above 0, like 1800", found=text
         )
-    told = SyncCallback(tell_overdue, {"seconds": allowed.total_seconds()})
-    return [DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, allowed, told)]
+    telling = deadline.AsyncCallback  # type: ignore[attr-defined]  # the only place where Airflow 3.1 has it
+    told = telling(tell_overdue, {"seconds": allowed.total_seconds()})
+    return [deadline.DeadlineAlert(deadline.DeadlineReference.DAGRUN_QUEUED_AT, allowed, told)]
 
 
 def pool_for(job: str) -> dict[str, str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
 
-from airflow.sdk import RetryDecision, RetryPolicy
+from airflow.providers.common.compat.sdk import AirflowFailException
+from asgiref.sync import sync_to_async
 
-if TYPE_CHECKING:
-    from airflow.sdk.definitions.context import Context
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 RUNBOOKS = os.environ.get("MAINTENANCE_RUNBOOKS") or "docs/runbooks"
 """Where people find the runbooks: a folder or an address."""
@@ -34,41 +36,42 @@ _ANY_FAILURE = "job-failures.md"
 _TOO_LONG = "stuck-job.md"
 
 
-class RetryByExitCode(RetryPolicy):
-    """Fail at once what no retry can mend; leave everything else to the task's own retries.
+def no_vain_retries(task: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Let a task fail at once where no retry can mend what is wrong, and leave all else to its retries.
 
-    Knows the exit code of a Spark job from the provider's exception, and of a Python task from
-    the error itself.
+    Around what a task executes, because policies of retries exist only from Airflow 3.3 on.
     """
 
-    def evaluate(
-        self,
-        exception: BaseException,
-        try_number: int,  # noqa: ARG002 - Airflow's signature
-        max_tries: int,  # noqa: ARG002
-        context: Context | None = None,  # noqa: ARG002
-    ) -> RetryDecision:
-        """Decide by the exit code."""
-        code = exit_code_of(exception)
-        if code == WRONG_INPUT:
-            return RetryDecision.fail(f"correct the input and trigger the run again: {verdict_of(exception)}")
-        if any(kind.__name__ == FENCED for kind in type(exception).__mro__):
-            return RetryDecision.fail("fenced: somebody else has the lease, and does the work")
-        if code == FROZEN:
-            return RetryDecision.fail(f"a person must thaw the table: {verdict_of(exception)}")
-        if code == NEEDS_A_HUMAN:
-            # Of a fenced Spark job, too: only its own words tell it from one that found damage.
-            return RetryDecision.fail(f"no retry can mend this: {verdict_of(exception)}")
-        return RetryDecision.default()
+    @functools.wraps(task)
+    def failing_at_once(*arguments: Given.args, **named: Given.kwargs) -> Returned:
+        try:
+            return task(*arguments, **named)
+        except AirflowFailException:
+            raise  # It was decided further in.
+        except Exception as error:
+            if reason := reason_to_give_up(error):
+                raise AirflowFailException(reason) from error
+            raise
 
-    def serialize(self) -> dict[str, Any]:
-        """Return the state: there is none."""
-        return {}
+    return failing_at_once
 
-    @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> RetryByExitCode:  # noqa: ARG003 - Airflow's signature
-        """Rebuild from ``serialize``."""
-        return cls()
+
+def reason_to_give_up(exception: BaseException) -> str | None:
+    """Return why no retry can mend a failure; None where one may.
+
+    Knows the exit code of a Spark job from the provider's exception, and of a Python task from the error itself.
+    """
+    code = exit_code_of(exception)
+    if code == WRONG_INPUT:
+        return f"correct the input and trigger the run again: {verdict_of(exception)}"
+    if any(kind.__name__ == FENCED for kind in type(exception).__mro__):
+        return "fenced: somebody else has the lease, and does the work"
+    if code == FROZEN:
+        return f"a person must thaw the table: {verdict_of(exception)}"
+    if code == NEEDS_A_HUMAN:
+        # Of a fenced Spark job, too: only its own words tell it from one that found damage.
+        return f"no retry can mend this: {verdict_of(exception)}"
+    return None
 
 
 def exit_code_of(exception: BaseException) -> int | None:
@@ -82,7 +85,7 @@ def exit_code_of(exception: BaseException) -> int | None:
 
 def tell_failure(context: Mapping[str, Any]) -> None:
     """Say what on-call needs: table, region, verdict, runbook."""
-    exception, instance = context.get("exception"), context.get("ti")
+    exception, instance = cause_of(context.get("exception")), context.get("ti")
     facts = getattr(exception, "facts", {})
     verdict = verdict_of(exception)
     _tell(
@@ -99,10 +102,11 @@ def tell_failure(context: Mapping[str, Any]) -> None:
     )
 
 
-def tell_overdue(context: Mapping[str, Any], seconds: float) -> None:
-    """Say that a run has not ended in the time that the operator allows it."""
+async def tell_overdue(context: Mapping[str, Any], seconds: float) -> None:
+    """Say that a run has not ended in the time that the operator allows it; Airflow's triggerer does."""
     run = context.get("dag_run") or {}
-    _tell(
+    # Notifiers may wait, and ask Airflow for connections through the triggerer's own event loop.
+    await sync_to_async(_tell)(
         "maintenance takes too long",
         {
             "table": (run.get("conf") or {}).get("table") or "see the run",
@@ -125,8 +129,14 @@ def _tell(what: str, facts: Mapping[str, object], context: Mapping[str, Any]) ->
     notify({"what": what, **alert}, context)
 
 
+def cause_of(exception: object) -> object:
+    """Return what failed, of a failure for good as well."""
+    return (exception.__cause__ or exception) if isinstance(exception, AirflowFailException) else exception
+
+
 def verdict_of(exception: object) -> str:
     """Return in one line why a task failed: of a Spark job its own words, which the provider's exception ends with."""
+    exception = cause_of(exception)
     if exception is None:  # ended from outside, for example because its worker died
         return "Airflow ended the task, which said nothing itself"
     text = str(exception) or type(exception).__name__

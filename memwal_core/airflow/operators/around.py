@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowSkipException
 
 from memwal_core.airflow.assets import tell_changes, triggering_events
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.spark import SparkWork
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class PlanWork(SparkWork):
         self.shows = shows
         self.items: list[dict[str, Any]] = []
 
+    @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Plan.
 
@@ -77,6 +79,7 @@ class VerifyWork(SparkWork):
         self.items = items
         self.done = done
 
+    @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Return what was found.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from memwal_core.airflow.assets import tell_changes
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
 
@@ -39,6 +40,7 @@ class CycleStepWork(TellsLineage, SparkWork):
         """The name of the table, once it is known."""
         return str(self.table["label"]) if isinstance(self.table, dict) else ""
 
+    @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Plan the step, and do it.
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import task
-from airflow.sdk.exceptions import TaskDeferred
 
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class HoldLeases(Untemplated):
         self.items = items
         self.wait_s = wait_s
 
+    @no_vain_retries
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Take the leases, or wait for them.
 
@@ -50,6 +52,7 @@ class HoldLeases(Untemplated):
         """
         return self._take(context, (datetime.now(UTC) + timedelta(seconds=self.wait_s)).isoformat())  # noqa: TID251
 
+    @no_vain_retries
     def resume(self, context: Context, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Take the leases after waiting; somebody may have been faster, then wait for the rest of the time."""
         self.log.info("waited for leases [free=%s, rival=%s]", event["free"], event["holder"])
@@ -85,6 +88,7 @@ def hold_for(job: str, items: Any) -> HoldLeases:  # noqa: ANN401 - the result o
 
 
 @task(task_id="release", doc_md="Gives the leases back, whatever happened.")
+@no_vain_retries
 def release(items: Any) -> list[str]:  # noqa: ANN401
     """Return the tickets that were given back."""
     from memwal_core.airflow.tasks.work import release_leases

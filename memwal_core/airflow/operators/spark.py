@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
     def __init__(self, *, job: str, item: Any, jobs_folder: str, **arguments: Any) -> None:  # noqa: ANN401
         """Keep the values; connection and document are made when the job starts."""
-        # Not durable: a repeated job is harmless, and finds by its lease whether the first one still works.
-        super().__init__(**{"conn_id": SPARK_CONNECTION, "durable": False, **arguments})
+        super().__init__(**{"conn_id": SPARK_CONNECTION, **arguments})
+        # A repeated job is harmless, and finds by its lease whether the first one still works. Not an argument, which
+        # the provider warns of where Airflow, before 3.3, knows no durable tasks.
+        self.durable = False
         self.job = job
         self.item = item
         self.jobs_folder = jobs_folder
@@ -64,6 +67,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         """What the work is called, once it is known."""
         return str(self.item["label"]) if isinstance(self.item, dict) else ""
 
+    @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - what more is told, operators above this one know
         """Submit the job and wait for its end.
 

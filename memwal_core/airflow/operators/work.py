@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
 
 from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
 
@@ -28,6 +29,7 @@ class LeasedWork(TellsLineage, SparkWork):
         **arguments: Of ``SparkWork``.
     """
 
+    @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing
         """Do the work, or what can be done before waiting.
 
@@ -46,6 +48,7 @@ class LeasedWork(TellsLineage, SparkWork):
             raise TaskDeferred(trigger=trigger, method_name="resume")
         return self._ended(result, context)
 
+    @no_vain_retries
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Do the rest after waiting; whoever lost the lease meanwhile does nothing.
 

@@ -6,6 +6,7 @@ Reads from stdin a list of run configurations and prints, among the rest, what i
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import logging
 import sys
@@ -13,9 +14,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from airflow.dag_processing.dagbag import DagBag
+from airflow.models import DagBag
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, ParamValidationError
+from airflow.providers.common.compat.sdk import AirflowException, ParamValidationError
 
 assert SparkSubmitOperator  # imported so that its time does not count as ours
 
@@ -91,15 +92,36 @@ def as_list(value):
     return list(value) if isinstance(value, (list, tuple)) else [value] if value else []
 
 
+def loaded_plugins():
+    """Return what Airflow loads, and what it cannot: from a cache from Airflow 3.2 on, from variables before."""
+    plugins_manager.ensure_plugins_loaded()
+    cached = getattr(plugins_manager, "_get_plugins", None)
+    return cached() if cached else (plugins_manager.plugins, plugins_manager.import_errors)
+
+
 def plugins_without_folder():
     """What an Airflow loads that has installed the package and copied nothing."""
     for module in ("memwal_page", "memwal_core.airflow.page"):
         sys.modules.pop(module, None)
-    plugins_manager._get_plugins.cache_clear()
+    importlib.reload(plugins_manager)
     with TemporaryDirectory() as empty:
         settings.PLUGINS_FOLDER = empty
-        plugins, errors = plugins_manager._get_plugins()
+        plugins, errors = loaded_plugins()
     return [[plugin.name for plugin in plugins], errors]
+
+
+def fails_at_once(body):
+    """Whether what a task executes is tried no more where that is in vain."""
+    while body is not None and body.__code__.co_name != "failing_at_once":
+        body = getattr(body, "__wrapped__", None)
+    return body is not None
+
+
+def bodies_of(task, kind):
+    """Return what is executed: the function of a task of Python, of ours also what goes on after waiting."""
+    if hasattr(task, "python_callable"):
+        return [task.python_callable]
+    return [getattr(kind, name) for name in ("execute", "resume") if hasattr(kind, name)]
 
 
 def task_facts(task):
@@ -110,7 +132,7 @@ def task_facts(task):
         "may_use_spark": issubclass(kind, SparkWork),
         "retries": task.retries,
         "backoff": task.retry_exponential_backoff,
-        "policy": type(task.retry_policy).__name__,
+        "fails_at_once": all(map(fails_at_once, bodies_of(task, kind))),
         "doc": task.doc_md,
         "trigger_rule": task.trigger_rule.value,
         "upstream": sorted(task.upstream_task_ids),
@@ -140,15 +162,14 @@ from memwal_core.airflow import failures  # noqa: E402
 from memwal_core.airflow.operators.spark import SparkWork  # noqa: E402
 
 _table_of = failures._table_of
-policy = failures.RetryByExitCode()
 message = "Cannot execute: spark-submit ['jobs/merge.py']. Error code is: {}."
-decisions = {
-    str(code): policy.evaluate(AirflowException(message.format(code)), 1, 4).action.value for code in (1, 2, 3, 4, 5)
+given_up = {
+    **{str(code): failures.reason_to_give_up(AirflowException(message.format(code))) for code in (1, 2, 3, 4, 5)},
+    "error of ours": failures.reason_to_give_up(OurError("damaged")),
+    "of a Spark job": failures.reason_to_give_up(AirflowException(message.format(5) + TAIL)),
+    "fenced": failures.reason_to_give_up(FencedError()),
+    "anything else": failures.reason_to_give_up(OSError("connection reset")),
 }
-decisions["error of ours"] = policy.evaluate(OurError(), 1, 4).action.value
-decisions["of a Spark job"] = policy.evaluate(AirflowException(message.format(5) + TAIL), 1, 4).reason
-decisions["fenced"] = policy.evaluate(FencedError(), 1, 4).reason
-decisions["anything else"] = policy.evaluate(OSError("connection reset"), 1, 4).action.value
 
 facts = {
     "alerts": [
@@ -170,15 +191,15 @@ facts = {
     ],
     "seconds": seconds,
     "import_errors": bag.import_errors,
-    "decisions": decisions,
+    "given_up": given_up,
     "jobs": bag.dags["memwal_merge"].task_dict["work"].partial_kwargs["jobs_folder"],
     "loaded": sorted((ONLY_ON_WORKERS & set(sys.modules)) - LOADED_BY_AIRFLOW),
     "loaded_by_airflow": sorted(LOADED_BY_AIRFLOW),
     "exit_codes": [failures.WRONG_INPUT, failures.NEEDS_A_HUMAN],
     "fenced": failures.FENCED,
     "plugins": {
-        "names": sorted(plugin.name for plugin in plugins_manager._get_plugins()[0]),
-        "errors": plugins_manager._get_plugins()[1],
+        "names": sorted(plugin.name for plugin in loaded_plugins()[0]),
+        "errors": loaded_plugins()[1],
         "of_the_package": plugins_without_folder(),
         "loose": sorted({"hook", "triggers", "job_dag", "failures", "params"} & set(sys.modules)),
     },

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow.dag_processing.dagbag import DagBag
+from airflow.models import DagBag
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.param import process_params
 

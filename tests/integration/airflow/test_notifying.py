@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_failure_reaches_every_notifier_and_hostile_text_is_rendered_as_it_is(
 def test_run_that_takes_too_long_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NOTIFIERS_VARIABLE, notifiers_telling(tmp_path / "told"))
     run = {"dag_id": "memwal_merge", "dag_run_id": "manual__1", "conf": {"table": "orders"}}
-    failures.tell_overdue({"dag_run": run}, 600)
+    asyncio.run(failures.tell_overdue({"dag_run": run}, 600))
     assert told(tmp_path / "told") == [
         "maintenance takes too long: orders; the run manual__1 has not ended in 600 s; docs/runbooks/stuck-job.md; True"
     ]

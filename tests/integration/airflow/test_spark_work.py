@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from memwal_core.airflow.operators.spark import SparkWork, inherited
-from memwal_core.errors import InvalidRequestError
 
 pytestmark = [pytest.mark.airflow]
 
@@ -92,7 +92,7 @@ def test_work_of_another_job_is_refused(target: Path, tmp_path: Path, monkeypatc
     work = _work(tmp_path)
     work.item = {**work.item, "job": "ingest"}
 
-    with pytest.raises(InvalidRequestError, match="one job only"):
+    with pytest.raises(AirflowFailException, match="one job only"):
         work.execute(CONTEXT)
 
     assert not target.exists()
@@ -111,7 +111,7 @@ def test_secrets_never_reach_the_command_line_of_a_cluster(
 ) -> None:
     _spark(monkeypatch, host, "cluster")
 
-    with pytest.raises(InvalidRequestError, match="runs on the cluster") as refused:
+    with pytest.raises(AirflowFailException, match="runs on the cluster") as refused:
         _work(tmp_path).execute(CONTEXT)
 
     assert SECRET not in str(refused.value)
@@ -125,7 +125,7 @@ def test_a_document_too_long_for_a_command_line_is_refused(
     work = _work(tmp_path, "open")
     work.item["request"] = {"regions": [str(UUID(int=number, version=4)) for number in range(5000)]}
 
-    with pytest.raises(InvalidRequestError, match="too long for the command line"):
+    with pytest.raises(AirflowFailException, match="too long for the command line"):
         work.execute(CONTEXT)
 
     assert not target.exists()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from memwal_core.airflow.operators.leases import HoldLeases
 from memwal_core.airflow.operators.work import LeasedWork
 from memwal_core.airflow.tasks.work import hold_leases, plan_work, release_leases
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.lease import parse_ticket
-from memwal_core.errors import FencedError, InvalidRequestError
+from memwal_core.errors import FencedError
 from memwal_core.jobs.document import JobDocument, parse_document
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.table import Table
@@ -106,8 +106,9 @@ def test_collection_whose_lease_is_taken_while_it_waits_deletes_nothing(table: B
 
     event = event_of(deferred.value)
     assert event["fenced"] is True
-    with pytest.raises(FencedError):
+    with pytest.raises(AirflowFailException, match="fenced") as failed:
         operator.resume(context(), event)
+    assert isinstance(failed.value.__cause__, FencedError)
     assert directories(table) == 2
     assert [run.outcome.value for run in Table.open(table.uri).opened.ledger.runs("gc")] == ["done", "fenced"]
 
@@ -176,6 +177,6 @@ def test_a_collection_is_not_done_by_the_task_of_another_job(table: BaseTable) -
         lambda: other.resume(context(), {"fenced": False, "begun": {}}),
         lambda: HoldLeases(task_id="hold", job="snapshot", items=[item]).execute(context()),
     ):
-        with pytest.raises(InvalidRequestError, match="one job only"):
+        with pytest.raises(AirflowFailException, match="one job only"):
             step()
     assert directories(table) == before > 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.work import LeasedWork
@@ -18,7 +18,6 @@ from memwal_core.airflow.tasks.cycle import CycleTable, choose_cycle_tables, pre
 from memwal_core.airflow.tasks.work import WorkItem, hold_leases, lease_key
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.lease import parse_ticket
-from memwal_core.errors import CorruptionError
 from memwal_core.jobs.catalog import parse_request
 from memwal_core.jobs.cycle.plan import LeftOut
 from memwal_core.jobs.document import JobDocument, parse_document
@@ -189,7 +188,7 @@ def test_repeated_keys_that_an_application_found_end_the_run(table: BaseTable, a
     result = LeasedWork(task_id="work", job="merge", item=item, jobs_folder="").execute(_context(table))
     table.dataset().insert(people(1))
 
-    with pytest.raises(CorruptionError, match="more than once"):
+    with pytest.raises(AirflowFailException, match="more than once"):
         _verify(table, "merge", [item], [result])
     assert [name for name, _ in applications.handed] == ["merge.py", "verify.py"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
-from memwal_core.airflow.failures import FROZEN, RetryByExitCode
+from memwal_core.airflow.failures import FROZEN, no_vain_retries
 from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle, prepare_step
 from memwal_core.airflow.tasks.work import plan_work
 from memwal_core.errors import FrozenError
@@ -43,4 +44,11 @@ def test_cycle_of_a_frozen_table_has_no_work_and_fails_nobody(frozen: Table) -> 
 def test_task_that_finds_a_table_frozen_is_not_tried_again() -> None:
     error = FrozenError("the table is frozen", remedy="thaw it")
     assert error.exit_code == FROZEN
-    assert "thaw" in str(RetryByExitCode().evaluate(error, 1, 3))
+
+    @no_vain_retries
+    def work() -> None:
+        raise error
+
+    with pytest.raises(AirflowFailException, match="a person must thaw the table") as failed:
+        work()
+    assert failed.value.__cause__ is error

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from airflow.providers_manager import ProvidersManager
-from airflow.sdk._shared.secrets_masker import redact
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+from airflow.providers.common.compat.sdk import redact
 
 from memwal_core.airflow import get_provider_info
 from memwal_core.airflow.hook import LanceHook
@@ -97,28 +95,6 @@ def test_provider_names_the_hook_under_its_type() -> None:
 
     assert declared["connection-type"] == LanceHook.conn_type
     assert declared["hook-class-name"] == f"{LanceHook.__module__}.{LanceHook.__name__}"
-
-
-def test_airflow_knows_the_type_and_its_form() -> None:
-    hook = ProvidersManagerTaskRuntime().hooks["lance"]
-    assert hook is not None
-    assert hook.hook_class_name == "memwal_core.airflow.hook.LanceHook"
-    assert hook.connection_testable
-    known = ProvidersManager()
-    behaviour = known.field_behaviours["lance"]
-    assert behaviour["hidden_fields"] == ["port", "schema"]
-    assert behaviour["relabeling"]["host"] == "Address"
-    fields = {
-        name.removeprefix("extra__lance__"): widget.is_sensitive
-        for name, widget in known.connection_form_widgets.items()
-        if name.startswith("extra__lance__")
-    }
-    assert fields == {
-        "aws_endpoint": False,
-        "aws_region": False,
-        "aws_session_token": True,
-        "allow_http": False,
-    }
 
 
 def test_options_of_the_environment_are_an_object_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:

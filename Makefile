@@ -57,7 +57,10 @@ down: setup ## Stop what `make up` started
 # How many times as many examples as usual `make test-fresh` tries of each property.
 EXAMPLES_TIMES ?= 20
 
-.PHONY: check test-unit test test-slow test-long test-fresh packages lowest
+# The versions of Airflow that `make airflows` tries beside that of the lock: the newest of each proven line.
+AIRFLOWS ?= 3.1.8 3.2.2
+
+.PHONY: check test-unit test test-slow test-long test-fresh packages lowest airflows
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
@@ -76,6 +79,9 @@ packages: setup ## Install wheel and sdist with plain pip into empty environment
 
 lowest: setup ## Test core, merges and commands with the lowest versions of all dependencies; needs the package index
 	@tools/lowest.sh $(PYTEST_ARGS)
+
+airflows: setup ## Test DAGs, page and docs/airflow.md with AIRFLOWS="3.1.8 3.2.2"; needs the package index
+	@$(RUN) tools/airflows.sh "$(AIRFLOWS)" $(PYTEST_ARGS)
 
 # How many seeds `make sim` plays. FIRST=n begins with seed n instead of a fresh one, SCENE=rivals plays one scene.
 SEEDS ?= 100
@@ -163,6 +169,6 @@ lock-check: ## Fail if the locks do not answer pyproject.toml; needs the package
 
 .PHONY: clean
 clean: ## Remove the environment and everything generated
-	rm -rf .venv .lowest .uv .python .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .lowest .airflows .uv .python .java .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log dist build
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

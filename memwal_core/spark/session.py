@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from memwal_core.spark.jvm_log import open_log
+from memwal_core.errors import InvalidRequestError, UnavailableError
+from memwal_core.spark.jvm_log import keep_log, open_log
 
 _UNIX_SOCKETS = {
     # Over TCP, each task of Python waits 40 ms for an acknowledgement that the other side delays.
@@ -23,6 +27,10 @@ _UNIX_SOCKETS = {
 
 # It tells of each connection to the JVM that ends.
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+_FOLDERS = "SPARK_LOCAL_DIRS"
+_YARN_CONTAINER = "CONTAINER_ID"
+"""Where it is set, Spark takes the folders of YARN."""
 
 Session = SparkSession | Callable[[], SparkSession]
 """A session, or what returns it when it is first needed."""
@@ -50,7 +58,12 @@ class LateSession:
         self._is_own = False
 
     def __call__(self) -> SparkSession:
-        """Return the session, the same in all threads."""
+        """Return the session, the same in all threads.
+
+        Raises:
+            InvalidRequestError: ``SPARK_LOCAL_DIRS`` has no folder that can be written to.
+            UnavailableError: Spark could not be started.
+        """
         with self._lock:
             if self._session is None:
                 active = self._active or SparkSession.getActiveSession()
@@ -59,6 +72,19 @@ class LateSession:
             return self._session
 
     def _new(self) -> SparkSession:
+        # The JVM would end without an answer, which says nothing of the reason.
+        _require_folder()
+        try:
+            return self._started()
+        except (PySparkException, Py4JError, OSError) as error:
+            raise UnavailableError(
+                "Spark could not be started",
+                remedy="set JAVA_HOME to a Java that Spark supports, and correct what the log names",
+                cause=str(error),
+                log=keep_log() or "where Spark was started",
+            ) from error
+
+    def _started(self) -> SparkSession:
         configuration = SparkConf().setAppName(self._name).setAll(list(self._configuration.items()))
         # Neither that of an earlier session in this process nor that of spark-submit.
         if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001 - no public way
@@ -78,3 +104,25 @@ class LateSession:
         if self._session is not None and self._is_own:
             self._session.stop()
         self._session = None
+
+
+def _require_folder() -> None:
+    """Refuse folders for Spark's own files of which none can be written to; Spark needs one."""
+    named = os.environ.get(_FOLDERS, "")
+    if not named or _YARN_CONTAINER in os.environ:
+        return
+    problems = {}
+    for folder in named.split(","):
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"0")
+        except OSError as error:
+            problems[folder] = error.strerror or str(error)
+        else:
+            return
+    raise InvalidRequestError(
+        f"Spark cannot write to a folder of {_FOLDERS}",
+        remedy=f"name a folder with space that this process may write to in {_FOLDERS}, or unset it",
+        folders=problems,
+    )

@@ -64,10 +64,46 @@ def test_tasks_of_python_talk_through_unix_sockets_unless_spark_was_told_otherwi
     assert ran.stdout.split(maxsplit=1) == [expected, "[2, 4]\n"]
 
 
+@pytest.mark.parametrize("folder", ["file/below", "file", "/proc/nothing"])
+def test_spark_without_a_folder_to_write_to_is_one_error_that_names_the_variable(tmp_path: Path, folder: str) -> None:
+    """The JVM ended without an answer, and all that was told was a refused connection."""
+    (tmp_path / "file").touch()
+    named = str(tmp_path / folder)
+    asks = "from memwal_core.spark.session import LateSession; LateSession('none')()"
+    variables = {**os.environ, "SPARK_LOCAL_DIRS": named, "TMPDIR": str(tmp_path)}
+
+    ran = subprocess.run([sys.executable, "-c", asks], env=variables, check=False, capture_output=True, text=True)
+
+    told = ran.stderr.splitlines()[-1]
+    assert told.startswith("memwal_core.errors.InvalidRequestError: Spark cannot write to a folder of SPARK_LOCAL_DIRS")
+    assert named in told
+    assert "name a folder with space that this process may write to in SPARK_LOCAL_DIRS, or unset it" in told
+    assert list(tmp_path.glob("memwal-spark-*.log")) == []  # No JVM began.
+
+
+def test_spark_that_ends_while_it_starts_is_one_error_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho no such Java >&2\nexit 1\n")
+    java.chmod(0o755)
+    asks = "from memwal_core.spark.session import LateSession; LateSession('none')()"
+    variables = {**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    ran = subprocess.run([sys.executable, "-c", asks], env=variables, check=False, capture_output=True, text=True)
+
+    told = ran.stderr.splitlines()[-1]
+    assert told.startswith("memwal_core.errors.UnavailableError: Spark could not be started")
+    (log,) = tmp_path.glob("memwal-spark-*.log")
+    assert str(log) in told
+    assert "no such Java" in log.read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["keep", "drop"])
 def test_messages_of_java_go_to_a_file_that_only_failures_leave(tmp_path: Path, ending: str) -> None:
-    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    # One folder to write to is enough for Spark.
+    folders = f"/proc/nothing,{tmp_path / 'made'}"
+    variables = {**os.environ, "TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": folders}
 
     ran = subprocess.run(
         [sys.executable, "-c", _STARTS, ending], env=variables, check=True, capture_output=True, text=True

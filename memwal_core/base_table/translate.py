@@ -23,6 +23,8 @@ from memwal_core.errors import (
 from memwal_core.native.panics import panics_raised
 from memwal_core.redaction import harmless, redact
 
+_REFUSED = r"\(os error (?:1|13|20|30|36)\)"
+
 # First match wins: what must not be mistaken for anything else comes first.
 _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
     (
@@ -47,6 +49,20 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         InvalidRequestError,
         "the store refused the request",
         "check bucket, credentials and storage options",
+    ),
+    (
+        # Those of permissions, read-only disks, and files where a directory would be; a write finds no place where
+        # even its directories cannot be made.
+        re.compile(rf"{_REFUSED}|^LanceError\(IO\): No such file or directory"),
+        InvalidRequestError,
+        "the file system refused the request",
+        "check the path, and whether this process may use it",
+    ),
+    (
+        re.compile(r"\(os error (?:28|122)\)"),
+        UnavailableError,
+        "the disk is full",
+        "free space, then try again",
     ),
     (
         # Before what follows: a file that ends too early comes as a generic error of its store.
@@ -101,7 +117,7 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
         raise translation from harmless(error)
 
 
-_UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
+_UNANSWERED = re.compile(rf"HTTP error|error sending request|operation timed out|[Cc]onnection|{_REFUSED}")
 _PANIC = "PanicException"
 
 

@@ -201,7 +201,7 @@ class LocalStore:
         check_path(path)
         with self._translated("staging_directory", path):
             if not os.path.isdir(self._staging):
-                os.makedirs(self._staging, exist_ok=True)
+                local_files.make_directories(self._staging)
         return Path(self._staging)
 
     def _locate(self, path: str) -> str:
@@ -251,7 +251,7 @@ class LocalStore:
             except FileExistsError:
                 continue  # Another store drew the same name from an equally seeded source.
             except FileNotFoundError:
-                os.makedirs(self._staging, exist_ok=True)
+                local_files.make_directories(self._staging)
                 continue
             if not self._staging_was_swept:
                 self._staging_was_swept = True

@@ -198,6 +198,18 @@ def remove_file(path: str) -> None:
         os.unlink(path)
 
 
+def make_directories(path: str) -> None:
+    """Make a directory and those above it where they are missing.
+
+    Raises:
+        PermissionError: Among others where the file system has no place for directories, as below ``/proc``.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileNotFoundError as error:
+        raise PermissionError(errno.EACCES, "No directory can be made", path) from error
+
+
 def link_new(staged: str, target: str) -> bool:
     """Link a staged file to its name; never replaces a file (``FileExistsError``).
 

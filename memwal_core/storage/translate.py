@@ -36,10 +36,17 @@ _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _NOT_IMPLEMENTED_STATUS = 501
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _READS = frozenset({"get", "get_range"})
-_REFUSED_ERRNO = frozenset({
-    errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EROFS, errno.ELOOP, errno.EXDEV, errno.EMLINK,
-    errno.EOPNOTSUPP,
-})  # fmt: skip
+_CANNOT_ACCEPT = "the file system cannot accept this request"
+_REFUSED_ERRNO = {
+    errno.EISDIR: "a directory is where a file would be",
+    errno.ENOTDIR: "a part of the path is a file, where a directory would be",
+    errno.ENAMETOOLONG: "a part of the path is too long for the file system",
+    errno.EROFS: "the file system is read-only",
+    errno.ELOOP: _CANNOT_ACCEPT,
+    errno.EXDEV: _CANNOT_ACCEPT,
+    errno.EMLINK: _CANNOT_ACCEPT,
+    errno.EOPNOTSUPP: _CANNOT_ACCEPT,
+}
 _MAX_REASON_LENGTH = 300
 
 
@@ -100,7 +107,7 @@ def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalErro
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return UnavailableError("the disk is full", remedy="free space, then try again", **facts)
     if error.errno in _REFUSED_ERRNO:
-        return InvalidRequestError("the file system cannot accept this request", remedy="correct the path", **facts)
+        return InvalidRequestError(_REFUSED_ERRNO[error.errno], remedy="correct the path, or choose another", **facts)
     return UnavailableError("the file system did not answer", remedy="check the disk, then try again", **facts)
 
 

@@ -13,6 +13,7 @@ import pytest
 from lance_namespace import LanceNamespace
 
 from memwal_core.base_table import BaseTable, translated
+from memwal_core.base_table.translate import decoding
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -105,6 +106,11 @@ CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
     "data file broken": (_broken_file, CorruptionError),
     "data file cut": (_cut_file, CorruptionError),
     "store unreachable": (_nobody_listens, UnavailableError),
+    "no place for a table": (lambda _: lance.write_dataset(people(1), "/proc/nothing/t"), InvalidRequestError),
+    "file where a directory would be": (
+        lambda table: lance.write_dataset(people(1), f"{Path(table.uri).parent}/file/t"),
+        InvalidRequestError,
+    ),
     "region marked twice": (lambda table: _marked(table.dataset(), 1, 2), InvalidRequestError),
     "key matched twice": (lambda table: _upsert(table.dataset()).execute(people(1, 1)), InvalidRequestError),
     "unknown key column": (lambda table: table.dataset().merge_insert("absent"), InvalidRequestError),
@@ -121,6 +127,7 @@ CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
 def test_error_that_pylance_raises_is_translated(tmp_path: Path, case: str) -> None:
     provoke, expected = CASES[case]
     table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+    (tmp_path / "file").touch()
 
     with pytest.raises(expected) as caught, translated("do it", table.uri, extra=7):
         provoke(table)
@@ -160,6 +167,25 @@ def test_commit_of_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
     with unknown as caught, translated("commit", "t"):
         raise OSError(text)
     assert ".rs" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Permission denied (os error 13)", InvalidRequestError),
+        ("Read-only file system (os error 30)", InvalidRequestError),
+        ("No space left on device (os error 28)", UnavailableError),
+    ],
+)
+def test_refusal_of_the_file_system_is_no_silence_of_a_store(reason: str, kind: type[MemwalError]) -> None:
+    """It told to back off and retry, which never helped."""
+    with pytest.raises(kind, match=r"refused|full"), translated("scan", "t"):
+        raise OSError(f"LanceError(IO): Generic LocalFileSystem error: Unable to open file /t/data/a.lance: {reason}")
+
+
+def test_file_that_may_not_be_read_is_not_damaged() -> None:
+    with pytest.raises(UnavailableError), decoding("t"):
+        raise OSError("LanceError(IO): Unable to open file /t/data/a.lance: Permission denied (os error 13)")
 
 
 def test_unforeseen_failure_is_an_internal_error() -> None:

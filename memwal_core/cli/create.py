@@ -15,13 +15,13 @@ from rich.console import Console
 
 from memwal_core.base_table import TableState, translated
 from memwal_core.base_table.new import write_empty_table
-from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, print_json
+from memwal_core.cli.options import AsJson, DryRun, StorageOptions, TableUri, open_table, options_for, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region.spec.describe import describe_spec
 from memwal_core.settings import load_settings
 from memwal_core.storage import open_store
-from memwal_core.storage.options import environment_storage_options, parse_pairs
+from memwal_core.storage.options import environment_storage_options
 from memwal_core.table import Table
 from memwal_core.text import whole_number
 
@@ -73,7 +73,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
     if bool(column) == bool(like):
         raise InvalidRequestError("a table needs columns", remedy="give either --column NAME:TYPE or --like SOURCE")
     regions = _regions(buckets, by)
-    options = {**environment_storage_options(), **parse_pairs(storage_option)}
+    options = {**environment_storage_options(), **options_for(storage_option, uri, *([like] if like else []))}
     schema = _schema_of(like, options) if like else _schema(column or [])
     settings = load_settings()
     if dry_run:

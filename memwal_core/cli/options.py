@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from memwal_core.errors import InvalidRequestError
 from memwal_core.opening import open_here
+from memwal_core.storage import StoreKind
+from memwal_core.storage.address import parse_address
 from memwal_core.storage.options import parse_pairs
 from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary
@@ -49,6 +52,23 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, sort_keys=False))
 
 
+def options_for(storage_options: list[str] | None, *uris: str) -> dict[str, str]:
+    """Return the storage options that a command was given for some addresses.
+
+    Raises:
+        InvalidRequestError: One is malformed, or all addresses are local paths, which would ignore it.
+    """
+    options = parse_pairs(storage_options)
+    if options and all(parse_address(uri).kind is StoreKind.LOCAL for uri in uris):
+        raise InvalidRequestError(
+            "a local path takes no storage options",
+            remedy="leave --storage-option out, or name the address of an object store, as in s3://BUCKET/TABLE",
+            uris=list(uris),
+            options=sorted(options),
+        )
+    return options
+
+
 def open_table(uri: str, storage_options: list[str] | None, *, even_if_damaged: bool = False) -> Table:
     """Open the table of a command; arguments and errors as for ``open_here``."""
-    return open_here(uri, parse_pairs(storage_options), even_if_damaged=even_if_damaged)
+    return open_here(uri, options_for(storage_options, uri), even_if_damaged=even_if_damaged)

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 
 from memwal_core.cli.nothing import may_find_nothing
-from memwal_core.cli.options import AsJson, StorageOptions, print_json
+from memwal_core.cli.options import AsJson, StorageOptions, options_for, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid
 from memwal_core.settings import load_settings
-from memwal_core.storage.options import environment_storage_options, parse_pairs
+from memwal_core.storage.options import environment_storage_options
 from memwal_core.text import show_count
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tables(  # noqa: PLR0913 - one parameter for each option of the command
         raise InvalidRequestError(
             "nothing is registered without --register", remedy="name the registry file with --register"
         )
-    options = {**environment_storage_options(), **parse_pairs(storage_option)}
+    options = {**environment_storage_options(), **options_for(storage_option, uri)}
     found = discover(
         uri, storage_options=options or None, settings=load_settings(), bounds=Bounds(depth, max_directories)
     )

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memwal_core.cli.options import AsJson, StorageOptions, print_json
+from memwal_core.cli.options import AsJson, StorageOptions, options_for, print_json
 from memwal_core.storage.opening import open_store
-from memwal_core.storage.options import parse_pairs
 from memwal_core.storage.probe import probe_conditional_put, race_conditional_puts
 
 _FOLDER = "_memwal_probe"
@@ -39,7 +38,7 @@ def probe(
 
     Exit codes: 0 the store can hold tables, 2 it must not, 4 it did not answer.
     """
-    options = parse_pairs(storage_option)
+    options = options_for(storage_option, uri)
     places = [{**options, "aws_endpoint": each} for each in endpoint or ()] or [options]
     stores = [open_store(uri, storage_options=places[number % len(places)]) for number in range(clients)]
     for store in stores[: len(places)]:

@@ -23,7 +23,7 @@ from memwal_core.jobs.backup.request import CopyRequest
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.register import FIRST_VERSION, VersionedRegister
-from memwal_core.storage import ObjectStore, open_store
+from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.address import canonical_uri, parse_address
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.options import environment_storage_options
@@ -224,7 +224,15 @@ class _Copying:
 
 def _open_target(opened: OpenTable, request: CopyRequest) -> ObjectStore:
     """Open the target with its own options, else those of a table beside it, else those of the environment."""
-    is_beside = parse_address(request.target).kind is opened.base.store.kind
+    kind = parse_address(request.target).kind
+    if request.target_options and kind is StoreKind.LOCAL:
+        raise InvalidRequestError(
+            "a local path takes no storage options",
+            remedy="leave the options of the target out, or name the address of an object store",
+            target=request.target,
+            options=sorted(request.target_options),
+        )
+    is_beside = kind is opened.base.store.kind
     shared = opened.base.storage_options if is_beside else environment_storage_options()
     options = request.target_options or dict(shared)
     return open_store(request.target, storage_options=options or None, settings=opened.settings.storage)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
 from memwal_core.errors import MemwalError
+from testkit import commands as shell
 from testkit.tables.people import make_people_table, people
 
 
@@ -46,6 +47,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("backup people.lance people.lance/copy", "inside of each other", {}, "another target"),
         ("backup people.lance .", "inside of each other", {"target": "."}, "another target"),
         ("backup people.lance plain.lance", "must be empty", {"target": "{}/plain.lance"}, "empty this one"),
+        ("backup people.lance new.lance --target-option a=b", "no storage options", {"options": ["a"]}, "leave"),
         ("clone people.lance /proc/nothing", "refused", {"store": "/proc/nothing"}, "permissions"),
         ("history people.lance --job nosuch", "no such job", {"job": "nosuch"}, "known"),
         ("catchup people.lance --index nosuch", "no such index", {"unknown": ["nosuch"], "known": []}, "name"),
@@ -63,6 +65,36 @@ def test_wrong_input_is_named_with_its_value_and_a_way_on(
     assert remedy in error.remedy
     known = {name: fact.format(Path.cwd()) if isinstance(fact, str) else fact for name, fact in facts.items()}
     assert error.facts == error.facts | known
+
+
+WORDS = {
+    "lookup": ["1"],
+    "ingest": ["rows.parquet"],
+    "backup": ["copy.lance"],
+    "clone": ["copy.lance"],
+    "freeze": ["--reason", "x"],
+    "why": ["00000000-0000-0000-0000-000000000000"],
+    "create": ["--column", "id:int64", "--key", "id"],
+    "add-spec": ["--by", "bucket(id, 2)"],
+    "index maintain": ["old"],
+    "index release": ["old"],
+    "index replace": ["old", "new"],
+}
+"""What a command needs besides its table."""
+WITH_OPTIONS = [path for path, command in shell.commands().items() if "--storage-option" in shell.options_of(command)]
+
+
+@pytest.mark.parametrize("path", WITH_OPTIONS, ids=" ".join)
+def test_storage_option_of_a_local_path_is_refused_by_every_command(table: str, path: shell.Path) -> None:
+    """It was ignored: neither a misspelt option nor a forgotten s3:// was noticed."""
+    arguments = [*path, table, *WORDS.get(" ".join(path), []), "--storage-option", "aws_regio=secret"]
+
+    error = CliRunner().invoke(app, arguments).exception
+
+    assert isinstance(error, MemwalError)
+    assert error.what == "a local path takes no storage options"
+    assert (error.exit_code, error.facts["options"]) == (2, ["aws_regio"])
+    assert "secret" not in str(error)
 
 
 @pytest.mark.parametrize("command", ["lookup people.lance 99", "head people.lance --filter 'id > 99'"])

@@ -123,6 +123,7 @@ format-check: setup
 	@$(RUN) ruff format --check .
 rules: setup
 	@$(RUN) ruff check .
+	@$(RUN) hadolint --config deploy/hadolint.yaml Dockerfile
 imports: setup
 	@$(RUN) lint-imports --no-logo
 layout: setup

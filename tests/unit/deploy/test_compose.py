@@ -110,6 +110,14 @@ def test_where_containers_write_is_a_tmpfs_or_a_volume_that_the_image_gives_to_i
         assert {mount.partition(":")[0] for mount in service["tmpfs"]} == {"/tmp", "/opt/airflow"}
 
 
+def test_java_may_map_the_libraries_that_it_unpacks(compose: dict[str, Any]) -> None:
+    """Docker mounts a tmpfs with ``noexec``; then no driver can tell executors where a shuffle's blocks are."""
+    for name, service in compose["services"].items():
+        if "build" in service:
+            [options] = [mount.partition(":")[2] for mount in service["tmpfs"] if mount.startswith("/tmp:")]
+            assert "exec" in options.split(","), name
+
+
 def test_every_service_that_stays_has_a_health_check(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         if service.get("restart") == "no":

@@ -83,6 +83,14 @@ def test_p6_a_put_makes_one_request_however_old_the_verification_is(busy: _Busy)
 
 
 @pytest.mark.req("WRT-46")
+def test_nothing_is_verified_ahead_in_the_first_half_of_the_interval(busy: _Busy) -> None:
+    for after_s, threads in ((0.5, set()), (0.01, {AHEAD_THREAD})):
+        busy.put(after_s=after_s * INTERVAL_S)
+        _settled()
+        assert {name for name, _ in busy.asked if name == AHEAD_THREAD} == threads
+
+
+@pytest.mark.req("WRT-46")
 def test_puts_are_acknowledged_beside_a_slow_verification_until_the_last_one_expires(busy: _Busy) -> None:
     busy.gate.clear()
     busy.put(after_s=0.6 * INTERVAL_S)

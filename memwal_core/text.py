@@ -25,5 +25,6 @@ def whole_number(text: str | bytes) -> int | None:
 
 def show_count(number: float, name: str) -> str:
     """Return a number of things, in the singular or the plural."""
-    several = f"{name[:-1]}ies" if name.endswith("ry") else f"{name}s"
+    ending = "ies" if name.endswith("ry") else "es" if name.endswith(("x", "ch")) else "s"
+    several = f"{name.removesuffix('y') if ending == 'ies' else name}{ending}"
     return f"{number:,.0f} {name if round(number) == 1 else several}"

@@ -57,7 +57,8 @@ class IngestReport:
         if done.rows is None:
             reason = "the batch was written before; its record is no longer kept"
         else:
-            reason = f"the batch was written before: {done.rows} rows in {done.regions} regions at {done.finished_at}"
+            counts = f"{show_count(done.rows, 'row')} in {show_count(done.regions, 'region')}"
+            reason = f"the batch was written before: {counts} at {done.finished_at}"
         return cls(table_uri, done.batch, JobOutcome.NOTHING_TO_DO, reason, done.source, 0, (), seconds)
 
     @property

@@ -22,6 +22,7 @@ import xxhash
 from memwal_core.errors import CorruptionError
 from memwal_core.key_filter.blocks import BLOCK_BYTES, WORDS, Blocks, block_count, filled_blocks, hits
 from memwal_core.key_filter.messages import key_hashes
+from memwal_core.text import show_count
 
 KEY_FILTER_NAME = "memwal_key_filter.bin"
 
@@ -80,7 +81,7 @@ class KeyFilter:
             _refuse(f"its header is {magic!r}, version {version}")
         bounds = _read_bounds(checked[_HEAD.size : start], keys)
         if keys and not blocks:
-            _refuse(f"it has no blocks for {keys} keys")
+            _refuse(f"it has no blocks for {show_count(keys, 'key')}")
         return cls(bounds, keys, np.frombuffer(checked, "<u4", offset=start).reshape(blocks, WORDS))
 
     def to_bytes(self, place: str) -> bytes:
@@ -170,7 +171,7 @@ def _read_bounds(data: bytes, keys: int) -> pa.Table:
     if keys and (
         not bounds.num_columns or bounds.num_rows != _BOUNDS or any(column.null_count for column in bounds.columns)
     ):
-        _refuse(f"its range has {bounds.num_rows} rows")
+        _refuse(f"its range has {show_count(bounds.num_rows, 'row')}")
     return bounds
 
 

@@ -15,6 +15,7 @@ from memwal_core.region.spec.describe import describe_spec
 from memwal_core.settings import Settings, default_settings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def _examine(
         state = table.state()
         regions = _regions(table)
         if state.entry is None:
-            lost = f"it has {regions} regions, but its MemWAL index is gone: run `memwal doctor`"
+            lost = f"it has {show_count(regions, 'region')}, but its MemWAL index is gone: run `memwal doctor`"
             return Problem(uri, lost) if regions else uri
         details = state.require_details()
     except MemwalError as error:

@@ -22,6 +22,7 @@ from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
 from memwal_core.spark.job_session import session_for
 from memwal_core.spark.tasks import SparkTasks
+from memwal_core.text import show_count
 
 _RUNBOOKS = {Stage.BEFORE: "docs/runbooks/quarantined-generations.md", Stage.AFTER: "docs/runbooks/check-failed.md"}
 
@@ -156,7 +157,7 @@ def _due(quality: QualityTable, request: QualityRequest, stage: Stage) -> tuple[
     if stage is Stage.BEFORE:
         plan = quality.plan(stage)
         basis = basis_of_audits(plan, request.suites)
-        same = f"the {len(plan.audits)} flushed MemTables that wait were audited, by the same suites"
+        same = f"{show_count(len(plan.audits), 'waiting flushed MemTable')}: audited, by the same suites"
         return (
             _undue(quality, plan.version, stage, same) if _is_known(quality, request, stage, basis) else plan
         ), basis

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from memwal_core.base_table.keys.condition import one_of, within
 from memwal_core.base_table.keys.key_index import ColumnSizes, KeyBounds
 from memwal_core.base_table.keys.spans import Spans
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 SCAN = "scan"
 
@@ -105,7 +105,9 @@ def choose_way(facts: SearchFacts, indexes: Iterable[tuple[KeyBounds, Spans]], r
     ways.sort(key=lambda way: way.cost(request_bytes))
     cheapest = ways[0]
     chosen = cheapest if cheapest.cost(request_bytes) <= _WORTHWHILE * scan.cost(request_bytes) else scan
-    shown = "; ".join(f"{way.name} {show_bytes(way.read_bytes)} in {way.requests:,} requests" for way in ways)
+    shown = "; ".join(
+        f"{way.name} {show_bytes(way.read_bytes)} in {show_count(way.requests, 'request')}" for way in ways
+    )
     return SearchChoice(chosen, f"{chosen.name}, {chosen.detail} ({shown})", tuple(ways))
 
 
@@ -113,7 +115,9 @@ def scan_way(facts: SearchFacts) -> Way:
     """Return what reading the keys of all rows costs."""
     size, requests = _whole(facts, facts.rows)
     rows = sum(facts.rows.values())
-    return Way(SCAN, "", size, requests, f"the keys of {rows:,} rows in {len(facts.rows):,} fragments")
+    return Way(
+        SCAN, "", size, requests, f"the keys of {show_count(rows, 'row')} in {show_count(len(facts.rows), 'fragment')}"
+    )
 
 
 def _whole(facts: SearchFacts, fragments: Iterable[int]) -> tuple[int, int]:
@@ -147,7 +151,7 @@ def _forecast(facts: SearchFacts, index: KeyBounds, spans: Spans, condition: str
     name = f"{index.kind} {index.name}" + (" by value" if wanted is None else " by span")
     detail = f"{int(hit.sum()):,} of {len(hit):,} {unit} of index {index.name}"
     if uncovered:
-        detail += f", and {len(uncovered):,} fragments that it does not cover"
+        detail += f", and {show_count(len(uncovered), 'fragment')} that it does not cover"
     return Way(name, condition, int(index.fixed_bytes + size + rest_bytes), fixed + requests + rest_requests, detail)
 
 

@@ -12,7 +12,7 @@ from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, Ta
 from memwal_core.cli.show import progress_bar, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.jobs.findings import HealthVerdict
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def _show(health: Health, vocabulary: Vocabulary) -> None:
     seen, facts = health.seen, health.facts()
     version = seen.state.version if seen.state is not None else "unreadable"
     console.print(
-        f"{health.table_uri}  version {version}, {len(seen.regions)} {word('regions', vocabulary)}, "
-        f"{show_bytes(int(str(facts['region_bytes'])))} below _mem_wal, {facts['keys_sampled']:,} keys compared",
+        f"{health.table_uri}  version {version}, {show_count(len(seen.regions), word('region', vocabulary))}, "
+        f"{show_bytes(int(str(facts['region_bytes'])))} below _mem_wal, "
+        f"{show_count(int(str(facts['keys_sampled'])), 'key')} compared",
         markup=False,
     )
     show_findings(console, health.findings, vocabulary)

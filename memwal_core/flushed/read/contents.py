@@ -10,6 +10,7 @@ from memwal_core.ids import RegionId
 from memwal_core.region import FlushedGeneration
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
+from memwal_core.text import show_count
 from memwal_core.wal import LanceCodec
 
 _REQUESTS = 8
@@ -46,6 +47,6 @@ def check_contents(store: ObjectStore, region_id: RegionId, recorded: FlushedGen
             remedy="restore the region's wal directory from the same copy as its manifest",
             region_id=str(region_id),
             path=generation_path(region_id, recorded.path),
-            cause=f"{len(names)} entries have the digest {found:016x}, and the region manifest has {expected}",
+            cause=f"{show_count(len(names), 'entry')}: the digest is {found:016x}, the region manifest has {expected}",
         )
     return len(names)

@@ -35,6 +35,7 @@ from memwal_core.format.table_manifest import read_manifest
 from memwal_core.ids import RegionId
 from memwal_core.storage.limits import MAX_TABLE_MANIFEST_BYTES
 from memwal_core.storage.protocol import ObjectInfo, ObjectStore
+from memwal_core.text import show_count
 
 _MOST_CAUSE = 300
 
@@ -195,7 +196,7 @@ def _cause_of_decoding(store: ObjectStore, path: str, rows: int) -> str:
         found = decode_apart(store, path)
     except CorruptionError as error:
         return f"Lance cannot decode it: {error.facts['reason']}"
-    return "" if found == rows else f"it has {found} rows, and the flushed MemTable was made of {rows}"
+    return "" if found == rows else f"it has {show_count(found, 'row')}, and the flushed MemTable was made of {rows}"
 
 
 def _cause_of_deletions(store: ObjectStore, path: str, deletions: DeletionFile) -> str:
@@ -210,7 +211,7 @@ def _cause_of_deletions(store: ObjectStore, path: str, deletions: DeletionFile) 
     except (pa.ArrowException, OSError, ValueError) as error:
         return f"its {len(data)} bytes do not say which rows are deleted: {error}"[:_MOST_CAUSE]
     recorded = deletions.num_deleted_rows
-    return "" if hidden == recorded else f"it hides {hidden} rows, and {recorded} are recorded"
+    return "" if hidden == recorded else f"it hides {show_count(hidden, 'row')}; recorded are {recorded}"
 
 
 def _listed_rows(data: bytes) -> int:

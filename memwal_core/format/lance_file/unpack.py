@@ -22,6 +22,7 @@ from memwal_core.format.lance_file.encodings import ColumnPlan, NotPlainError, c
 from memwal_core.format.lance_file.pack import FOOTER_VERSION
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.wire import read_varint
+from memwal_core.text import show_count
 
 _SCHEMA, _ROWS = 0x0A, 0x10
 """Tags of protobuf: fields 1 and 2 of a ``FileDescriptor``."""
@@ -94,7 +95,7 @@ def unpack(
             return pa.Table.from_arrays(arrays, schema=schema), stored
     except (IndexError, OverflowError, struct.error, ValueError) as error:  # pyarrow's errors are ValueErrors.
         raise NotPlainError from error
-    raise MalformedError(f"{len(data)} bytes cannot hold {rows} rows")
+    raise MalformedError(f"{len(data)} bytes cannot hold {show_count(rows, 'row')}")
 
 
 def _tail(data: bytes) -> tuple[int, list[bytes], tuple[bytes, dict[bytes, bytes], int]]:

@@ -79,8 +79,8 @@ class FlushReport:
         alive = len(self.plan.having(IdleReason.ALIVE))
         if alive:
             notes.append(
-                f"{alive} regions were not touched because their writer may be alive; --fence flushes them, and their "
-                "writers must be opened again"
+                f"not touched: {show_count(alive, 'region')}, because their writer may be alive; --fence "
+                "flushes them, and their writers must be opened again"
             )
         return notes
 

@@ -21,6 +21,7 @@ from memwal_core.jobs.outcome import CheckLease, JobOutcome
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.metrics import GC_BYTES, GC_FAILURES, GC_OBJECTS, KIND_LABEL, TABLE_LABEL, Instruments
 from memwal_core.settings import Settings
+from memwal_core.text import show_count
 
 _log = logging.getLogger(__name__)
 
@@ -178,8 +179,8 @@ class _Run:
         if Gate.SWITCHED_OFF.value in gates.get(Kind.WAL_ENTRY, {}):
             tally = gates[Kind.WAL_ENTRY][Gate.SWITCHED_OFF.value]
             notes.append(
-                f"WAL collection is switched off (gc.collect_wal) for {tally.items} entries, {tally.size_bytes} bytes, "
-                "that may be free"
+                f"WAL collection is switched off (gc.collect_wal) for {show_count(tally.items, 'entry')}, "
+                f"{tally.size_bytes} bytes, that may be free"
             )
         if drained and Gate.GRACE.value not in gates.get(Kind.DIRECTORY, {}) and self._context.settings.gc.grace_s:
             notes.append(f"drained directories go after {self._context.settings.gc.grace_s:.0f} s, in a later run")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memwal_core.coordination.freeze import Contradiction, Freeze, FreezeCause, MaintenanceRecord
 from memwal_core.ids import RegionId
 from memwal_core.region import FlushedGeneration
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class ExaminedGeneration:
         if not self.addresses:
             return "owns its files"
         proof = "those that were flushed" if self.is_proven else "whole; it has no digest to compare them with"
-        return f"names {', '.join(self.addresses)}; its {self.entries} entries here are {proof}"
+        return f"names {', '.join(self.addresses)}; here: {show_count(self.entries, 'entry')}, {proof}"
 
 
 @dataclass(frozen=True, slots=True)

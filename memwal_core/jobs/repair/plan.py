@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.ids import RegionId
+from memwal_core.text import show_count
 
 
 class RepairKind(StrEnum):
@@ -245,14 +246,14 @@ def _duplicates(state: RepairState) -> Iterator[RepairStep | Unresolved]:
         return
     if found.removable:
         evidence = (
-            f"{found.keys} keys have several rows in version {found.version}; {found.removable} rows are older copies "
-            f"by {found.evidence}"
+            f"several rows in version {found.version}: {show_count(found.keys, 'key')}; older copies by "
+            f"{found.evidence}: {show_count(found.removable, 'row')}"
         )
         yield RepairStep(RepairKind.REMOVE_DUPLICATES, "base table", evidence)
     if found.undecided:
         yield Unresolved(
             "base table",
-            f"{found.undecided} keys have several rows, and nothing proves which is the newest, for example "
+            f"several rows: {show_count(found.undecided, 'key')}, and nothing proves which is the newest, for example "
             f"{', '.join(str(dict(each)) for each in found.sample)}",
             "follow docs/runbooks/duplicate-keys.md",
         )

@@ -204,7 +204,7 @@ class _Repair:
         self._record(step, {"copied": copied, **facts, "undo": undo})
         put_fences(opened, manifest, entries, self._context.guard, self._context.failpoints)
         self._context.failpoints.hit(REPAIR_CHANGED)
-        return DoneStep(step, f"{len(entries)} entries without rows stand in their place", facts)
+        return DoneStep(step, f"{show_count(len(entries), 'entry')} without rows in their place", facts)
 
     def _remove_duplicates(self, step: RepairStep) -> DoneStep | None:
         base = self._context.opened.base

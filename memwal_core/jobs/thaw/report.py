@@ -10,6 +10,7 @@ from memwal_core.coordination.freeze import Choice, Freeze
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import RegionThaw
 from memwal_core.jobs.view import Grid, ReportView, show_words
+from memwal_core.text import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ThawReport:
             return f"waits for a choice: {', '.join(dict.fromkeys(each.cause.value for each in self.active))}"
         causes = ", ".join(dict.fromkeys(each.cause.value for each in self.ended))
         lost = sum(len(each.skips) for each in self.regions)
-        given_up = f"; {lost} generations are not merged" if lost else ""
+        given_up = f"; not merged: {show_count(lost, 'generation')}" if lost else ""
         would = "would end " if self.outcome is JobOutcome.PLANNED else "ended "
         return f"{would}{causes} with {self.choice.value}{given_up}"
 
@@ -122,7 +123,10 @@ def explained(freeze: Freeze) -> dict[str, object]:
 
 
 def _row(region: RegionThaw) -> tuple[str, ...]:
-    lost = [f"{number} ({rows if rows is not None else '?'} rows)" for number, rows in region.skips.items()]
+    lost = [
+        f"{number} ({show_count(rows, 'row') if rows is not None else '? rows'})"
+        for number, rows in region.skips.items()
+    ]
     return (
         str(region.region_id),
         str(region.merged),

@@ -40,7 +40,7 @@ class VerifyReport:
             return self.plan.undue
         if self.outcome is JobOutcome.PLANNED:
             return f"{show_count(self.plan.rows, 'key')} to count, about {show_bytes(self.plan.work.size_bytes)}"
-        return f"{self.keys:,} rows, every key once"
+        return f"{show_count(self.keys, 'row')}, every key once"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

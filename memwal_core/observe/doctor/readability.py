@@ -27,6 +27,7 @@ from memwal_core.region import FlushedGeneration
 from memwal_core.storage import open_store
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.text import show_count
 from memwal_core.wal import apparent_damage_of_entry, damage_of_entry
 
 _AT_ONCE = 4
@@ -240,7 +241,9 @@ def _read_fragments(
             else:
                 rows += found
                 if found != expected:
-                    problems.append(FileProblem(", ".join(paths), f"{found} rows were read, and it has {expected}"))
+                    problems.append(
+                        FileProblem(", ".join(paths), f"read: {show_count(found, 'row')}, and it has {expected}")
+                    )
         progress("fragments read", number + 1, len(fragments))
     return rows, tuple(problems)
 

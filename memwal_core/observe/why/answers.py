@@ -21,6 +21,7 @@ from memwal_core.jobs.merge.plan import RegionPlan
 from memwal_core.observe.status import RegionStanding
 from memwal_core.observe.why.garbage import explain_garbage
 from memwal_core.settings import MergeTriggerSettings
+from memwal_core.text import show_count
 
 MERGE, SNAPSHOT, CATCHUP, GC = "merge", "snapshot", "catchup", "gc"
 _FLUSH = "flush"
@@ -102,7 +103,10 @@ def _flush(case: RegionCase) -> JobVerdict:
     if not lag:
         return JobVerdict(_FLUSH, False, "every WAL entry is flushed", facts)
     return JobVerdict(
-        _FLUSH, False, f"{lag} WAL entries wait; their writer flushes them, or `memwal flush` if it is gone", facts
+        _FLUSH,
+        False,
+        f"waiting: {show_count(lag, 'WAL entry')}; the writer flushes, or `memwal flush` if it is gone",
+        facts,
     )
 
 

@@ -140,7 +140,9 @@ class AfterMerge:
         )
         findings = self._examination.expect("versions since the merge", frame, [expectation], ["version"])
         # The same words however many versions have come since, of which this tells nothing.
-        changed = "; ".join(f"version {pair[0]}: {pair[1]} -> {pair[2]} rows" for pair in pairs if pair[1] != pair[2])
+        changed = "; ".join(
+            f"version {pair[0]}: {pair[1]} -> {show_count(pair[2], 'row')}" for pair in pairs if pair[1] != pair[2]
+        )
         return [replace(result, evidence=changed or result.evidence) for result in self._results(findings)]
 
     def _indexes(self, dataset: lance.LanceDataset) -> Iterator[CheckResult]:

@@ -84,7 +84,7 @@ def _addresses(dataset: lance.LanceDataset, column: str, condition: str, *, use_
 def _digest(found: pa.Table, value: object) -> str:
     wanted = pa.scalar(value, found.schema.field(0).type)
     addresses = found.filter(pc.equal(found.column(0), wanted)).column(_ADDRESS).to_numpy()
-    return f"{len(addresses)} rows {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
+    return f"rows: {len(addresses)} {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
 
 
 def _nearest(dataset: lance.LanceDataset, check: IndexCheck, vectors: Sequence[Any]) -> Iterator[Answer]:

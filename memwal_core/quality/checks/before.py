@@ -19,6 +19,7 @@ from memwal_core.quality.model import Check, CheckResult, Result
 from memwal_core.quality.plan import QualityPlan
 from memwal_core.quality.table import QualityTable
 from memwal_core.region.quarantine import Quarantined
+from memwal_core.text import show_count
 
 _FACTS = (
     "region_id string, generation long, rows long, unreadable string, schema_problem string, null_keys long, "
@@ -95,7 +96,7 @@ def _result(
     return CheckResult(
         finding.check,
         Result.PASSED if finding.success else Result.FAILED,
-        f"{len(tasks)} flushed MemTables",
+        show_count(len(tasks), "flushed MemTable"),
         "; ".join(evidence) or finding.evidence,
     )
 
@@ -120,7 +121,7 @@ def _user_suite(  # noqa: PLR0913  (what to check, on what, with what, and where
     reasons: dict[_Generation, list[str]],
 ) -> CheckResult:
     """Run a suite on all rows together, and only if that fails on each flushed MemTable alone."""
-    subject = f"suite {name!r} on {len(tasks)} flushed MemTables"
+    subject = f"suite {name!r} on {show_count(len(tasks), 'flushed MemTable')}"
     if not tasks:
         return CheckResult(Check.USER_SUITE, Result.SKIPPED, subject, "no flushed MemTable passed the other checks")
     target = tasks[0].target

@@ -20,6 +20,7 @@ from memwal_core.reader.plan.sources import RegionHolder
 from memwal_core.reader.view import TableView
 from memwal_core.settings import Settings
 from memwal_core.storage import ObjectStore
+from memwal_core.text import show_count
 
 Query = Callable[[TableView], pa.Table]
 
@@ -101,7 +102,7 @@ class Analysis:
         return "\n".join(
             [
                 *lines,
-                f"{self.rows} rows in {self.seconds:.3f} s",
+                f"{show_count(self.rows, 'row')} in {self.seconds:.3f} s",
                 f"sources opened: {', '.join(self.sources_opened) or 'none'}",
                 f"filters asked: {len(self.filters)}, keys ruled out: {ruled_out}",
                 f"rows masked: {self.rows_masked}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from memwal_core.base_table.keys.condition import sql_literal
+from memwal_core.text import show_count
 
 
 def condition_on(keys: pa.Table, columns: Sequence[str]) -> str:
@@ -27,4 +28,4 @@ def shown_condition(keys: pa.Table) -> str:
     """Return the condition for display: a single key by value, several by their number."""
     if keys.num_rows == 1:
         return condition_on(keys, keys.column_names).replace("`", "")
-    return f"({', '.join(keys.column_names)}) IN ({keys.num_rows} keys)"
+    return f"({', '.join(keys.column_names)}) IN ({show_count(keys.num_rows, 'key')})"

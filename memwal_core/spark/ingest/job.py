@@ -24,7 +24,7 @@ from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.job import Division, Job, Piece, Proof
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Engine, Workplace
-from memwal_core.text import show_bytes
+from memwal_core.text import show_bytes, show_count
 
 
 class IngestJob(Job[IngestRequest, IngestReport]):
@@ -72,7 +72,7 @@ class IngestJob(Job[IngestRequest, IngestReport]):
         if done is not None:
             return Division(IngestReport.of_done(context.opened.uri, done), ())
         written = BatchRecords(context.base.store, context.clock).count_shares(batch)
-        reason = f"begun before, {written} regions are written" if written else "not begun"
+        reason = f"begun before, written: {show_count(written, 'region')}" if written else "not begun"
         uri, source = context.opened.uri, ", ".join(request.sources)
         report = IngestReport(uri, batch, JobOutcome.PLANNED, reason, source, 0, (), 0.0)
         return Division(report, (Piece(f"batch {batch}", request),))
@@ -98,7 +98,7 @@ class IngestJob(Job[IngestRequest, IngestReport]):
             )
         rows = done.rows or 0
         return Proof(
-            f"batch {batch} is written: {rows:,} rows in {done.regions} regions",
+            f"batch {batch} is written: {show_count(rows, 'row')} in {show_count(done.regions, 'region')}",
             {"stream": batch.stream, "batch": batch.batch, "rows": rows, "regions": done.regions},
         )
 
@@ -118,7 +118,7 @@ def _in_this_process(context: JobContext, source: Source, asked: BatchRequest, r
     admission = RowAdmission.of(base, asked.spec_id, asked.delete_column)
     check = _input_suites().arrow_check(request.suites) if request.suites else None
     batch = ArrowRows(rows, admission, base, asked, check)
-    place = Workplace(on_executors=False, reason=f"{show_bytes(rows.nbytes)} in {rows.num_rows:,} rows")
+    place = Workplace(on_executors=False, reason=f"{show_bytes(rows.nbytes)} in {show_count(rows.num_rows, 'row')}")
     return replace(ingest_rows(batch, admission, base, asked), place=place)
 
 

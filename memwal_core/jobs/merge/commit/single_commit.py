@@ -34,6 +34,7 @@ from memwal_core.jobs.merge.commit.passes import (
 from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import MergeWorkers
+from memwal_core.text import show_count
 
 _log = logging.getLogger(__name__)
 
@@ -212,4 +213,4 @@ def _advanced(marks: Mapping[RegionId, int]) -> Callable[[MemWalIndexDetails], M
 
 
 def _message(marks: Mapping[RegionId, int]) -> str:
-    return f"merge {len(marks)} regions"
+    return f"merge {show_count(len(marks), 'region')}"

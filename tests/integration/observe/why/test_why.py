@@ -174,7 +174,7 @@ def test_writer_alone_can_flush_a_waiting_wal(uri):
     vandal.copy_wal_entry(REGION, (last, ".arrow"), (last + 1, ".arrow"))
     _, answers = ask(uri)
     assert not answers["flush"].acts
-    assert answers["flush"].reason.startswith("1 WAL entries wait; their writer flushes them")
+    assert answers["flush"].reason.startswith("waiting: 1 WAL entry; the writer flushes")
 
 
 def test_region_that_does_not_exist_is_refused(uri):

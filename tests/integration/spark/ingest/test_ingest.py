@@ -91,7 +91,7 @@ def test_the_same_batch_twice_at_once_leaves_the_rows_of_one(table: BaseTable, s
 
     assert {report.outcome for report in reports} <= {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
     assert names(table) == dict.fromkeys(range(2000), "a")
-    assert run(frame, table, 0).reason.startswith("the batch was written before: 2000 rows in 4 regions")
+    assert run(frame, table, 0).reason.startswith("the batch was written before: 2,000 rows in 4 regions")
 
 
 @pytest.mark.slow

@@ -97,7 +97,9 @@ def progress_bar(*, disable: bool) -> Iterator[Progress]:
     """Show a bar on stderr for each stage that the yielded function is told of."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     stages: dict[str, TaskID] = {}
-    with Bar(*columns, console=Console(stderr=True), disable=disable, transient=True) as bar:
+    console = Console(stderr=True)
+    # Rich would leave an empty line in a log.
+    with Bar(*columns, console=console, disable=disable or not console.is_terminal, transient=True) as bar:
 
         def tell(stage: str, done: int, total: int | None) -> None:
             if stage not in stages:

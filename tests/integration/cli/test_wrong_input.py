@@ -60,7 +60,7 @@ def test_wrong_input_is_named_with_its_value_and_a_way_on(
 
     error = ended.exception
     assert isinstance(error, MemwalError), ended.output
-    assert error.exit_code == 2
+    assert (error.exit_code, ended.output) == (2, "")  # What is told of it follows.
     assert what in error.what
     assert remedy in error.remedy
     known = {name: fact.format(Path.cwd()) if isinstance(fact, str) else fact for name, fact in facts.items()}

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bench.comparisons.flushes import AMPLIFICATION
 from bench.comparisons.large_bases import LARGEST_BASE
 from bench.comparisons.latency import FRAGMENTS
 from bench.comparisons.loop import DELTA_ARM
 from bench.comparisons.maintenance import MERGE_MIB
-from bench.comparisons.puts import LATENCY_S, TAIL
+from bench.comparisons.writing.flushes import AMPLIFICATION
+from bench.comparisons.writing.puts import LATENCY_S, TAIL
 from bench.harness import Spread, spread
 from bench.isolated import LARGEST
 from bench.pinned.cores import IN_PROCESS, ONE, TWO

@@ -12,7 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from bench.comparisons.puts import put_data, region_writer
+from bench.comparisons.writing.puts import put_data, region_writer
 from bench.harness import Arm, Case, Comparison, Work
 from bench.tables import MadeOnce, flush_generations, link_copy, require_equal, rows, upserts, with_regions
 from memwal_core.jobs.merge.request import MergeRequest

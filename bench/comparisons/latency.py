@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from lance.mem_wal import CompactedSsTable
 
-from bench.comparisons.puts import LATENCY_S
+from bench.comparisons.writing.puts import LATENCY_S
 from bench.harness import Arm, Case, Comparison, Measure, Sample, Work
 from bench.tables import UNSYNCED, flush_generations, require_equal, with_regions
 from memwal_core.format.paths import generation_path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparisons.puts import BASE_ROWS, PUTS, put_data
+from bench.comparisons.writing.puts import BASE_ROWS, PUTS, put_data
 from bench.harness import Case
 
 

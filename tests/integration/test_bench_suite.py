@@ -11,7 +11,7 @@ from bench.comparisons.floor import Waiting, merge_job, synced_files, write_winn
 from bench.comparisons.growth import GROWTHS, Shape
 from bench.comparisons.loop import loop, make_loop
 from bench.comparisons.merge import merge_insert_per_generation
-from bench.comparisons.puts import put_data
+from bench.comparisons.writing.puts import put_data
 from bench.harness import Case, Comparison
 from bench.isolated import LARGEST, PEAK, IsolatedError, run_isolated
 from bench.tables import MadeOnce

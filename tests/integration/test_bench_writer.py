@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bench.catalog import COMPARISONS
-from bench.comparisons.flushes import FLOATS, FLUSHES
-from bench.comparisons.puts import put_data
-from bench.comparisons.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
-from bench.comparisons.recovery import BUFFERED_MEMORY, RECOVERY, _Crashed
+from bench.comparisons.writing.flushes import FLOATS, FLUSHES
+from bench.comparisons.writing.puts import put_data
+from bench.comparisons.writing.puts_together import PUTS_BY_DEFAULT, PUTS_TOGETHER
+from bench.comparisons.writing.recovery import BUFFERED_MEMORY, RECOVERY, _Crashed
 from bench.harness import Arm, Case
 from bench.tables import MadeOnce, rows
 

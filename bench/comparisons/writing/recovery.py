@@ -186,7 +186,7 @@ def buffered(case: Case, directory: Path, *, how: str) -> Iterator[Work]:
     def work() -> Sample:
         batches, batch_rows = case.data
         arguments = {"uri": str(directory / "table"), "batches": batches, "batch_rows": batch_rows, "how": how}
-        found = run_isolated("bench.comparisons.recovery:buffer_rows", arguments, timeout_s=_TIMEOUT_S)
+        found = run_isolated("bench.comparisons.writing.recovery:buffer_rows", arguments, timeout_s=_TIMEOUT_S)
         return {_BYTES.name: found[_BYTES.name]}
 
     yield work

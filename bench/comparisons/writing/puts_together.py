@@ -9,7 +9,7 @@ from functools import partial
 import lance
 import pyarrow as pa
 
-from bench.comparisons.puts import put_data, pylance_writer, region_writer
+from bench.comparisons.writing.puts import put_data, pylance_writer, region_writer
 from bench.harness import Arm, Case, Comparison
 from memwal_core.writer import RegionWriter
 

@@ -9,7 +9,7 @@ import lance
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings import StorageSettings
 
-FIRST = (14, 0, 2)
+FIRST = (14, 0, 0)
 BEFORE = (14, 1)
 """The versions from ``FIRST`` and before ``BEFORE``; what pip is told in pyproject.toml, too."""
 

@@ -12,8 +12,8 @@ import pytest
 from memwal_core.text import show_count
 
 ROOT = Path(__file__).resolve().parents[2]
-THINGS = "batch|column|entrie|file|fragment|generation|index|job|key|MemTable|region|request|row|run|table|version"
-SEVERAL = re.compile(rf"(?:flushed |WAL |base |Lance |MemWAL )?(?:{THINGS})e?s\b")
+THINGS = "batch|column|file|fragment|generation|index|job|key|MemTable|region|request|row|run|table|version"
+SEVERAL = re.compile(rf"(?:flushed |WAL |base |Lance |MemWAL )?(?:(?:{THINGS})e?s|entries)\b")
 
 
 def counted_by_hand(source: str) -> Iterator[str]:

@@ -156,7 +156,7 @@ class Servers:
             return False
         task = found[0]["task_instance"]
         known = self.is_settled("memwal_gc", run, "approve", number=task["try_number"])
-        return known and task["state"] == "awaiting_input"
+        return known and task["state"] in ("awaiting_input", "deferred")  # the latter before Airflow 3.3
 
     def answer(self, run: str, option: str, user: str = "admin") -> None:
         path = f"{self.run_path('memwal_gc', run)}/taskInstances/approve/-1/hitlDetails"

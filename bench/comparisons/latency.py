@@ -19,6 +19,7 @@ from bench.tables import UNSYNCED, flush_generations, require_equal, with_region
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
+from memwal_core.text import show_count
 from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
 from testkit.s3_server import s3_server
 
@@ -122,7 +123,8 @@ def _merge_job(case: Case, _directory: Path) -> Iterator[Work]:
 
 
 def _cases(full: bool) -> Sequence[Case]:
-    return [Case(f"{count} fragments", 1, count, size=float(count)) for count in ((1, FRAGMENTS) if full else (4,))]
+    counts = (1, FRAGMENTS) if full else (4,)
+    return [Case(show_count(count, "fragment"), 1, count, size=float(count)) for count in counts]
 
 
 MERGE_LATENCY = Comparison(

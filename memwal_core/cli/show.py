@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from memwal_core.jobs.context import Progress
+from memwal_core.jobs.context import Progress, unwatched
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.jobs.view import Grid, ReportView
 from memwal_core.vocabulary import Vocabulary, word
@@ -95,11 +95,13 @@ def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: V
 @contextmanager
 def progress_bar(*, disable: bool) -> Iterator[Progress]:
     """Show a bar on stderr for each stage that the yielded function is told of."""
+    console = Console(stderr=True)
+    if disable or not console.is_terminal:
+        yield unwatched  # Rich would leave an empty line in a log.
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     stages: dict[str, TaskID] = {}
-    console = Console(stderr=True)
-    # Rich would leave an empty line in a log.
-    with Bar(*columns, console=console, disable=disable or not console.is_terminal, transient=True) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
 
         def tell(stage: str, done: int, total: int | None) -> None:
             if stage not in stages:

@@ -67,7 +67,7 @@ test-unit: setup ## Run the unit and property tests, in less than two minutes
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" tests/unit tests/property $(PYTEST_ARGS)
 test: setup ## Run all tests but the slow ones, in ten minutes on two cores
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" $(PYTEST_ARGS)
-test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow
+test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow, packages
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "slow and not long" $(PYTEST_ARGS)
 test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
@@ -75,7 +75,7 @@ test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as
 	@$(RUN) EXAMPLES_TIMES=$(EXAMPLES_TIMES) $(PYTEST) -m "not slow and not long" tests/property $(PYTEST_ARGS)
 
 packages: setup ## Install wheel and sdist with plain pip into empty environments, for example of PYTHONS="python3.12 python3.13"
-	@$(RUN) pytest -m "not slow" tests/integration/test_package.py $(PYTEST_ARGS)
+	@$(RUN) pytest tests/integration/test_package.py $(PYTEST_ARGS)
 
 lowest: setup ## Test core, merges and commands with the lowest versions of all dependencies; needs the package index
 	@tools/lowest.sh $(PYTEST_ARGS)

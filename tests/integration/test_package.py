@@ -40,6 +40,31 @@ spark = LateSession("installed", {"spark.master": "local[1]", "spark.ui.enabled"
 register(spark)
 print(spark.read.format("memwal").load(sys.argv[1]).count())
 """
+TYPED = """
+import pyarrow as pa  # type: ignore[import-untyped]
+
+import memwal_core
+from memwal_core import MergeRequest, Table
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.observe.status import TableStatus
+from memwal_core.writer import TableWriter
+
+
+def merged(uri: str, schema: pa.Schema, rows: pa.Table) -> int:
+    table: Table = memwal_core.create(uri, schema, key="id", buckets=4)
+    writer: TableWriter
+    with table.writer() as writer:
+        written: int = writer.put(rows).rows
+        writer.flush()
+    outcome: JobOutcome = table.run(MergeRequest(dry_run=False)).outcome
+    status: TableStatus = table.status()
+    print(written, outcome.exit_code, status.merge_lag_generations)
+    return table.count()
+
+
+merged("people.lance", pa.schema([]), pa.table({})).bit_count()
+merged(5, pa.schema([]), pa.table({}))  # error: not an address
+"""
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
 
 
@@ -76,7 +101,24 @@ def test_the_wheel_holds_dags_applications_page_and_runbooks_as_they_are_here(wh
     assert held == {str(path.relative_to(ROOT)): path.read_bytes() for path in here}
 
 
-@pytest.mark.long
+@pytest.mark.slow
+def test_a_strictly_typed_program_sees_the_types_of_the_package(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TYPED)
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "program.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert checked.stdout.splitlines()[:-1] == [
+        'program.py:24: error: Argument 1 to "merged" has incompatible type "int"; expected "str"  [arg-type]'
+    ], checked.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
 def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
     request: pytest.FixtureRequest, program: Path, tmp_path: Path, form: str
@@ -103,7 +145,22 @@ def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
     assert (tmp_path / "airflow" / "dags" / "memwal_jobs.py").is_file()
 
 
-@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["quality", "s3"])
+def test_plain_pip_installs_each_other_extra_beside_a_core_that_merges(
+    wheel: Path, program: Path, tmp_path: Path, extra: str
+) -> None:
+    subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[{extra}]"], check=True)
+
+    merged = subprocess.run(
+        [program / "python", "-c", MERGE, tmp_path / "table"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+
+    assert merged.stdout.startswith("done\n")
+    assert subprocess.run([program / "pip", "check"], check=False).returncode == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("extras", ["spark", "airflow,cli,spark"])
 def test_plain_pip_installs_a_spark_that_reads_a_table(wheel: Path, program: Path, tmp_path: Path, extras: str) -> None:
     subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[{extras}]"], check=True)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.quality.plan import IndexCheck
+from memwal_core.text import show_count
 
 _ADDRESS = "_rowaddr"
 _ALL_PARTITIONS = 100_000
@@ -84,7 +85,7 @@ def _addresses(dataset: lance.LanceDataset, column: str, condition: str, *, use_
 def _digest(found: pa.Table, value: object) -> str:
     wanted = pa.scalar(value, found.schema.field(0).type)
     addresses = found.filter(pc.equal(found.column(0), wanted)).column(_ADDRESS).to_numpy()
-    return f"rows: {len(addresses)} {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
+    return f"{show_count(len(addresses), 'row')} {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
 
 
 def _nearest(dataset: lance.LanceDataset, check: IndexCheck, vectors: Sequence[Any]) -> Iterator[Answer]:

@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
-from memwal_core.errors import InvalidRequestError
 from memwal_core.opening import open_here
-from memwal_core.storage import StoreKind
-from memwal_core.storage.address import parse_address
-from memwal_core.storage.options import parse_pairs
+from memwal_core.storage.options import parse_pairs, require_used
 from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary
 
@@ -59,13 +56,7 @@ def options_for(storage_options: list[str] | None, *uris: str) -> dict[str, str]
         InvalidRequestError: One is malformed, or all addresses are local paths, which would ignore it.
     """
     options = parse_pairs(storage_options)
-    if options and all(parse_address(uri).kind is StoreKind.LOCAL for uri in uris):
-        raise InvalidRequestError(
-            "a local path takes no storage options",
-            remedy="leave --storage-option out, or name the address of an object store, as in s3://BUCKET/TABLE",
-            uris=list(uris),
-            options=sorted(options),
-        )
+    require_used(options, *uris)
     return options
 
 

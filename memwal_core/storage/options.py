@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.storage.address import parse_address
+from memwal_core.storage.protocol import StoreKind
 
 STORAGE_OPTIONS_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS"
 """Storage options as JSON: how an orchestrator hands secrets to a job without showing them to everybody."""
@@ -26,6 +28,21 @@ def parse_pairs(texts: Sequence[str] | None) -> dict[str, str]:
             raise InvalidRequestError("an option is not of the form key=value", remedy="write it as key=value")
         options[key] = value
     return options
+
+
+def require_used(options: Mapping[str, str], *uris: str) -> None:
+    """Refuse options for local paths alone, which would ignore them.
+
+    Raises:
+        InvalidRequestError: There are options, and no address is that of an object store.
+    """
+    if options and all(parse_address(uri).kind is StoreKind.LOCAL for uri in uris):
+        raise InvalidRequestError(
+            "a local path takes no storage options",
+            remedy="leave the options out, or name the address of an object store, as in s3://BUCKET/TABLE",
+            uris=list(uris),
+            options=sorted(options),
+        )
 
 
 def environment_storage_options() -> dict[str, str]:

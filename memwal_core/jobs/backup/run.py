@@ -23,10 +23,10 @@ from memwal_core.jobs.backup.request import CopyRequest
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.register import FIRST_VERSION, VersionedRegister
-from memwal_core.storage import ObjectStore, StoreKind, open_store
+from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.address import canonical_uri, parse_address
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.storage.options import environment_storage_options
+from memwal_core.storage.options import environment_storage_options, require_used
 
 COPY_PINNED = Failpoint("copy.pinned")
 COPY_FILES = Failpoint("copy.files")
@@ -224,15 +224,8 @@ class _Copying:
 
 def _open_target(opened: OpenTable, request: CopyRequest) -> ObjectStore:
     """Open the target with its own options, else those of a table beside it, else those of the environment."""
-    kind = parse_address(request.target).kind
-    if request.target_options and kind is StoreKind.LOCAL:
-        raise InvalidRequestError(
-            "a local path takes no storage options",
-            remedy="leave the options of the target out, or name the address of an object store",
-            target=request.target,
-            options=sorted(request.target_options),
-        )
-    is_beside = kind is opened.base.store.kind
+    require_used(request.target_options, request.target)
+    is_beside = parse_address(request.target).kind is opened.base.store.kind
     shared = opened.base.storage_options if is_beside else environment_storage_options()
     options = request.target_options or dict(shared)
     return open_store(request.target, storage_options=options or None, settings=opened.settings.storage)

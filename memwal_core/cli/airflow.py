@@ -13,6 +13,7 @@ from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import AsJson, print_json
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.storage.address import local_path
 
 airflow = typer.Typer(
     help="Put DAGs, page and Spark applications where Airflow finds them.", no_args_is_help=True, add_completion=False
@@ -29,8 +30,8 @@ def _group() -> None:
 @airflow.command()
 @may_find_nothing
 def install(
-    directory: Annotated[
-        Path,
+    given: Annotated[
+        str,
         typer.Argument(help="Gets the folders dags, jobs and plugins.", metavar="DIR", show_default=False),
     ],
     replace: Annotated[
@@ -43,6 +44,7 @@ def install(
 
     Exit codes: 0 files were written, 2 bad input, or files that differ without --replace, 3 everything is there.
     """
+    directory = Path(local_path(given))
     wanted = {Path(name) / path: content for name in FOLDERS for path, content in _files(shipped(name)).items()}
     missing = [path for path, content in wanted.items() if _content(directory / path) != content]
     different = [path for path in missing if (directory / path).exists()]

@@ -1,7 +1,7 @@
 """The registry: one TOML file in which the operator says what this installation maintains, and what a run may name."""
 
 from memwal_core.registry.admit import admit
-from memwal_core.registry.load import REGISTRY_VARIABLE, load_registry, parse_registry, require_registry
+from memwal_core.registry.load import REGISTRY_VARIABLE, load_registry, parse_registry, read_registry, require_registry
 from memwal_core.registry.model import BrokenEntry, RegisteredSource, RegisteredTable, Registry
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "admit",
     "load_registry",
     "parse_registry",
+    "read_registry",
     "require_registry",
 ]

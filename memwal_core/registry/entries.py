@@ -15,7 +15,7 @@ from memwal_core.errors import ConflictError, InvalidRequestError, UnavailableEr
 from memwal_core.registry.addresses import is_name
 from memwal_core.registry.load import parse_registry
 from memwal_core.registry.model import Registry
-from memwal_core.storage.address import canonical_uri
+from memwal_core.storage.address import canonical_uri, local_path
 
 _LONGEST_NAME = 100
 
@@ -98,7 +98,7 @@ def register_tables(path: str, uris: Sequence[str], *, connection: str = "", dry
         ConflictError: Someone else changed the file meanwhile. Run again.
         UnavailableError: The file cannot be written. Correct its rights or its place.
     """
-    file = Path(os.path.realpath(path))
+    file = Path(os.path.realpath(local_path(path)))
     if dry_run:
         return plan_registration(parse_registry(_read(file), path), uris, connection)
     with _alone(file):

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry.admit import suite_file
 from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
+from memwal_core.storage.address import local_path
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
@@ -31,8 +32,12 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
         InvalidRequestError: The file cannot be read, or says something that is not understood.
     """
     path = (os.environ if environment is None else environment).get(REGISTRY_VARIABLE)
-    if not path:
-        return None
+    return read_registry(path) if path else None
+
+
+def read_registry(path: str) -> Registry:
+    """Read a registry file; entries and errors as for ``load_registry``."""
+    path = local_path(path)
     try:
         registry = parse_registry(Path(path).read_text(encoding="utf-8"), path, leave_out_broken=True)
     except (OSError, UnicodeDecodeError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.fleet import Fleet, FleetReport, FleetRequest
 from memwal_core.redaction import log_redacted, show_unexpected
-from memwal_core.registry import REGISTRY_VARIABLE, Registry, load_registry, require_registry
+from memwal_core.registry import REGISTRY_VARIABLE, Registry, read_registry, require_registry
 from memwal_core.settings import FleetSettings, load_settings
 from memwal_core.spark.application import deliver
 from memwal_core.spark.executors import SparkExecutors
@@ -105,8 +105,4 @@ def _settings(given: argparse.Namespace) -> FleetSettings:
 
 
 def _registry(path: str) -> Registry:
-    if not path:
-        return require_registry()
-    registry = load_registry({REGISTRY_VARIABLE: path})
-    assert registry is not None  # noqa: S101 - its path is given
-    return registry
+    return read_registry(path) if path else require_registry()

@@ -87,6 +87,20 @@ def canonical_uri(uri: str) -> str:
     return replace(address, bucket=address.bucket.lower()).uri
 
 
+def local_path(place: str) -> str:
+    """Return the absolute path of a file or directory that must be on this machine; ``file://`` is left out.
+
+    Raises:
+        InvalidRequestError: It is an address of an object store, or of nothing known.
+    """
+    address = parse_address(place)
+    if address.kind is not StoreKind.LOCAL:
+        raise InvalidRequestError(
+            "an object store cannot be used here", remedy="give a path of this machine", path=address.uri
+        )
+    return address.prefix
+
+
 def check_path(path: str) -> str:
     """Return a relative path unchanged if every store and pylance take it literally.
 

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -99,11 +98,9 @@ class _Asked:
 
     def load(self) -> Registry:
         # Other commands do not wait for what only this one imports.
-        from memwal_core.registry import Registry, load_registry  # noqa: PLC0415
-        from memwal_core.registry.load import REGISTRY_VARIABLE  # noqa: PLC0415
+        from memwal_core.registry import read_registry  # noqa: PLC0415
 
-        found = load_registry({REGISTRY_VARIABLE: str(Path(self.registry).resolve())})
-        return found if found is not None else Registry()
+        return read_registry(self.registry)
 
 
 def _command() -> Callable[..., None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,12 +47,10 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
     from memwal_core.fleet.deep_looks import DeepLooks  # noqa: PLC0415
     from memwal_core.opening import open_here  # noqa: PLC0415
-    from memwal_core.registry import RegisteredTable, Registry, load_registry  # noqa: PLC0415
-    from memwal_core.registry.load import REGISTRY_VARIABLE  # noqa: PLC0415
+    from memwal_core.registry import RegisteredTable, Registry, read_registry  # noqa: PLC0415
 
     def load() -> Registry:
-        found = load_registry({REGISTRY_VARIABLE: str(Path(registry).resolve())})
-        return found if found is not None else Registry()
+        return read_registry(registry)
 
     def examine(entry: RegisteredTable) -> Health:
         return open_here(entry.uri, even_if_damaged=True).health()

@@ -51,6 +51,10 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("clone people.lance /proc/nothing", "refused", {"store": "/proc/nothing"}, "permissions"),
         ("history people.lance --job nosuch", "no such job", {"job": "nosuch"}, "known"),
         ("catchup people.lance --index nosuch", "no such index", {"unknown": ["nosuch"], "known": []}, "name"),
+        ("airflow install s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
+        ("maintain --registry s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
+        ("watch --registry s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
+        ("tables . --register s3://b/x", "object store cannot be used", {"path": "s3://b/x"}, "path of this machine"),
     ],
 )
 def test_wrong_input_is_named_with_its_value_and_a_way_on(

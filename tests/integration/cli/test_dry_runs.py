@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,8 @@ OF_JOBS: Mapping[str, str] = {
 }
 WRITES: Mapping[str, str] = {**{name: OF_JOBS.get(name, "{}/t") for name in JOBS}, **REST}
 
+OF_A_TABLE = {*WRITES, *READS} - {"tables", "create", "watch", "airflow install"}
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -87,6 +90,13 @@ def words(command: str, place: Path, *options: str) -> list[str]:
     return [*command.split(), *WRITES[command].replace("{}", str(place)).split(), *options]
 
 
+def line_for(command: str, place: str) -> list[str]:
+    """Return the words of a command about a table that is not at this place."""
+    rest = WRITES.get(command, "{}/t")
+    more = {"lookup": ["1"], "why": ["00000000-0000-4000-8000-000000000000"]}.get(command, [])
+    return [*command.split(), *rest.replace("{}", place).split(), *more]
+
+
 def test_every_command_reads_or_is_tried_here() -> None:
     known = {" ".join(path): shell.options_of(command) for path, command in shell.commands().items()}
 
@@ -115,16 +125,34 @@ def test_dry_run_changes_nothing_and_says_one_document(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", sorted({*WRITES, *READS} - {"tables", "create", "watch", "airflow install"}))
+@pytest.mark.parametrize("command", sorted(OF_A_TABLE - {"storage probe"}))
 def test_error_is_one_document_and_makes_nothing(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = words(command, tmp_path) if command in WRITES else [command, str(tmp_path / "t")]
-    line += {"lookup": ["1"], "why": ["--region", "00000000-0000-4000-8000-000000000000"]}.get(command, [])
-
-    code = run(monkeypatch, *line, "--json")
+    code = run(monkeypatch, *line_for(command, str(tmp_path)), "--json")
 
     document = json.loads(capsys.readouterr().out)
     assert document["outcome"] == "error"
     assert document["exit_code"] == code != 0
+    assert document["error"]["class"] != "UsageError"  # The line is one that somebody could mean.
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted(OF_A_TABLE | {"create"}))
+def test_store_that_does_not_answer_is_told_as_one_document(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for name, value in {"ENDPOINT": f"http://127.0.0.1:{port}", "ALLOW_HTTP": "true", "REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
+
+    code = run(monkeypatch, *line_for(command, "s3://bucket"), "--json")
+
+    document = json.loads(capsys.readouterr().out)
+    assert (code, document["exit_code"], document["error"]["class"]) == (4, 4, "UnavailableError")
+    assert "store" in document["error"]["facts"]
+    assert document["error"]["next"]

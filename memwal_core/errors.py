@@ -88,6 +88,12 @@ class ObjectNotFoundError(InvalidRequestError):
     """The object, table or version does not exist at the given address."""
 
 
+class MissingFileError(ObjectNotFoundError):
+    """A file that the table needed when it was looked at is gone: collected since then, or lost. Read again once."""
+
+    exit_code = 5
+
+
 class CorruptionError(MemwalError):
     """Stored state contradicts itself. Stop, change nothing, follow the runbook."""
 

@@ -17,6 +17,7 @@ from memwal_core.errors import (
     InternalError,
     InvalidRequestError,
     MemwalError,
+    MissingFileError,
     ObjectNotFoundError,
     UnavailableError,
 )
@@ -85,6 +86,13 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         InvalidRequestError,
         "there is a table at this address already",
         "open it, or choose another address",
+    ),
+    (
+        # Not those of manifests, which are missing where there is no table.
+        re.compile(r"Not found: \S*/(?:data|_deletions|_indices)/"),
+        MissingFileError,
+        "a file of the table is missing",
+        "read again, for it may have been collected meanwhile; if it stays missing, run `memwal doctor`",
     ),
     (
         re.compile(r"was not found|Not found: |does not exist: "),

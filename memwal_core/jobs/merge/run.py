@@ -350,7 +350,7 @@ def _named_by(error: DamagedError, generation: SurveyedGeneration) -> tuple[Dama
 
 def _lost(error: ObjectNotFoundError) -> CorruptionError:
     return CorruptionError(
-        "a recorded flushed MemTable lacks an object",
-        remedy="run `memwal doctor`, and do not merge past it",
+        "a file that the merge needs is missing",
+        remedy="run `memwal doctor`, which names what is damaged, and do not merge past it",
         **error.facts,
     )

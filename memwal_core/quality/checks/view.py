@@ -77,7 +77,7 @@ def look_at_view(table: TableReader, manifests: ManifestStore, samples: int) -> 
     """Ask the reader for the number of rows and for samples, and compute the same answers independently.
 
     Raises:
-        CorruptionError: A flushed MemTable is missing for good, or contradicts the table.
+        CorruptionError: A file is missing for good, or a flushed MemTable contradicts the table.
         UnavailableError: Storage failed, or generations were collected each time. Try again.
     """
     missing = ""
@@ -90,8 +90,8 @@ def look_at_view(table: TableReader, manifests: ManifestStore, samples: int) -> 
             # It may have been merged and collected meanwhile; but then the next survey no longer needs it.
             if str(error) == missing:
                 raise CorruptionError(
-                    "a flushed MemTable is missing although its rows are not merged",
-                    remedy="restore its directory from a backup; until then its region cannot be read",
+                    "a file that readers need is missing",
+                    remedy="run `memwal doctor`, which names what is damaged and what restores it",
                     **error.facts,
                 ) from error
             missing = str(error)

@@ -21,6 +21,7 @@ from memwal_core.errors import (
     InternalError,
     InvalidRequestError,
     MemwalError,
+    MissingFileError,
     ObjectNotFoundError,
     UnavailableError,
 )
@@ -102,7 +103,7 @@ CASES: dict[str, tuple[Callable[[BaseTable], Any], type[MemwalError]]] = {
     "catalog that does not answer": (_unanswered, MemwalError),
     "no table": (lambda table: lance.dataset(table.uri + "-other"), ObjectNotFoundError),
     "no version": (lambda table: lance.dataset(table.uri, version=99), ObjectNotFoundError),
-    "data file gone": (_rows_gone, ObjectNotFoundError),
+    "data file gone": (_rows_gone, MissingFileError),
     "data file broken": (_broken_file, CorruptionError),
     "data file cut": (_cut_file, CorruptionError),
     "store unreachable": (_nobody_listens, UnavailableError),
@@ -145,6 +146,16 @@ def test_missing_bucket_is_a_mistake_of_the_caller_and_missing_table_not_found(s
         BaseTable.open("s3://absent-bucket/t", storage_options=s3.storage_options)
     with pytest.raises(ObjectNotFoundError):
         BaseTable.open(s3.uri("bucket/absent"), storage_options=s3.storage_options)
+
+
+@pytest.mark.s3
+def test_missing_file_of_a_table_in_a_bucket_is_no_missing_table(s3: S3Server) -> None:
+    table = make_people_table(s3.uri("bucket/t"), rows=people(1, 2), storage_options=s3.storage_options)
+    opened = BaseTable.open(table.uri, storage_options=s3.storage_options)
+    opened.store.delete_directory("data")
+
+    with pytest.raises(MissingFileError), translated("read rows", opened.uri):
+        opened.dataset().to_table()
 
 
 def test_signed_query_in_an_error_does_not_travel_along() -> None:

@@ -89,7 +89,7 @@ def test_filter_that_lacks_keys_hides_rows_and_is_found(tmp_path: Path) -> None:
 def test_missing_generation_is_damage_and_no_passing_fault(table: BaseTable) -> None:
     shutil.rmtree(generation_directories(table)[0][0])
 
-    with pytest.raises(CorruptionError, match="is missing although its rows are not merged"):
+    with pytest.raises(CorruptionError, match="a file that readers need is missing"):
         look(table)
 
 

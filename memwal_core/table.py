@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from memwal_core.jobs.configure.run import TableConfiguration
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.outcome import CheckLease
-from memwal_core.jobs.request import JobRequest
+from memwal_core.jobs.request import AskedOf, JobRequest
 from memwal_core.jobs.runner import execute
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.observe.status import TableStatus, table_status
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from memwal_core.jobs.thaw.report import ThawReport
     from memwal_core.jobs.thaw.run import Decision
     from memwal_core.observe.why.answers import RegionAnswer
+
+ReportT = TypeVar("ReportT")
 
 
 class Table(MergedReader):
@@ -261,14 +263,14 @@ class Table(MergedReader):
 
     def run(
         self,
-        request: JobRequest,
+        request: AskedOf[ReportT],
         *,
         holder: str | None = None,
         ticket: LeaseTicket | None = None,
         guard: CheckLease | None = None,
         executors: object | None = None,
         progress: Progress = unwatched,
-    ) -> Any:  # noqa: ANN401 - the report type of the request's job
+    ) -> ReportT:
         """Run a job under its lease, and record it in the table's ledger; a dry run only plans.
 
         Args:
@@ -292,15 +294,16 @@ class Table(MergedReader):
             FencedError: The lease is lost. What was done stands.
             FrozenError: The table is frozen. A person decides with ``thaw``.
         """
-        return execute(
+        report = execute(
             self.opened,
-            request,
+            cast("JobRequest", request),
             holder=holder,
             ticket=ticket,
             guard=guard,
             executors=executors,
             progress=progress,
         )
+        return cast("ReportT", report)
 
     def checkpoint(
         self,

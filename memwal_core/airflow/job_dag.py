@@ -81,12 +81,12 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
     return dag
 
 
-def approval_variable(info: JobInfo) -> str:
+def approval_variable(info: JobInfo[Any]) -> str:
     """Return the environment variable that demands approval when it is ``true``."""
     return f"MAINTENANCE_{info.name.upper()}_APPROVAL"
 
 
-def approval(info: JobInfo) -> ApprovalOperator:
+def approval(info: JobInfo[Any]) -> ApprovalOperator:
     """Return the task in which a person agrees, or does not; then everything after it is skipped."""
     return ApprovalOperator(
         task_id="approve",

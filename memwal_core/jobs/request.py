@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 
@@ -23,9 +23,12 @@ INDEXES_ASSET = "memwal_indexes"
 """Changed by an index catch-up."""
 
 
+Report_co = TypeVar("Report_co", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class JobInfo:
-    """What is known of a job without importing its code.
+class JobInfo(Generic[Report_co]):
+    """What is known of a job without importing its code; type checkers know the class of its reports, too.
 
     Attributes:
         name: Of the job, its lease, its history, its command and its DAG.
@@ -61,6 +64,15 @@ class JobInfo:
     acts_on_frozen: bool = False
     mends_damage: bool = False
     by_hand: bool = False
+
+
+class AskedOf(Protocol[Report_co]):
+    """The request of a job whose runs end with such a report."""
+
+    @property
+    def info(self) -> JobInfo[Report_co]:
+        """The job."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,7 @@ class JobRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    info: ClassVar[JobInfo]
+    info: ClassVar[JobInfo[Any]]
 
     dry_run: bool = Field(
         default=False, title="Dry run", description="Only plan: say what would be done, and change nothing."

@@ -108,12 +108,12 @@ class Aftermath:
 
     def _finish(self, copied: Copied) -> None:
         if copied.operation == "backup":
-            report = self._table(self._uri).run(BackupRequest(target=copied.uri))
+            outcome = self._table(self._uri).run(BackupRequest(target=copied.uri)).outcome
         else:
-            report = self._table(copied.uri).run(RelocateRequest())
+            outcome = self._table(copied.uri).run(RelocateRequest()).outcome
         expected = {JobOutcome.NOTHING_TO_DO} | ({JobOutcome.DONE} if not copied.is_done else set())
-        if report.outcome not in expected:
-            self.problems.append(f"{report.outcome} and not {' or '.join(sorted(expected))}")
+        if outcome not in expected:
+            self.problems.append(f"{outcome} and not {' or '.join(sorted(expected))}")
 
     def _read_plainly(self, copied: Copied) -> None:
         self.problems.extend(copied.expected.problems(lsm_view(self._table(copied.uri).base)))

@@ -56,7 +56,9 @@ def merged(uri: str, schema: pa.Schema, rows: pa.Table) -> int:
     with table.writer() as writer:
         written: int = writer.put(rows).rows
         writer.flush()
-    outcome: JobOutcome = table.run(MergeRequest(dry_run=False)).outcome
+    report = table.run(MergeRequest(dry_run=False))
+    outcome: JobOutcome = report.outcome
+    report.reports  # error: no attribute of a merge's report
     status: TableStatus = table.status()
     print(written, outcome.exit_code, status.merge_lag_generations)
     return table.count()
@@ -114,7 +116,8 @@ def test_a_strictly_typed_program_sees_the_types_of_the_package(tmp_path: Path) 
     )
 
     assert checked.stdout.splitlines()[:-1] == [
-        'program.py:24: error: Argument 1 to "merged" has incompatible type "int"; expected "str"  [arg-type]'
+        'program.py:19: error: "MergeReport" has no attribute "reports"  [attr-defined]',
+        'program.py:26: error: Argument 1 to "merged" has incompatible type "int"; expected "str"  [arg-type]',
     ], checked.stdout
 
 

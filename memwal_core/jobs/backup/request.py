@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import Flag, JobInfo, JobRequest
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.backup.report import CopyReport
 
 _GUIDE = """
 ### Copy a table while it is written to
@@ -52,7 +55,7 @@ class CopyRequest(JobRequest):
 class BackupRequest(CopyRequest):
     """Make a consistent, self-contained copy of a table while it is written to."""
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[CopyReport]] = JobInfo(
         name="backup",
         summary="Copy one moment of a table, complete in itself, while writers write.",
         implementation="memwal_core.jobs.backup.job:BackupJob",

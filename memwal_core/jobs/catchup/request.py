@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import BASE_TABLE_ASSET, INDEXES_ASSET, Flag, JobInfo, JobRequest
 from memwal_core.jobs.sharing.place import Engine, engine_field
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.catchup.report import CatchupReport
 
 _GUIDE = """
 ### Extend the indexes of a table over what was merged
@@ -41,7 +44,7 @@ class CatchupRequest(JobRequest):
         engine: Where segments are built.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[CatchupReport]] = JobInfo(
         name="catchup",
         summary="Extend base table indexes over merged rows, one task per index.",
         implementation="memwal_core.jobs.catchup.job:CatchupJob",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from memwal_core.jobs.backup.request import CopyRequest
 from memwal_core.jobs.request import JobInfo
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.backup.report import CopyReport
 
 _GUIDE = """
 ### Make a second table of a table
@@ -25,7 +28,7 @@ Should the two directories ever be exchanged, writers of the one are fenced at t
 class CloneRequest(CopyRequest):
     """Make a second table of a table, with an identity of its own."""
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[CopyReport]] = JobInfo(
         name="clone",
         summary="Copy one moment of a table as another table of its own.",
         implementation="memwal_core.jobs.clone.job:CloneJob",

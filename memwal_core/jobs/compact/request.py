@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import JobInfo, JobRequest
 from memwal_core.jobs.sharing.place import Engine, engine_field
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.compact.report import CompactReport
 
 _GUIDE = """
 ### Rewrite small and half deleted fragments of a base table
@@ -33,7 +36,7 @@ class CompactRequest(JobRequest):
         engine: Where fragments are rewritten.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[CompactReport]] = JobInfo(
         name="compact",
         summary="Rewrite small and half deleted fragments of the base table.",
         implementation="memwal_core.jobs.compact.job:CompactJob",

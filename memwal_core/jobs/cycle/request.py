@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.quality.request import QualityGate
 from memwal_core.jobs.request import Flag, JobInfo, JobRequest, SuiteFiles
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.cycle.report import MaintainReport
 
 _GUIDE = """
 ### Maintain one table: flush, audit, merge, verify, catch-up, check, compact, catch-up, snapshot, garbage
@@ -40,7 +43,7 @@ class MaintainRequest(JobRequest):
         suites: Files with expectations for the rows of flushed MemTables, .json or .py, where the Spark driver runs.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[MaintainReport]] = JobInfo(
         name="maintain",
         summary="Run all jobs of a table in the right order.",
         implementation="memwal_core.jobs.cycle.job:MaintainJob",

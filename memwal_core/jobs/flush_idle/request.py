@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import REGIONS_ASSET, Flag, JobInfo, JobRequest, Regions
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.flush_idle.report import FlushReport
 
 _GUIDE = """
 ### Flush rows that their writer left in the WAL
@@ -39,7 +42,7 @@ class FlushRequest(JobRequest):
         due_only: Leave rows alone that have not waited for ``flush.min_age_s``.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[FlushReport]] = JobInfo(
         name="flush",
         summary="Flush rows that wait in the WAL of a writer that is gone.",
         implementation="memwal_core.jobs.flush_idle.job:FlushJob",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import INDEXES_ASSET, Flag, JobInfo, JobRequest, Regions
 from memwal_core.jobs.sharing.place import Engine, engine_field
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.gc.report import GcReport
 
 _GUIDE = """
 ### Delete what is not needed any more
@@ -45,7 +48,7 @@ class GcRequest(JobRequest):
         wait: Wait for the grace period of what the run removes from manifests, and delete that, too.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[GcReport]] = JobInfo(
         name="gc",
         summary="List what is not needed any more, and delete it when asked to.",
         implementation="memwal_core.jobs.gc.job:GcJob",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field
 
 from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest, SuiteFiles
 from memwal_core.jobs.sharing.place import Engine, engine_field
 from memwal_core.settings.writer import Takeover
+
+if TYPE_CHECKING:
+    from memwal_core.ingest.report import IngestReport
 
 _GUIDE = """
 ### Write a batch of rows into the regions of one table
@@ -72,7 +75,7 @@ class IngestRequest(JobRequest):
         engine: Where rows are checked and written. ``auto``: in this process if they are few.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[IngestReport]] = JobInfo(
         name="ingest",
         summary="Write a batch of rows into the regions of a table, once per batch id.",
         implementation="memwal_core.spark.ingest.job:IngestJob",

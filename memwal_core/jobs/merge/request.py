@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
 from memwal_core.jobs.sharing.place import Engine, engine_field
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.merge.report import MergeReport
 
 _GUIDE = """
 ### Merge the flushed MemTables of one table into its base table
@@ -54,7 +57,7 @@ class MergeRequest(JobRequest):
         leave_held: Count regions with held flushed MemTables like damaged ones: left out, and no failure.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[MergeReport]] = JobInfo(
         name="merge",
         summary="Merge a table's flushed MemTables into its base table, in order and exactly once.",
         implementation="memwal_core.jobs.merge.job:MergeJob",

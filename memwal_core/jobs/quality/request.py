@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import BASE_TABLE_ASSET, Grant, JobInfo, JobRequest, SuiteFiles
+
+if TYPE_CHECKING:
+    from memwal_core.quality.model import QualityReport
 
 _GUIDE = """
 ### Check the data of a table before and after merges
@@ -61,7 +64,7 @@ class QualityRequest(JobRequest):
         due_only: Check nothing that was checked before as it is now.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[QualityReport]] = JobInfo(
         name="quality",
         summary="Check flushed MemTables before a merge and the base table after it.",
         implementation="memwal_core.spark.quality_job:QualityJob",

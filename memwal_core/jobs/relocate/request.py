@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import JobInfo, JobRequest
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.relocate.report import RelocateReport
 
 _GUIDE = """
 ### Make a table whole that was copied or moved
@@ -34,7 +37,7 @@ class RelocateRequest(JobRequest):
         reason: Why, for the record of the freeze that ends.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[RelocateReport]] = JobInfo(
         name="relocate",
         summary="Make a copied or moved table whole at its present address.",
         implementation="memwal_core.jobs.relocate.job:RelocateJob",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
 from memwal_core.ids import parse_region_id
 from memwal_core.jobs.repair.plan import AcceptedLosses
 from memwal_core.jobs.request import Flag, JobInfo, JobRequest, Regions
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.repair.report import RepairReport
 
 _GUIDE = """
 ### Make a damaged table whole again
@@ -49,7 +52,7 @@ class RepairRequest(JobRequest):
         accept_loss: Generations and WAL entries whose rows may be given up as far as nothing can rebuild them.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[RepairReport]] = JobInfo(
         name="repair",
         summary="Rebuild damaged flushed MemTables, set torn manifests aside, remove duplicate keys.",
         implementation="memwal_core.jobs.repair.job:RepairJob",

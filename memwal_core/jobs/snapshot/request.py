@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from memwal_core.jobs.request import INDEXES_ASSET, JobInfo, JobRequest
 from memwal_core.jobs.sharing.place import Engine, engine_field
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.snapshot.report import SnapshotReport
 
 _GUIDE = """
 ### Publish a snapshot of a table's regions
@@ -31,7 +34,7 @@ class SnapshotRequest(JobRequest):
         engine: Where regions are surveyed.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[SnapshotReport]] = JobInfo(
         name="snapshot",
         summary="Publish a snapshot of all regions for readers.",
         implementation="memwal_core.jobs.snapshot.job:SnapshotJob",

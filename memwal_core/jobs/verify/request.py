@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import JobInfo, JobRequest
 from memwal_core.jobs.sharing.place import Engine, engine_field
 from memwal_core.jobs.verify.facts import VERIFY
+
+if TYPE_CHECKING:
+    from memwal_core.jobs.verify.report import VerifyReport
 
 _GUIDE = """
 ### Verify that a table holds every key once
@@ -32,7 +35,7 @@ class VerifyRequest(JobRequest):
         due_only: Count only if something was merged since the last count, and not in this process if that is much.
     """
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[VerifyReport]] = JobInfo(
         name="verify",
         summary="Verify that the base table holds every primary key once.",
         implementation="memwal_core.jobs.verify.job:VerifyJob",

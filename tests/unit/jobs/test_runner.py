@@ -94,7 +94,7 @@ class ToyJob(Job["ToyRequest", ToyReport]):
 class ToyRequest(JobRequest):
     """Play."""
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[ToyReport]] = JobInfo(
         name="toy",
         summary="Play.",
         implementation=f"{__name__}:ToyJob",
@@ -108,7 +108,7 @@ class ToyRequest(JobRequest):
 class FreeRequest(ToyRequest):
     """Play without a lease."""
 
-    info: ClassVar[JobInfo] = JobInfo(
+    info: ClassVar[JobInfo[ToyReport]] = JobInfo(
         name="toy", summary="", implementation=f"{__name__}:ToyJob", runbook="", guide="", takes_lease=False
     )
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 import tenacity
+from packaging.version import Version
 
 from demo.stack.stack import Stack
 from memwal_core.clock import SystemClock
@@ -45,6 +47,22 @@ name = 'broken'
 uri = 's3://bucket/broken.lance'
 connection = 'broken'
 """
+
+
+def telemetry_to(address: str) -> dict[str, str]:
+    """Return the environment in which Airflow sends metrics and traces to a collector."""
+    told = {
+        "OTEL_TRACES_EXPORTER": "otlp_proto_http",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+    }
+    options = {"ON": "True"}
+    if Version(version("apache-airflow")) < Version("3.2"):
+        where = urlsplit(address)
+        options |= {"HOST": str(where.hostname), "PORT": str(where.port)}
+    return told | {
+        f"AIRFLOW__{of}__OTEL_{name}": value for of in ("METRICS", "TRACES") for name, value in options.items()
+    }
 
 
 def _found_busy(error: BaseException) -> bool:

@@ -37,7 +37,7 @@ from tests.integration.airflow.server_tables import (
     recorded_generations,
     take_over,
 )
-from tests.integration.airflow.servers import CLOCK, LAKES, REGISTRY, RETRIES, Servers
+from tests.integration.airflow.servers import CLOCK, LAKES, REGISTRY, RETRIES, Servers, telemetry_to
 from tests.integration.telemetry.collector import Collector, collecting
 
 pytestmark = [
@@ -105,11 +105,7 @@ def servers(
         "MAINTENANCE_NOTIFIERS": notifiers_telling(root / "told"),
         "MAINTENANCE_DEADLINE_S": "15",
         "PYTHONPATH": str(checkout.root),
-        "AIRFLOW__METRICS__OTEL_ON": "True",
-        "AIRFLOW__TRACES__OTEL_ON": "True",
-        "OTEL_TRACES_EXPORTER": "otlp_proto_http",
-        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.address,
+        **telemetry_to(collector.address),
     }
     try:
         stack = start_stack(directory, environment, {}, CLOCK, rng)

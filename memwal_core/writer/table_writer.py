@@ -137,7 +137,7 @@ class TableWriter:
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
-        self._closed = False
+        self._closing = self._closed = False
 
     @property
     def is_closed(self) -> bool:
@@ -212,10 +212,11 @@ class TableWriter:
         """Make pending rows durable and give up all regions. Closing twice is harmless.
 
         Raises:
-            MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this.
+            MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this, and nothing else.
         """
         if self._closed:
             return
+        self._closing = True
         closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
         errors = [error for future in closing if (error := future.exception()) is not None]
         if not any(isinstance(error, RETRYABLE) for error in errors):
@@ -235,6 +236,13 @@ class TableWriter:
     def _require_open(self) -> None:
         if self._closed:
             raise InvalidRequestError("the writer is closed", remedy="open a new writer", table=self._context.table.uri)
+        if self._closing:
+            # Some regions may have been given up before another one failed.
+            raise InvalidRequestError(
+                "the writer is being closed",
+                remedy="call close again, and open a new writer for more rows",
+                table=self._context.table.uri,
+            )
 
     def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         batch = conform(rows, self._target.shape.schema, self._target.shape.key)

@@ -32,6 +32,7 @@ class TableWriterActor(Actor):
         self._regions = keys_by_region(world)
         self._writer: TableWriter | None = None
         self._zombie: TableWriter | None = None
+        self._is_closing = False
 
     def turn(self) -> str:
         """Do one thing with the present writer, or with the zombie."""
@@ -41,6 +42,8 @@ class TableWriterActor(Actor):
         if self._writer is None:
             return self._open()
         action = rng.choices(("put", "delete", "flush", "replace", "close"), (10, 4, 3, 1, 1))[0]
+        if self._is_closing:
+            action = "close"
         if action == "replace":
             self._settle(self._zombie)
             self._writer, self._zombie = None, self._writer
@@ -52,6 +55,7 @@ class TableWriterActor(Actor):
         self._settle(self._writer)
         self._settle(self._zombie)
         self._writer = self._zombie = None
+        self._is_closing = False
 
     def _open(self) -> str:
         world = self._world
@@ -85,6 +89,7 @@ class TableWriterActor(Actor):
         if action == "flush":
             return f"flushed {len(writer.flush())} regions"
         if action == "close":
+            self._is_closing = True  # Where it fails, it takes only another close.
             writer.close()
             self._forget(writer)
             return "closed"
@@ -126,7 +131,7 @@ class TableWriterActor(Actor):
     def _forget(self, writer: TableWriter) -> None:
         self._settle(writer)
         if self._writer is writer:
-            self._writer = None
+            self._writer, self._is_closing = None, False
         if self._zombie is writer:
             self._zombie = None
 

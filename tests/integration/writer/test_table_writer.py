@@ -190,6 +190,31 @@ def test_a_close_that_failed_can_be_repeated_and_then_everything_is_durable(tabl
     assert MergedReader(table, consistency=Consistency.DURABLE).count() == 20
 
 
+@pytest.mark.parametrize("call", ["put", "delete", "flush"])
+def test_a_writer_whose_close_failed_takes_only_another_close(table, call: str) -> None:
+    """One region was closed, the other was not: a batch was refused or written by the regions that it had rows for."""
+    faulty = FaultyStore(table.store)
+    settings = FAST.model_copy(update={"writer": WriterSettings(durable_write=False, background_flush=False)})
+    writer = TableWriter.open(reopened(table, faulty, settings), settings=settings)
+    writer.put(people(*range(20)))
+    faulty.fail("put_parts_if_absent")
+    with pytest.raises(CommitUnknownError):
+        writer.close()
+    calls = {
+        "put": lambda: writer.put(people(*range(20), name="late")),
+        "delete": lambda: writer.delete(people(*range(20)).select(["id"])),
+        "flush": writer.flush,
+    }
+
+    with pytest.raises(InvalidRequestError, match="the writer is being closed") as refused:
+        calls[call]()
+
+    assert refused.value.remedy == "call close again, and open a new writer for more rows"
+    writer.close()
+    found = MergedReader(table, consistency=Consistency.DURABLE).to_arrow().sort_by("id")
+    assert found["name"].equals(people(*range(20))["name"])
+
+
 @pytest.mark.parametrize("content", [b'{"region_id": "abc"}', b'{"region_id": 5}', b"[]", b"no json"])
 def test_a_damaged_reservation_of_a_region_value_is_corruption(table, content: bytes) -> None:
     """A text that is no region id blamed the caller's request."""

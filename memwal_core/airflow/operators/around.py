@@ -87,10 +87,17 @@ class VerifyWork(SparkWork):
             AirflowSkipException: Nothing was changed.
             MemwalError: As ``verify_work``.
         """
-        from memwal_core.airflow.tasks.work import proofs_elsewhere, require_job, verify_work
+        from memwal_core.airflow.tasks.work import (
+            WorkResult,
+            proofs_elsewhere,
+            require_handed,
+            require_job,
+            verify_work,
+        )
 
         require_job(self.items, self.job)
         results, holder = list(self.done or ()), holder_of(context)
+        require_handed(results, WorkResult)
         if not results or self.items[0]["request"].get("dry_run", False):
             raise AirflowSkipException("nothing was changed, so there is nothing to verify")
         for item in proofs_elsewhere(self.items, holder):

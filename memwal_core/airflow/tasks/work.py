@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_origin, get_type_hints
 
 from memwal_core.airflow.tasks.leases import give_back, take
 from memwal_core.airflow.tasks.tables import choose_tables, find_table, open_table
@@ -27,6 +27,7 @@ from memwal_core.registry import RegisteredTable, admit, require_registry
 from memwal_core.registry.admit import granted_fields
 
 _log = logging.getLogger(__name__)
+_LONGEST_SHOWN = 200
 
 
 class WorkItem(TypedDict):
@@ -194,11 +195,12 @@ def _item(table: RegisteredTable, piece: Piece, asked: JobRequest, sent: Dispatc
 
 
 def require_job(items: Iterable[WorkItem], job: str) -> None:
-    """Refuse work of another job than the task's own, which only changed results of tasks can be.
+    """Refuse work of another job than the task's own, and what is no work; only changed results of tasks can be either.
 
     Raises:
         InvalidRequestError: There is such work. It is not done: rights and approvals differ from DAG to DAG.
     """
+    require_handed(items, WorkItem)
     others = sorted({str(item["job"]) for item in items if item["job"] != job})
     if others:
         raise InvalidRequestError(
@@ -207,6 +209,31 @@ def require_job(items: Iterable[WorkItem], job: str) -> None:
             job=job,
             found=others,
         )
+
+
+def require_handed(values: object, kind: type) -> None:
+    """Refuse what a task is handed if it is no sequence of this kind, because somebody changed what a task returned.
+
+    Raises:
+        InvalidRequestError: It is something else.
+    """
+    types = {name: get_origin(hint) or hint for name, hint in get_type_hints(kind).items()}
+    if isinstance(values, Sequence) and not isinstance(values, str) and all(_fits(each, types) for each in values):
+        return
+    raise InvalidRequestError(
+        "what this task was handed is not what the task before it returns",
+        remedy="clear the task `plan`, which hands it over anew",
+        expected=kind.__name__,
+        found=str(values)[:_LONGEST_SHOWN],
+    )
+
+
+def _fits(value: object, types: Mapping[str, type]) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.keys() == types.keys()
+        and all(isinstance(value[name], kind) for name, kind in types.items())
+    )
 
 
 def request_of(item: WorkItem) -> JobRequest:
@@ -268,6 +295,7 @@ def release_leases(items: Sequence[WorkItem]) -> list[str]:
     Returns:
         The tickets that were given back; the others were lost before, or end by themselves.
     """
+    require_handed(items, WorkItem)
     held = {item["ticket"]: find_table(item["table"]) for item in items if item["ticket"]}
     return list(give_back((table, ticket) for ticket, table in held.items()))
 

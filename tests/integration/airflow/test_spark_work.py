@@ -63,6 +63,7 @@ def _work(folder: Path, table: str = "people") -> SparkWork:
         "ticket": "",
         "to_spark": True,
         "where": "",
+        "planned": True,
     }
     return SparkWork(task_id="work", job="merge", item=item, jobs_folder=str(folder))
 

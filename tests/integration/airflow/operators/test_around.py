@@ -171,7 +171,8 @@ def test_keys_that_were_counted_before_a_merge_prove_nothing_of_it(
         writer.put(people(5, 6))
         writer.flush()
     planned = hold_leases(_plan(table, "merge"), RUN)
-    _verify(table, "merge", [{**planned[0], "promise": {"through": {}}}], [{"table": "", "facts": {}}])
+    nothing = {"table": "", "uri": "", "job": "merge", "outcome": "done", "facts": {}, "due_at": ""}
+    _verify(table, "merge", [{**planned[0], "promise": {"through": {}}}], [nothing])
     [item] = planned
     result = LeasedWork(task_id="work", job="merge", item=item, jobs_folder="").execute(_context(table))
     monkeypatch.setenv("MEMWAL_DISPATCH__MAX_BYTES", "1000000")

@@ -49,6 +49,10 @@ connection = 'broken'
 """
 
 
+IS_3_1 = Version(version("apache-airflow")) < Version("3.2")
+"""Before 3.2 Airflow's tasks have no spans, deferred pieces of work no names, and single jobs may be backfilled."""
+
+
 def telemetry_to(address: str) -> dict[str, str]:
     """Return the environment in which Airflow sends metrics and traces to a collector."""
     told = {
@@ -57,7 +61,7 @@ def telemetry_to(address: str) -> dict[str, str]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": address,
     }
     options = {"ON": "True"}
-    if Version(version("apache-airflow")) < Version("3.2"):
+    if IS_3_1:
         where = urlsplit(address)
         options |= {"HOST": str(where.hostname), "PORT": str(where.port)}
     return told | {

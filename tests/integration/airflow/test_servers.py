@@ -37,7 +37,7 @@ from tests.integration.airflow.server_tables import (
     recorded_generations,
     take_over,
 )
-from tests.integration.airflow.servers import CLOCK, LAKES, REGISTRY, RETRIES, Servers, telemetry_to
+from tests.integration.airflow.servers import CLOCK, IS_3_1, LAKES, REGISTRY, RETRIES, Servers, telemetry_to
 from tests.integration.telemetry.collector import Collector, collecting
 
 pytestmark = [
@@ -229,7 +229,7 @@ def test_run_that_loses_its_lease_while_it_waits_fails_at_once_in_spite_of_retri
     servers.until(waits)
     waiting = servers.task("memwal_gc", run, "work")
     assert waiting["trigger"]["classpath"] == "memwal_core.airflow.triggers.GraceTrigger"
-    assert waiting["rendered_map_index"] == table.uri
+    assert waiting["rendered_map_index"] == ("0" if IS_3_1 else table.uri)
     assert recorded_generations(table) == 0
     servers.settled("memwal_gc", run, "work", 0)
     take_over(table, JobKey("gc"))
@@ -254,11 +254,10 @@ def test_tasks_send_what_their_jobs_record_in_the_trace_of_the_task(servers: Ser
 
     assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
 
-    servers.until(lambda: "memwal.snapshot.regions" in collector.metrics and "memwal.snapshot" in collector.spans)
+    servers.until(lambda: "memwal.snapshot.regions" in collector.metrics)
     assert {collector.metrics[name] for name in ("memwal.snapshot.regions", "memwal.snapshot.hints")} == {"airflow"}
     assert {"memwal.job.runs", "memwal.job.duration"} <= set(collector.metrics)
-    servers.until(lambda: collector.parents["memwal.snapshot"] in collector.ids)
-    assert collector.ids[collector.parents["memwal.snapshot"]] == "worker.work[0]"
+    require_span_below_its_task(servers, collector, "memwal.snapshot")
 
 
 def test_button_of_the_connection_form_looks_at_the_address(servers: Servers) -> None:
@@ -295,14 +294,22 @@ def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers,
     assert {cleared[task] for task in ("hold", "work", "verify", "release", "memwal_merge")} == {"success"}
     assert (content(table), table.state().version) == (MERGED, version)
     assert outcomes(table, "merge") == ["done", "nothing_to_do"]
-    servers.until(lambda: collector.parents.get("memwal.merge") in collector.ids)
+    servers.until(lambda: "memwal.merge.rows" in collector.metrics)
     assert collector.metrics["memwal.merge.rows"] == "memwal"  # sent by the Spark job itself
-    assert collector.ids[collector.parents["memwal.merge"]] == "worker.work[0]"
+    require_span_below_its_task(servers, collector, "memwal.merge")
+
+
+def require_span_below_its_task(servers: Servers, collector: Collector, name: str) -> None:
+    if IS_3_1:
+        return
+    servers.until(lambda: collector.parents.get(name) in collector.ids)
+    assert collector.ids[collector.parents[name]] == "worker.work[0]"
 
 
 DATES = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z", "max_active_runs": 2}
 
 
+@pytest.mark.skipif(IS_3_1, reason="DAGs refuse backfills from Airflow 3.2 on")
 @pytest.mark.parametrize("dag", ["memwal_merge", "memwal_gc"])
 def test_backfill_of_one_job_is_refused(servers: Servers, dag: str) -> None:
     with pytest.raises(HTTPError) as refused:

@@ -138,6 +138,7 @@ class TableWriter:
         self._idle = threading.Condition(self._lock)
         self._running = 0
         self._closing = self._closed = False
+        self._lost: list[BaseException] = []  # Of regions that are closed, which do not tell it again.
 
     @property
     def is_closed(self) -> bool:
@@ -219,11 +220,14 @@ class TableWriter:
         self._closing = True
         closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
         errors = [error for future in closing if (error := future.exception()) is not None]
-        if not any(isinstance(error, RETRYABLE) for error in errors):
-            self._pool.shutdown()
-            self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
-        if errors:
-            raise errors[0]
+        self._lost += [error for error in errors if not isinstance(error, RETRYABLE)]
+        for error in errors:
+            if isinstance(error, RETRYABLE):
+                raise error
+        self._pool.shutdown()
+        self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
+        if self._lost:
+            raise self._lost[0]
 
     def __enter__(self) -> Self:
         return self

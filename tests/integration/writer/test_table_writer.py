@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import CommitUnknownError, CorruptionError, InvalidRequestError
+from memwal_core.errors import CommitUnknownError, CorruptionError, FencedError, InvalidRequestError
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.ids import IdSource
 from memwal_core.reader import Consistency
@@ -213,6 +213,34 @@ def test_a_writer_whose_close_failed_takes_only_another_close(table, call: str) 
     writer.close()
     found = MergedReader(table, consistency=Consistency.DURABLE).to_arrow().sort_by("id")
     assert found["name"].equals(people(*range(20))["name"])
+
+
+@pytest.mark.req("WRT-87")
+@pytest.mark.parametrize("fenced", [0, 3])
+def test_a_repeated_close_still_tells_that_a_region_was_taken_over_before_its_rows_were_durable(
+    table, fenced: int
+) -> None:
+    """It ended without an error, as if the rows of all regions were durable."""
+    faulty = FaultyStore(table.store)
+    settings = FAST.model_copy(update={"writer": WriterSettings(durable_write=False, background_flush=False)})
+    writer = TableWriter.open(reopened(table, faulty, settings), settings=settings)
+    writer.put(people(*range(40)))
+    taken = list(writer.writers)[fenced]
+    with TableWriter.open(table, settings=FAST, takeover="fence", accept=lambda value: value == taken) as rival:
+        rival.put(people(*range(40), name="rival"))
+    other = str(list(writer.writers.values())[1].region_id)
+    faulty.fail("put_parts_if_absent", path=lambda path: other in path)
+
+    with pytest.raises(CommitUnknownError):
+        writer.close()
+    assert not writer.is_closed
+    with pytest.raises(FencedError):
+        writer.close()
+
+    assert writer.is_closed
+    found = MergedReader(table, consistency=Consistency.DURABLE).to_arrow()
+    routed = dict(RegionRouter(_spec(table), table.state().field_ids).route(people(*range(40))))
+    assert (found.num_rows, found["name"].to_pylist().count("rival")) == (40, routed[taken].num_rows)
 
 
 @pytest.mark.parametrize("content", [b'{"region_id": "abc"}', b'{"region_id": 5}', b"[]", b"no json"])

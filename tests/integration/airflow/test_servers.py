@@ -255,7 +255,8 @@ def test_tasks_send_what_their_jobs_record_in_the_trace_of_the_task(servers: Ser
     assert servers.end("memwal_snapshot", run)["memwal_snapshot"] == "success"
 
     servers.until(lambda: "memwal.snapshot.regions" in collector.metrics)
-    assert {collector.metrics[name] for name in ("memwal.snapshot.regions", "memwal.snapshot.hints")} == {"airflow"}
+    senders = {collector.metrics[name] for name in ("memwal.snapshot.regions", "memwal.snapshot.hints")}
+    assert senders == {"Airflow" if IS_3_1 else "airflow"}
     assert {"memwal.job.runs", "memwal.job.duration"} <= set(collector.metrics)
     require_span_below_its_task(servers, collector, "memwal.snapshot")
 
@@ -541,7 +542,8 @@ def test_what_a_user_hands_to_the_task_of_another_job_is_refused(servers: Server
 
     assert (states["hold"], states["memwal_snapshot"]) == ("failed", "failed")
     second = f"{servers.run_path('memwal_snapshot', run)}/taskInstances/hold/logs/2?full_content=true&map_index=-1"
-    assert "one job only" in json.dumps(servers.ask("GET", second)["content"])
+    refusal = "not what the task before it returns" if IS_3_1 else "one job only"  # 3.1 stores the list as text.
+    assert refusal in json.dumps(servers.ask("GET", second)["content"])
     assert recorded_generations(table) == 4
 
 

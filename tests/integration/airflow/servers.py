@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from demo.stack.stack import Stack
 from memwal_core.clock import SystemClock
+from tests.integration.telemetry.collector import Collector
 
 CLOCK = SystemClock()
 RETRIES = 1
@@ -49,8 +50,9 @@ connection = 'broken'
 """
 
 
-IS_3_1 = Version(version("apache-airflow")) < Version("3.2")
-"""Before 3.2 Airflow's tasks have no spans, deferred pieces of work no names, and single jobs may be backfilled."""
+AIRFLOW = Version(version("apache-airflow"))
+IS_3_1 = Version("3.2") > AIRFLOW
+"""Before 3.2 Airflow's tasks have no spans, and pieces of work that wait no names."""
 
 
 def telemetry_to(address: str) -> dict[str, str]:
@@ -198,3 +200,9 @@ class Servers:
             "include_downstream": True,
         }
         assert self.ask("POST", f"dags/{dag}/clearTaskInstances", body)["total_entries"] >= 1
+
+    def require_span_below_its_task(self, collector: Collector, name: str) -> None:
+        if IS_3_1:
+            return
+        self.until(lambda: collector.parents.get(name) in collector.ids)
+        assert collector.ids[collector.parents[name]] == "worker.work[0]"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
+from packaging.version import Version
 
 import memwal_core
 from demo.airflow import configure_spark, find_checkout, find_java
@@ -37,7 +38,7 @@ from tests.integration.airflow.server_tables import (
     recorded_generations,
     take_over,
 )
-from tests.integration.airflow.servers import CLOCK, IS_3_1, LAKES, REGISTRY, RETRIES, Servers, telemetry_to
+from tests.integration.airflow.servers import AIRFLOW, CLOCK, IS_3_1, LAKES, REGISTRY, RETRIES, Servers, telemetry_to
 from tests.integration.telemetry.collector import Collector, collecting
 
 pytestmark = [
@@ -258,7 +259,7 @@ def test_tasks_send_what_their_jobs_record_in_the_trace_of_the_task(servers: Ser
     senders = {collector.metrics[name] for name in ("memwal.snapshot.regions", "memwal.snapshot.hints")}
     assert senders == {"Airflow" if IS_3_1 else "airflow"}
     assert {"memwal.job.runs", "memwal.job.duration"} <= set(collector.metrics)
-    require_span_below_its_task(servers, collector, "memwal.snapshot")
+    servers.require_span_below_its_task(collector, "memwal.snapshot")
 
 
 def test_button_of_the_connection_form_looks_at_the_address(servers: Servers) -> None:
@@ -297,20 +298,13 @@ def test_merges_at_once_again_and_cleared_merge_every_row_once(servers: Servers,
     assert outcomes(table, "merge") == ["done", "nothing_to_do"]
     servers.until(lambda: "memwal.merge.rows" in collector.metrics)
     assert collector.metrics["memwal.merge.rows"] == "memwal"  # sent by the Spark job itself
-    require_span_below_its_task(servers, collector, "memwal.merge")
-
-
-def require_span_below_its_task(servers: Servers, collector: Collector, name: str) -> None:
-    if IS_3_1:
-        return
-    servers.until(lambda: collector.parents.get(name) in collector.ids)
-    assert collector.ids[collector.parents[name]] == "worker.work[0]"
+    servers.require_span_below_its_task(collector, "memwal.merge")
 
 
 DATES = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z", "max_active_runs": 2}
 
 
-@pytest.mark.skipif(IS_3_1, reason="DAGs refuse backfills from Airflow 3.2 on")
+@pytest.mark.skipif(Version("3.3") > AIRFLOW, reason="Airflow refuses it from 3.3 on")
 @pytest.mark.parametrize("dag", ["memwal_merge", "memwal_gc"])
 def test_backfill_of_one_job_is_refused(servers: Servers, dag: str) -> None:
     with pytest.raises(HTTPError) as refused:

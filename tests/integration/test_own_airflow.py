@@ -23,7 +23,12 @@ FOREIGN = ("AIRFLOW", "MAINTENANCE", "SPARK", "PYSPARK")
 
 
 def test_commands_of_the_page_maintain_a_table(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "people.lance"), SCHEMA, key="id", buckets=1)
+    require_that_the_page_maintains_a_table(tmp_path, os.environ["PATH"])
+
+
+def require_that_the_page_maintains_a_table(place: Path, path: str) -> None:
+    """Follow the page in an empty directory, with the Airflow that is found on a path."""
+    table = Table.create(str(place / "people.lance"), SCHEMA, key="id", buckets=1)
     with table.writer() as writer:
         writer.put(pa.table({"id": [1, 2], "name": ["Ann", "Bob"]}))
         writer.flush()
@@ -34,14 +39,15 @@ def test_commands_of_the_page_maintain_a_table(tmp_path: Path) -> None:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)},
         **({"JAVA_HOME": java} if java else {}),
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "PATH": path,
+        "AIRFLOW_HOME": str(place / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
     }
 
     ended = subprocess.run(
         ["bash", "-e", "-c", "\n".join(["airflow db migrate", *commands])],
-        cwd=tmp_path,
+        cwd=place,
         env=environment,
         check=False,
         text=True,
@@ -55,4 +61,4 @@ def test_commands_of_the_page_maintain_a_table(tmp_path: Path) -> None:
     runs = {run.key.job: run.outcome.value for run in table.opened.ledger.runs()}
     assert (runs["maintain"], runs["merge"], runs["snapshot"]) == ("done", "done", "done")
     for name in ("dags/memwal_maintain.py", "jobs/maintain.py", "plugins/memwal_page.py"):
-        assert (tmp_path / "airflow" / name).is_file()
+        assert (place / "airflow" / name).is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.cli.airflow import FOLDERS
+from tests.integration.test_own_airflow import require_that_the_page_maintains_a_table
 
 ROOT = Path(__file__).resolve().parents[2]
 MERGE = """
@@ -67,6 +69,7 @@ def merged(uri: str, schema: pa.Schema, rows: pa.Table) -> int:
 merged("people.lance", pa.schema([]), pa.table({})).bit_count()
 merged(5, pa.schema([]), pa.table({}))  # error: not an address
 """
+[OLDEST_AIRFLOW] = re.findall(r'"apache-airflow>=([0-9.]+),', (ROOT / "pyproject.toml").read_text())
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
 
 
@@ -182,3 +185,24 @@ def test_plain_pip_installs_a_spark_that_reads_a_table(wheel: Path, program: Pat
 
     assert count.stdout == "3\n", count.stderr
     assert subprocess.run([program / "pip", "check"], check=False).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.airflow
+def test_plain_pip_puts_the_package_beside_the_oldest_airflow_which_stays_and_maintains_a_table(
+    wheel: Path, program: Path, tmp_path: Path
+) -> None:
+    for wanted in (f"apache-airflow=={OLDEST_AIRFLOW}", f"{wheel}[airflow,cli,spark]"):
+        subprocess.run([program / "pip", "install", "--quiet", wanted], check=True)
+    home = tmp_path / "home"
+    home.mkdir()
+
+    require_that_the_page_maintains_a_table(home, f"{program}:{os.environ['PATH']}")
+
+    found = subprocess.run(
+        [program / "python", "-c", "from importlib.metadata import version; print(version('apache-airflow'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == OLDEST_AIRFLOW

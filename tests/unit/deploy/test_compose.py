@@ -488,6 +488,8 @@ def test_tasks_and_jobs_send_metrics_and_traces_to_the_collector_over_http(compo
         assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"].endswith(":4318")
         assert environment["OTEL_TRACES_EXPORTER"] == "otlp_proto_http"
         assert environment["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
+        # Or tasks that defer while the collector is away may keep their slots for ever.
+        assert environment["OTEL_EXPORTER_OTLP_TIMEOUT"] == "1"
 
 
 def test_version_of_the_image_is_that_of_the_package(compose: dict[str, Any]) -> None:

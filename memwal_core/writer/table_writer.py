@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -206,8 +206,10 @@ class TableWriter:
             The recorded generations; regions with nothing to flush are missing.
         """
         self._require_open()
-        flushed = self._pool.map(lambda writer: (writer.region_id, writer.flush()), self._writers.values())
-        return {region_id: record for region_id, record in flushed if record is not None}
+        flushing = {writer.region_id: self._pool.submit(writer.flush) for writer in self._writers.values()}
+        _raise_worst([future.exception() for future in flushing.values()])
+        done = {region_id: future.result() for region_id, future in flushing.items()}
+        return {region_id: record for region_id, record in done.items() if record is not None}
 
     def close(self) -> None:
         """Make pending rows durable and give up all regions. Closing twice is harmless.
@@ -271,13 +273,12 @@ class TableWriter:
         """Wait for the regions without the lock, so that concurrent callers share WAL entries."""
         try:
             # Wait for every region, so that no put is still running when an error is raised.
-            errors = [error for future in begun.futures.values() if (error := future.exception()) is not None]
+            errors = [future.exception() for future in begun.futures.values()]
         finally:
             with self._lock:
                 self._running -= 1
                 self._idle.notify_all()
-        if errors:
-            raise errors[0]
+        _raise_worst(errors)
         return TableReceipt({region_id: future.result() for region_id, future in begun.futures.items()}, begun.left)
 
     def _claim(self, values: Iterable[RegionValue]) -> None:
@@ -307,3 +308,10 @@ class TableWriter:
         self._target = target
         _log.info("the base table's schema has changed, regions are claimed again [columns=%s]", shape.schema.names)
         return True
+
+
+def _raise_worst(errors: Sequence[BaseException | None]) -> None:
+    """Raise what no retry mends before anything else: a region that was taken over does not tell it at its close."""
+    raised = [error for error in errors if error is not None]
+    for error in sorted(raised, key=lambda error: isinstance(error, RETRYABLE)):
+        raise error

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, UnavailableError
@@ -111,6 +111,7 @@ class _History:
 @pytest.mark.req("WRT-87")
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), actions=st.lists(st.sampled_from(ACTIONS), min_size=3, max_size=14))
+@example(seed=1, actions=["put", "put", "put", "rival", "flush"])  # The flush told only of the other region.
 def test_what_a_flush_or_a_close_promised_is_durable(seed: int, actions: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         history = _History(Path(directory), seed)

@@ -25,6 +25,8 @@ _FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable
 _SHARING = (0, 1, 2, 3)
 """Seeds modulo seven: in the first half of them the store has no links."""
 _LINKLESS = (0, 1)
+_BUFFERING = (2, 8, 9)
+"""Seeds modulo eleven in which writers may be buffered."""
 _JOINED: tuple[dict[str, int], ...] = ({}, {"join_max_bytes": 0}, {"join_max_bytes": 2**40})
 """How merges are prepared in one process."""
 
@@ -63,3 +65,13 @@ def small_settings(seed: int = 0) -> Settings:
 def has_links(seed: int) -> bool:
     """Return whether the store of a seed has links; without them flushed MemTables name their WAL entries."""
     return seed % 7 not in _LINKLESS
+
+
+def is_buffering(seed: int) -> bool:
+    """Return whether the writers of a seed may be buffered."""
+    return seed % 11 in _BUFFERING
+
+
+def buffered(settings: WriterSettings) -> WriterSettings:
+    """Return settings under which a put returns while its rows are only in memory."""
+    return settings.model_copy(update={"durable_write": False, "wal_flush_puts": 4, "wal_flush_interval_s": 3600})

@@ -32,7 +32,7 @@ from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
 from testkit.simulation.clocked_store import ClockedStore
 from testkit.simulation.contests import ContestedStore, Contests, WriteKind, kind_of
 from testkit.simulation.model import Model, WrongRowError
-from testkit.simulation.small import has_links, small_settings
+from testkit.simulation.small import buffered, has_links, is_buffering, small_settings
 from testkit.tables.people import make_people_table
 
 EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
@@ -53,6 +53,7 @@ _AFTER_RESTORE = (FreezeCause.PROGRESS_WENT_BACK.value,)
 _AFTER_OVERWRITE = (FreezeCause.INDEX_GONE.value, FreezeCause.INDEX_MADE_ANEW.value)
 _MAX_DEPTH = 2
 _ROUTED = (0, 3)
+_DURABLE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,13 @@ class World:
         if self._strike(place, after=place.endswith(".done")) or self.rng.random() < self._chances.lance:
             self.seen[f"failed at {place}"] += 1
             raise OSError(f"the object store did not answer (injected) at {place}")
+
+    def writer_settings(self) -> Settings:
+        """Return the settings of a new writer: in the seeds that are for it, every second one is buffered."""
+        if not is_buffering(self.seed) or self.rng.random() < _DURABLE:
+            return self.settings
+        self.seen["buffered writer"] += 1
+        return self.settings.model_copy(update={"writer": buffered(self.settings.writer)})
 
     def notice(self) -> None:
         """Date what pylance made since the last call, by the simulation's clock; called after every turn."""

@@ -22,6 +22,7 @@ LONG_SEEDS = 200
 MUST_HAPPEN = (
     "put",
     "delete",
+    "buffered write",
     "column added",
     "writer of a region that is ACTIVE",
     "writer of a region that is SEALED",

@@ -11,7 +11,7 @@ from memwal_core.region.spec import RegionValue
 from memwal_core.writer import TableWriter, Takeover
 from testkit.faults.failpoints import SimulatedCrash
 from testkit.inline_executor import InlineExecutor
-from testkit.simulation.actors.writers import completed, facts, keys_by_region
+from testkit.simulation.actors.writers import completed, facts, keys_by_region, note_written
 from testkit.simulation.model import Value
 from testkit.simulation.world import KEYS, Actor, World
 from testkit.tables.people import people
@@ -63,7 +63,7 @@ class TableWriterActor(Actor):
         self._writer = TableWriter.open(
             world.table,
             takeover=takeover,
-            settings=world.settings,
+            settings=world.writer_settings(),
             clock=world.clock,
             ids=world.ids,
             executor=InlineExecutor(),
@@ -87,10 +87,13 @@ class TableWriterActor(Actor):
 
     def _act(self, writer: TableWriter, action: str) -> str:
         if action == "flush":
-            return f"flushed {len(writer.flush())} regions"
+            flushed = writer.flush()
+            self._promise(writer)
+            return f"flushed {len(flushed)} regions"
         if action == "close":
             self._is_closing = True  # Where it fails, it takes only another close.
             writer.close()
+            self._promise(writer)
             self._forget(writer)
             return "closed"
         return self._write(writer, is_delete=action == "delete")
@@ -106,9 +109,9 @@ class TableWriterActor(Actor):
         since = {value: model.begin(part) for value, part in parts.items()}
         try:
             if is_delete:
-                writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
+                receipt = writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
             else:
-                writer.put(completed(people(*keys, name=name), world.plain.dataset().schema))
+                receipt = writer.put(completed(people(*keys, name=name), world.plain.dataset().schema))
         except (MemwalError, SimulatedCrash) as error:
             was_tried = not (isinstance(error, ConflictError) and "last_sign_of_life" in error.facts)
             world.seen["takeover refused"] += not was_tried
@@ -122,8 +125,9 @@ class TableWriterActor(Actor):
             if isinstance(error, CommitUnknownError):
                 return f"does not know whether {_shown(parts)} happened"
             raise
+        is_durable = all(each.durable for each in receipt.regions.values())
         for value, part in parts.items():
-            model.acknowledged(since[value], part, (writer, value))
+            note_written(world, since[value], part, (writer, value), is_durable=is_durable)
         world.seen["table delete" if is_delete else "table put"] += 1
         world.seen["table write to several regions"] += len(parts) > 1
         return f"wrote {_shown(parts)}"
@@ -134,6 +138,10 @@ class TableWriterActor(Actor):
             self._writer, self._is_closing = None, False
         if self._zombie is writer:
             self._zombie = None
+
+    def _promise(self, writer: TableWriter) -> None:
+        for value in self._regions:
+            self._world.model.promised((writer, value))
 
     def _settle(self, writer: TableWriter | None) -> None:
         for value in self._regions:

@@ -72,7 +72,7 @@ class WriterActor(Actor):
         self._writer = RegionWriter.open(
             self._world.table,
             self._region(),
-            settings=self._world.settings,
+            settings=self._world.writer_settings(),
             clock=self._world.clock,
             ids=self._world.ids,
             failpoints=self._world.lance_failpoints,
@@ -114,6 +114,7 @@ class WriterActor(Actor):
     def _act(self, writer: RegionWriter, action: str) -> str:
         if action == "flush":
             record = writer.flush()
+            self._world.model.promised(writer)
             return f"flushed generation {record.generation}" if record is not None else "had nothing to flush"
         if action == "rotate":
             return f"froze {writer.memtable.generation - 1}" if writer.rotate() else "had nothing to freeze"
@@ -128,6 +129,7 @@ class WriterActor(Actor):
         except InvalidRequestError:  # Full MemTables cannot be flushed while the index is gone; it is closed.
             self._forget(writer)
             raise
+        self._world.model.promised(writer)
         self._forget(writer)
 
     def _forget(self, writer: RegionWriter) -> None:
@@ -152,7 +154,7 @@ class WriterActor(Actor):
             if isinstance(error, CommitUnknownError):
                 return f"does not know whether {writes} happened"
             raise
-        model.acknowledged(since, writes, writer)
+        note_written(self._world, since, writes, writer, is_durable=receipt.durable)
         self._world.seen["delete" if is_delete else "put"] += 1
         return f"wrote {writes} as entry {receipt.wal_id} under epoch {writer.writer_epoch}"
 
@@ -164,6 +166,15 @@ def facts(writer: RegionWriter) -> Counter[str]:
     for name in (FLUSHES, FLUSH_FAILURES, WAL_FAILURES, WAL_LATE_ENTRIES):
         facts[name] = stats.counts.get(name, 0)
     return facts
+
+
+def note_written(world: World, since: int, writes: dict[int, Value], writer: object, *, is_durable: bool) -> None:
+    """Note what a put of a writer promises."""
+    if is_durable:
+        world.model.acknowledged(since, writes, writer)
+    else:
+        world.model.accepted(since, writes, writer)
+        world.seen["buffered write"] += 1
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

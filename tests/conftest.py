@@ -134,17 +134,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _search_afresh(item: pytest.Item) -> None:
-    """Let a property search among inputs that nobody has tried, and longer."""
-    test: Any = getattr(item, "obj", None)
-    if test is not None and is_hypothesis_test(test):
+def _search_afresh(items: list[pytest.Item]) -> None:
+    """Let properties search among inputs that nobody has tried, and longer; all cases of one share its settings."""
+    properties: dict[Any, None] = {}
+    for item in items:
+        test: Any = getattr(item, "obj", None)
+        if test is not None and is_hypothesis_test(test):
+            properties[getattr(test, "__func__", test)] = None
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
+    for test in properties:
         # The decorator of a test wins over any profile, so that its own settings have to change.
         own = test._hypothesis_internal_use_settings
-        test = getattr(test, "__func__", test)
         test._hypothesis_internal_use_settings = settings(
             own, derandomize=False, max_examples=own.max_examples * EXAMPLES_TIMES, print_blob=True
         )
-        item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
 
 
 def _takes_its_turn(item: pytest.Item) -> int:
@@ -164,8 +167,9 @@ def _timeout_s(item: pytest.Item) -> int | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest shares first, and give tests the time that their kind needs, unless somebody says how much."""
     items.sort(key=_takes_its_turn)
+    if EXAMPLES_TIMES > 1:
+        _search_afresh(items)
+        return
     for item in items:
-        if EXAMPLES_TIMES > 1:
-            _search_afresh(item)
-        elif config.getoption("timeout") is None and (longest := _timeout_s(item)):
+        if config.getoption("timeout") is None and (longest := _timeout_s(item)):
             item.add_marker(pytest.mark.timeout(longest))

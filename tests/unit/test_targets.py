@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -61,3 +62,13 @@ def test_continuous_integration_runs_everything_once() -> None:
     called = re.findall(r"^make --no-print-directory (?:--\S+ )*(\S+)$", (ROOT / ".ci" / "run").read_text(), re.M)
 
     assert called == ["setup", "lint", "test", "test-slow"]
+
+
+def test_fresh_properties_try_as_many_times_as_many_examples_however_many_cases_they_have() -> None:
+    property_of_two_cases = ["tests/property/test_merge_search.py", "-k", "integers", "--hypothesis-show-statistics"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *property_of_two_cases]
+
+    ran = subprocess.run(command, cwd=ROOT, env={**os.environ, "EXAMPLES_TIMES": "2"}, capture_output=True, text=True)
+
+    # Eight are usual.
+    assert re.findall(r"max_examples=(\d+)", ran.stdout) == ["16", "16"], ran.stdout

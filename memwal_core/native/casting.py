@@ -174,11 +174,26 @@ def _dissolved(array: pa.Array) -> pa.Array:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         elif pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _repeatable(array.dictionary).take(array.indices)
         elif pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
+            array = _from_runs(array)
         else:
             return array
+
+
+def _from_runs(array: pa.Array) -> pa.Array:
+    """Return a value for each row; unlike Arrow's own decoder, whatever the type of the values."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    runs = np.searchsorted(np.asarray(array.run_ends), rows, "right")
+    return _repeatable(array.values).take(pa.array(runs))
+
+
+def _repeatable(values: pa.Array) -> pa.Array:
+    """Return values in a form of which rows can be taken, which pyarrow cannot of views."""
+    values = _dissolved(values)
+    if pa.types.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
 
 
 def _as_dictionary(values: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -189,7 +204,7 @@ def _as_dictionary(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _as_vectors(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     size = wanted.list_size
-    lengths = pc.unique(pc.list_value_length(array.drop_null())).to_pylist()
+    lengths = pc.unique(pc.list_value_length(array).drop_null()).to_pylist()
     if any(length != size for length in lengths) or size == 0:
         raise pa.ArrowInvalid(f"lists of {lengths[:5]} values are not lists of {size}")
     items = _cast(array.flatten(), wanted.value_type)

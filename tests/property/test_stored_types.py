@@ -94,6 +94,13 @@ def _as_runs(column: pa.Array) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(column) + 1), pa.int32()), column)
 
 
+def _as_views(column: pa.Array) -> pa.Array:
+    """Return texts and bytes as Polars hands them over."""
+    if pa.types.is_string(column.type):
+        return column.cast(pa.string_view())
+    return column.cast(pa.binary_view()) if pa.types.is_large_binary(column.type) else column
+
+
 def _as_looser_lists(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
@@ -111,7 +118,7 @@ def _behind_others(column: pa.Array) -> pa.Array:
 
 
 ENCODINGS: list[Callable[[pa.Array], pa.Array]] = [
-    _as_it_is, _from_ipc, _as_dictionary, _as_runs, _as_looser_lists, _without_type, _behind_others,
+    _as_it_is, _from_ipc, _as_views, _as_dictionary, _as_runs, _as_looser_lists, _without_type, _behind_others,
 ]  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memwal_core.native.casting import cast
+
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 _LARGEST_INT64 = 2**63 - 1
@@ -29,11 +31,7 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 def plain_array(column: Column) -> pa.Array:
     """Return a column as one array of its ``plain_type``."""
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    kind = plain_type(column.type)
-    if not column.type.equals(kind):
-        column = column.cast(kind)
+    column = cast(column, plain_type(column.type))
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

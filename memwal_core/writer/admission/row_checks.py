@@ -41,8 +41,10 @@ def sample_rows(table: pa.Table, positions: Sequence[int], first_columns: Sequen
     ``first_columns``, for example the key, are shown however wide the table is.
     """
     named = [name for name in dict.fromkeys([*first_columns, *table.schema.names]) if name in table.schema.names]
-    shown = table.select(named[:_SHOWN_COLUMNS]).take(list(positions[:SAMPLE_ROWS]))
-    return [{name: _short(value) for name, value in row.items()} for row in shown.to_pylist()]
+    shown = table.select(named[:_SHOWN_COLUMNS])
+    # One by one, for pyarrow takes no rows of views and runs.
+    rows = [row for position in positions[:SAMPLE_ROWS] for row in shown.slice(position, 1).to_pylist()]
+    return [{name: _short(value) for name, value in row.items()} for row in rows]
 
 
 def _casts(column: pa.ChunkedArray, wanted: pa.DataType) -> bool:

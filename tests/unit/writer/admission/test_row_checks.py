@@ -66,6 +66,30 @@ def test_error_shows_rows_without_a_key() -> None:
 
 
 @pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pa.array(["a", "b"], pa.string_view()),
+        pa.array(["a", "b"], pa.string_view()).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays([1, 2], pa.array(["a", "b"])),
+        pa.array([["a"], ["b"]], pa.list_(pa.string_view())),
+        pa.array([{"x": "a"}, {"x": "b"}], pa.struct([("x", pa.string_view())])),
+    ],
+    ids=lambda each: str(each.type)[:30],
+)
+def test_rows_are_shown_whatever_the_other_columns_are(text: pa.Array) -> None:
+    """Polars hands over views, of which pyarrow takes no rows."""
+    rows = pa.table({"id": pa.array([1, None]), "text": text})
+    kind = pa.list_(pa.string()) if pa.types.is_list(text.type) else pa.string()
+    kind = pa.struct([("x", pa.string())]) if pa.types.is_struct(text.type) else kind
+
+    with pytest.raises(InvalidRequestError, match="key value is NULL") as caught:
+        conform(rows, pa.schema([pa.field("id", pa.int64()), pa.field("text", kind)]), ["id"])
+
+    assert [row["id"] for row in caught.value.facts["sample_rows"]] == ["NULL"]
+
+
+@pytest.mark.req("WRT-27")
 def test_instants_under_another_zone_and_unit_are_taken() -> None:
     taken = conform(_batch(3), SCHEMA, ["id"])
 

@@ -15,6 +15,7 @@ from lance.mem_wal import CompactedSsTable
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.memory import peak_memory_bytes
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.native.arenas import limit_arenas
 from memwal_core.settings import MIB, MergeSettings, Settings
 from memwal_core.table import Table
 
@@ -41,6 +42,7 @@ def merge_insert_all(uri: str) -> None:
 def main() -> None:
     """Merge, and print."""
     how, uri, max_mib = sys.argv[1:]
+    limit_arenas()  # As the command and the Spark application do; it helps the other way as well.
     if how == "merge_insert":
         merge_insert_all(uri)
     else:

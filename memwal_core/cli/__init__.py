@@ -13,6 +13,7 @@ import sys
 from memwal_core.cli.ending import asks_for_json, print_error
 from memwal_core.errors import MemwalError
 from memwal_core.extras import extras_named
+from memwal_core.native.arenas import limit_arenas
 
 LANCE_LOG_DEFAULT = "error,lance::index=off"
 """Lance reports an error for each look at the MemWAL index, because that index has no fields."""
@@ -21,6 +22,7 @@ LANCE_LOG_DEFAULT = "error,lance::index=off"
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     os.environ.setdefault("LANCE_LOG", LANCE_LOG_DEFAULT)
+    limit_arenas()
     # What imports leave is never garbage: each pass over it would cost a command more than it frees.
     gc.disable()
     _import_arrow_without_pandas()

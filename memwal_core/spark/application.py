@@ -14,6 +14,7 @@ from memwal_core.jobs.document import JobDocument, load_document
 from memwal_core.jobs.job import JobReport
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.runner import load_job
+from memwal_core.native.arenas import limit_arenas
 from memwal_core.opening import open_here
 from memwal_core.redaction import log_redacted, show_unexpected
 from memwal_core.spark.executors import SparkExecutors
@@ -31,6 +32,7 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
         arguments: The document, ``@FILE`` or ``-``; the process's own if None. Without any, the environment has it.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    limit_arenas()
     log_redacted(logging.INFO)
     with telemetry():
         try:

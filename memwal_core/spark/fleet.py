@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.fleet import Fleet, FleetReport, FleetRequest
+from memwal_core.native.arenas import limit_arenas
 from memwal_core.redaction import log_redacted, show_unexpected
 from memwal_core.registry import REGISTRY_VARIABLE, Registry, read_registry, require_registry
 from memwal_core.settings import FleetSettings, load_settings
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The process's own if None.
     """
     given = _parser().parse_args(sys.argv[1:] if arguments is None else list(arguments))
+    limit_arenas()
     log_redacted(logging.INFO)
     hangs = False
     with telemetry():

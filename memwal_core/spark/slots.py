@@ -11,6 +11,8 @@ from functools import lru_cache
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, TaskContext
 
+from memwal_core.native.arenas import limit_arenas
+
 
 def slots_of(context: SparkContext) -> int:
     """Return how many tasks run at once on the executors that have registered; before any has, Spark's own guess.
@@ -36,10 +38,13 @@ def _most_allocated(conf: SparkConf) -> int:
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """In a task, take what was imported out of garbage collection, which Spark runs after each one for some 50 ms.
+    """Around the work of a task: keep few arenas, and collect nothing that was imported.
 
-    A task may import more than those before it, so this looks again at the end of each.
+    Spark collects garbage after each task, for some 50 ms. A task may import more than those before it, so this looks
+    again at the end of each.
     """
+    if TaskContext.get() is not None:
+        limit_arenas()
     try:
         yield
     finally:

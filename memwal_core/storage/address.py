@@ -83,7 +83,7 @@ def canonical_uri(uri: str) -> str:
     """
     address = parse_address(uri)
     if address.kind is StoreKind.LOCAL:
-        return os.path.realpath(address.prefix)
+        return parse_address(os.path.realpath(address.prefix)).prefix  # A link may lead to what would be refused.
     return replace(address, bucket=address.bucket.lower()).uri
 
 
@@ -159,6 +159,7 @@ def _bucket(uri: str, kind: StoreKind, rest: str) -> Address:
             uri, "a bucket has letters, digits, dots, hyphens and underscores, the first and last a letter or digit"
         )
     prefix = prefix.rstrip("/")
+    _refuse_blank_end(uri, prefix)
     return Address(kind=kind, bucket=bucket, prefix=check_path(prefix) if prefix else "")
 
 
@@ -171,7 +172,24 @@ def _local_uri(uri: str, rest: str) -> Address:
 def _local(uri: str, path: str) -> Address:
     if "\x00" in path or "?" in path or "#" in path:
         _refuse(uri, "a path must not contain '?', '#' or NUL, which other tools take for the end of the path")
-    return Address(kind=StoreKind.LOCAL, bucket="", prefix=os.path.abspath(path))
+    prefix = _absolute(path)
+    _refuse_blank_end(uri, prefix)
+    return Address(kind=StoreKind.LOCAL, bucket="", prefix=prefix)
+
+
+def _absolute(path: str) -> str:
+    """Return the absolute path to where the operating system goes: ``..`` is the parent of what a link leads to."""
+    parts = path.split(os.sep)
+    if ".." in parts:
+        after = len(parts) - parts[::-1].index("..")
+        path = os.path.join(os.path.realpath(os.sep.join(parts[:after])), *parts[after:])
+    return os.path.abspath(path)
+
+
+def _refuse_blank_end(uri: str, prefix: str) -> None:
+    """Refuse what ends with a blank without its slashes, for without them it would be another address."""
+    if prefix != prefix.rstrip():
+        _refuse(uri, "it ends with a blank before its slashes")
 
 
 def _refuse(uri: str, why: str) -> NoReturn:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
@@ -88,6 +88,7 @@ def test_no_spelling_of_an_object_store_leads_astray(spelling: str) -> None:
 
 @EXAMPLES
 @given(remote)
+@example("s3://lake/open/ /")
 def test_an_accepted_spelling_and_its_canonical_one_are_the_same_table(spelling: str) -> None:
     try:
         found = lake(spelling)
@@ -188,6 +189,7 @@ def test_no_spelling_of_a_local_path_leads_astray(disk: Disk, spelling: str) -> 
 
 @EXAMPLES
 @given(spelling=local)
+@example(spelling="/proc/self/cwd/../open/a")
 def test_exactly_the_included_directories_are_found_however_they_are_spelled(disk: Disk, spelling: str) -> None:
     spelled = spelling.replace("{root}", str(disk.root))
     is_address = not spelled.lower().startswith("file:") and ":" not in spelled and "/" in spelled

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.storage import StoreKind
-from memwal_core.storage.address import check_path, check_prefix, parse_address
+from memwal_core.storage.address import canonical_uri, check_path, check_prefix, parse_address
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,33 @@ def test_relative_path_is_taken_from_the_working_directory(tmp_path: Path, monke
         "s3://bucket/table?", "s3://bucket/table?versionId=1", "s3://bucket/a%20b", "s3://bucket/a//b",
         "s3://bucket/../b", "s3://bucket/a/.tmp-x", "s3://bucket:9000/table", "az://c@account.host/table",
         "file://data/table", "file:///data/table?x", "file:///data/a%20b", "file:data",
+        "s3://bucket/a /", "s3://bucket/a //", "/data/a /", "/data/a /.", "file:///data/a /",
     ],
 )  # fmt: skip
 def test_ambiguous_address_is_refused(uri: str) -> None:
     with pytest.raises(InvalidRequestError):
         parse_address(uri)
+
+
+def test_parent_of_a_link_is_that_of_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
+    monkeypatch.chdir(tmp_path)
+
+    for spelling in ("link/../t", f"{tmp_path}/link/../t", f"file://{tmp_path}/link/.././t"):
+        assert parse_address(spelling).uri == str(tmp_path / "far" / "t")
+    assert parse_address("far/../link/t").uri == str(tmp_path / "link" / "t")
+    assert parse_address("far/away/..").uri == str(tmp_path / "far")
+
+
+def test_canonical_spelling_is_one_that_is_taken(tmp_path: Path) -> None:
+    for name in ("table#1", "table "):
+        (tmp_path / name).mkdir()
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(tmp_path / name)
+
+        with pytest.raises(InvalidRequestError):
+            canonical_uri(str(tmp_path / "link"))
 
 
 @pytest.mark.parametrize("uri", ["s3://key:hunter2@bucket/table", "s3://bucket/t?X-Amz-Signature=hunter2"])

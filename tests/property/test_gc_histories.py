@@ -55,7 +55,7 @@ class Patient:
         self.admin = gc_admin(uri)
         self.region = only_region(self.admin)
         self.writer = RegionWriter.open(self.table, self.region)
-        self.count = 0
+        self.count = self.tags = 0
 
     def step(self, name: str, argument: object) -> None:
         getattr(self, "_" + name.replace(" ", "_"))(argument)
@@ -104,7 +104,8 @@ class Patient:
     def _tag(self, _: object) -> None:
         dataset = lance.dataset(self.uri)
         if dataset.version > 1:
-            dataset.tags.create(f"t{len(dataset.tags.list())}-{self.count}-{dataset.version}", dataset.version)
+            self.tags += 1
+            dataset.tags.create(f"t{self.tags:02}", dataset.version)
 
     def _untag(self, _: object) -> None:
         dataset = lance.dataset(self.uri)

@@ -25,7 +25,7 @@ _FULL_AT: tuple[dict[str, int], ...] = ({"max_memtable_rows": 6}, {"max_memtable
 _SHARING = (0, 1, 2, 3)
 """Seeds modulo seven: in the first half of them the store has no links."""
 _LINKLESS = (0, 1)
-_BUFFERING = (2, 8, 9)
+_BUFFERING = (8, 9)
 """Seeds modulo eleven in which writers may be buffered."""
 _JOINED: tuple[dict[str, int], ...] = ({}, {"join_max_bytes": 0}, {"join_max_bytes": 2**40})
 """How merges are prepared in one process."""

@@ -13,7 +13,7 @@ from memwal_core.reader.text.search import TextQuery
 from memwal_core.reader.vector.search import VectorQuery
 from memwal_core.reader.view import TableView
 from testkit.simulation.model import TableMoment, WrongRowError
-from testkit.simulation.world import Actor, World
+from testkit.simulation.world import OVERWRITTEN, Actor, World
 from testkit.tables.people import VECTOR, VECTOR_FIELD
 from testkit.tables.readable import as_model
 
@@ -58,9 +58,9 @@ class SearcherActor(Actor):
         try:
             wrong = self._by_vector(table, began) if column == VECTOR else self._by_words(table, began)
         except InvalidRequestError:
-            if not world.restored:
+            if not world.restored and not world.seen[OVERWRITTEN]:
                 raise
-            return f"was refused: the index of {column} went with a restore"
+            return f"was refused: the index of {column} went with a restore or an overwrite"
         if wrong:
             raise WrongRowError(f"{self.name} by {column}: {wrong}")
         world.seen[f"searched by {column}"] += 1

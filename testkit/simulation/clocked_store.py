@@ -33,11 +33,13 @@ class ClockedStore(FaultyStore):
         self._first_hints: dict[str, bytes] = {}
         self.has_old_hints = False
 
-    def notice(self) -> None:
-        """Date everything that pylance wrote since the last call; called after every turn."""
+    def notice(self) -> list[ObjectInfo]:
+        """Date everything that pylance wrote since the last call, after every turn; return all objects."""
         now = self._clock.now()
-        for info in self.inner.list_objects(""):
+        listed = list(self.inner.list_objects(""))
+        for info in listed:
             self._first_seen.setdefault((info.path, info.etag), now)
+        return listed
 
     def get(self, path: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Read an object; a hint maybe as it was."""

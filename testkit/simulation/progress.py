@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from memwal_core.base_table import BaseTable
-from memwal_core.errors import ObjectNotFoundError
 from memwal_core.ids import RegionId
+from testkit.simulation.view import PlainView
 
 
 class ProgressWatch:
@@ -22,20 +21,19 @@ class ProgressWatch:
         self._version = 0
         self._merged: dict[RegionId, int] = {}
 
-    def problems(self, table: BaseTable, restored: Set[int]) -> list[str]:
+    def problems(self, view: PlainView, restored: Set[int]) -> list[str]:
         """Return what went wrong in the versions since the last look; those removed since are not looked at.
 
         Args:
-            table: Over a store that does not fail.
+            view: Of the table as it is now.
             restored: Versions whose progress is that of an older one.
         """
         found: list[str] = []
-        newest = table.dataset().version
-        for version in range(self._version + 1, newest + 1):
-            try:
-                details = table.state(version).details
-            except ObjectNotFoundError:
+        versions = view.versions()
+        for version in versions:
+            if version <= self._version:
                 continue
+            details = view.details(version)
             if details is None:
                 self._merged = {}  # Somebody has overwritten the table: nothing is recorded as merged.
                 continue
@@ -48,7 +46,7 @@ class ProgressWatch:
                 for region, generation in entry.items()
                 if generation > (merged := details.merged_generation(region))
             ]
-        self._version = newest
+        self._version = max(self._version, versions[-1])
         return found
 
     def _compare(self, version: int, merged: Mapping[RegionId, int]) -> list[str]:

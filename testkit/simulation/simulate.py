@@ -22,7 +22,7 @@ from testkit.simulation.actors.table_writers import TableWriterActor
 from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.model import WrongRowError
 from testkit.simulation.progress import ProgressWatch
-from testkit.simulation.view import DuplicateKeyError, lsm_view
+from testkit.simulation.view import DuplicateKeyError
 from testkit.simulation.world import BASE_KEYS, Actor, Chances, World
 
 _SHOWN_TURNS = 40
@@ -163,7 +163,7 @@ def check_progress(world: World, watch: ProgressWatch) -> None:
         SimulationFailedError: Merge progress went back, or an index claims more than is merged.
     """
     with world.quietly():
-        problems = watch.problems(world.plain, world.restored)
+        problems = watch.problems(world.view, world.restored)
     if problems:
         raise SimulationFailedError(world, Symptom.WENT_BACK, "; ".join(problems))
 
@@ -178,10 +178,9 @@ def check(world: World, *, every_version: bool) -> None:
         SimulationFailedError: They differ.
     """
     with world.quietly():
-        newest = world.plain.dataset()
-        versions = [entry["version"] for entry in newest.versions()] if every_version else [newest.version]
-        for version in reversed(versions):
-            _check_version(world, version, is_newest=version == newest.version)
+        *older, newest = world.view.versions()
+        for version in (newest, *reversed(older if every_version else [])):
+            _check_version(world, version, is_newest=version == newest)
         wrong = world.freezes.mismatches(world.frozen())
         if wrong:
             raise SimulationFailedError(world, Symptom.FORGOTTEN, str(wrong))
@@ -191,9 +190,9 @@ def check(world: World, *, every_version: bool) -> None:
 
 def _check_version(world: World, version: int, *, is_newest: bool) -> None:
     try:
-        if world.plain.state(version).details is None:
+        if world.view.details(version) is None:
             return  # Before MemWAL was enabled.
-        found = world.model.mismatches(lsm_view(world.plain, version))
+        found = world.model.mismatches(world.view.rows(version))
         mismatches = [each for each in found if is_newest or each.key not in BASE_KEYS]
     except DuplicateKeyError as error:
         raise SimulationFailedError(world, Symptom.WRONG_ROWS, f"version {version}: {error}") from error

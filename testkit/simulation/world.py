@@ -33,6 +33,7 @@ from testkit.simulation.clocked_store import ClockedStore
 from testkit.simulation.contests import ContestedStore, Contests, WriteKind, kind_of
 from testkit.simulation.model import Model, WrongRowError
 from testkit.simulation.small import buffered, has_links, is_buffering, small_settings
+from testkit.simulation.view import PlainView
 from testkit.tables.people import make_people_table
 
 EXPECTED_ERRORS = (CommitUnknownError, ConflictError, FencedError, UnavailableError)
@@ -153,6 +154,8 @@ class World:
         made.dataset().create_scalar_index("score", "BTREE")
         self.plain = BaseTable.open(uri, settings=self.settings)
         """The table over a store that never fails, for checks."""
+        self.view = PlainView(self.plain)
+        """What its versions show, as of the last turn's end."""
         inner = open_store(uri, settings=self.settings.storage)
         self.contests = Contests(inner, self.seen, lambda: self._running[-1].name if self._running else "")
         """Counts the conditional writes of actors."""
@@ -239,10 +242,10 @@ class World:
         return self.settings.model_copy(update={"writer": buffered(self.settings.writer)})
 
     def notice(self) -> None:
-        """Date what pylance made since the last call, by the simulation's clock; called after every turn."""
-        self.store.notice()
-        for entry in self.plain.dataset().versions():
-            self._version_seen.setdefault(entry["version"], self.clock.now())
+        """Look at the table, and date what pylance made since the last call; called after every turn."""
+        self.view.look(self.store.notice())
+        for version in self.view.versions():
+            self._version_seen.setdefault(version, self.clock.now())
 
     def frozen(self) -> dict[int, str]:
         """Return whether a person has frozen the table, as ``freezes`` models it."""

@@ -37,8 +37,8 @@ COUNTED: Mapping[str, Requests] = MappingProxyType(
     {
         "put": Requests(1, 0),
         "flush": Requests(12, 8),
-        "merge": Requests(22, 42),
-        "snapshot": Requests(20, 38),
+        "merge": Requests(22, 40),
+        "snapshot": Requests(20, 36),
         "lookup, cold": Requests(4, 13),
         "lookup, warm": Requests(2, 6),
         "cycle of a merged table": Requests(125, 200),

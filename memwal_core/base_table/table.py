@@ -23,7 +23,7 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.configure import with_progress
 from memwal_core.format.memwal_index.rules import check_any_commit, check_commit_without_rows
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
-from memwal_core.format.table_manifest import ManifestFacts, MemWalEntry
+from memwal_core.format.table_manifest import MemWalEntry, read_manifest
 from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionSpec
 from memwal_core.settings import Settings
@@ -204,14 +204,10 @@ class BaseTable(TableReader):
             transaction_id=self._new_id(),
             message=message,
         )
-        version, tidy = strict_commit(self.store, self._durable, attempt)
-
-        def tidy_and_read() -> ManifestFacts:
-            tidy()
-            return self.manifests.read(version)
-
+        version, manifest, tidy = strict_commit(self.store, self._durable, attempt)
         try:
-            facts, opened = both(self.store.kind, tidy_and_read, lambda: self._require_in_history(version))
+            opened, _ = both(self.store.kind, lambda: self._require_in_history(version), tidy)
+            facts = read_manifest(len(manifest), lambda start, length: manifest[start : start + length])
             return self._state_of(opened, facts)
         except MemwalError as error:
             # The version was made. An error that meant the contrary would let the caller remove its files.

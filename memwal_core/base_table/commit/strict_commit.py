@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import lance
 
@@ -26,14 +27,25 @@ from memwal_core.storage import ObjectStore
 _log = logging.getLogger(__name__)
 
 
-def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictCommit) -> tuple[int, Callable[[], None]]:
+class Published(NamedTuple):
+    """A version that was made.
+
+    Attributes:
+        version: Its number.
+        manifest: Its content.
+        tidy: Removes files that it does not need; to be called at any time.
+    """
+
+    version: int
+    manifest: bytes
+    tidy: Callable[[], None]
+
+
+def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictCommit) -> Published:
     """Make the version after ``read_version``, or change nothing that anybody can see.
 
     Files of the attempt (staged manifest, transaction) are removed only when it is certain that
     they are not needed. Data files that the operation names are the caller's to clean up.
-
-    Returns:
-        The new version, ``read_version + 1``; and what removes files that it does not need, to be called at any time.
 
     Raises:
         ConflictError: Somebody else made that version, or ``read_version`` was removed meanwhile; nothing was
@@ -85,7 +97,7 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
             remedy="check the table's newest version, then report this",
             read_version=attempt.read_version,
         )
-    return attempt.read_version + 1, catalog.remove_staged
+    return Published(attempt.read_version + 1, catalog.published, catalog.remove_staged)
 
 
 def _next_version(attempt: StrictCommit, version: int, staged: bytes) -> bytes:

@@ -48,6 +48,7 @@ class VersionCatalog:
         outcome: What became of the version that was asked for last.
         error: Why that version was not published; None if it was.
         unanswered: Why the last question about existing versions got no answer; None if it got one.
+        published: The manifest that became a version last; empty if none did.
         staged_paths: Staged manifests that are not needed any longer.
     """
 
@@ -64,6 +65,7 @@ class VersionCatalog:
         self.outcome = Outcome.NOT_ASKED
         self.error: MemwalError | None = None
         self.unanswered: MemwalError | None = None
+        self.published = b""
         self.staged_paths: list[str] = []
 
     @property
@@ -120,7 +122,7 @@ class VersionCatalog:
         except MemwalError as error:
             self.outcome, self.error = Outcome.FAILED, error
             raise
-        self.outcome, self.error = Outcome.PUBLISHED, None
+        self.outcome, self.error, self.published = Outcome.PUBLISHED, None, data
         final = path[:-_STAGING_SUFFIX_LENGTH]
         return {"version": {"version": version, "manifest_path": final, "manifest_size": len(data)}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -33,7 +34,7 @@ from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import MIB, Settings, default_settings
 from memwal_core.storage import ObjectStore, open_store
-from memwal_core.storage.concurrent import NEAR
+from memwal_core.storage.concurrent import NEAR, both
 
 _METADATA_BYTES = 64 * MIB
 """What queries keep of manifests and of the ends of files."""
@@ -65,6 +66,7 @@ class TableReader:
         self.manifests = ManifestFiles(store)
         self._observer: Callable[[TableState], None] | None = None
         self._opened: WeakValueDictionary[int, lance.LanceDataset] = WeakValueDictionary()
+        self._expected = 0
         self.session = _Session(
             index_cache_size_bytes=self.settings.read.index_cache_bytes, metadata_cache_size_bytes=_METADATA_BYTES
         )
@@ -99,7 +101,7 @@ class TableReader:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         _require_answer(store)
         table = cls(store, settings=settings, sources=sources)
-        table.dataset(session=table.session)
+        table._expected = table.dataset(session=table.session).version
         return table
 
     def observed(self, observer: Callable[[TableState], None]) -> Self:
@@ -177,12 +179,26 @@ class TableReader:
         return state
 
     def _newest_state(self) -> TableState:
-        dataset = self.dataset()
+        dataset, facts = self._newest()
         try:
-            return self._state_of(dataset)
+            return self._state_of(dataset, facts)
         except ObjectNotFoundError:
             # The newest version was superseded and cleaned up between the two reads.
             return self._state_of(self.dataset())
+
+    def _newest(self) -> tuple[lance.LanceDataset, ManifestFacts | None]:
+        """Open the newest version; the first time, read the manifest of the version that ``open`` found beside it."""
+        expected, self._expected = self._expected, 0
+        if self.store.kind in NEAR or not expected:
+            return self.dataset(), None
+
+        def read() -> ManifestFacts | None:
+            with suppress(MemwalError):
+                return self.manifests.read(expected)
+            return None
+
+        dataset, facts = both(self.store.kind, self.dataset, read)
+        return dataset, facts if dataset.version == expected else None
 
     def indexes(self, version: int | None = None) -> tuple[IndexFacts, ...]:
         """List the indexes of a version, Lance's own included."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.base_table import BaseTable, PrimaryKey
+from memwal_core.base_table import BaseTable, PrimaryKey, list_versions, remove_versions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.memwal_index.configure import with_region_spec
 from memwal_core.ids import RegionId
 from memwal_core.region.spec import RegionField, RegionSpec
 from testkit.faults.faulty_store import FaultyStore
@@ -95,6 +97,23 @@ def test_large_manifest_is_downloaded_once(tmp_path: Path) -> None:
     assert first == 1
     assert store.count("get", "get_range") == first
     assert again.details is not None
+
+
+@pytest.mark.parametrize("cleaned_up", [False, True])
+def test_first_state_is_the_newest_even_if_others_committed_since_the_table_was_opened(
+    place: Any, cleaned_up: bool
+) -> None:
+    table = make_people_table(place.uri, storage_options=place.storage_options)
+    opened = BaseTable.open(place.uri, storage_options=place.storage_options)
+
+    spec = RegionSpec(9, ())
+    after = table.update_details(lambda details: with_region_spec(details, spec))
+    if cleaned_up:
+        remove_versions(table, [version.version for version in list_versions(table)[:-1]])
+
+    state = opened.state()
+    assert state.version == after.version
+    assert spec in state.require_details().region_specs
 
 
 def test_table_of_old_manifest_naming_is_read_and_changed(tmp_path: Path) -> None:

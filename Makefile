@@ -87,10 +87,11 @@ airflows: setup ## Test DAGs, page and docs/airflow.md with AIRFLOWS="3.1.8 3.2.
 SEEDS ?= 100
 FIRST ?=
 SCENE ?=
+ONLY ?=
 
 .PHONY: sim
 sim: setup ## Simulate writers, jobs, rivals, faults and crashes: SEEDS=n fresh seeds; FIRST=n SEEDS=m plays them again
-	@$(RUN) python -m testkit.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SCENE),--scene $(SCENE))
+	@$(RUN) python -m testkit.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SCENE),--scene $(SCENE)) $(if $(ONLY),--only $(ONLY))
 
 # How long `make fleet` plays, and with how many sound tables.
 MINUTES ?= 60

@@ -11,7 +11,9 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Annotated
@@ -22,12 +24,17 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
 from memwal_core.rng import system_rng
+from memwal_core.text import show_count
 from testkit.simulation.contests import WriteKind, in_every_hundred
 from testkit.simulation.scenes import RIVALS, SCENES, Scene
-from testkit.simulation.simulate import SimulationFailedError
+from testkit.simulation.schedule import Schedule
+from testkit.simulation.shorten import shortened
+from testkit.simulation.simulate import SimulationFailedError, SimulationResult
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - the tables of a seed live for seconds and need no disk
 _FRESH_BELOW = 10**9
+_SHORTENED = 3
+"""So many failures at most are made shorter: a broken rule fails in hundreds of seeds, of the same."""
 
 
 @dataclass
@@ -43,27 +50,37 @@ class Played:
     contests: Counter[str] = field(default_factory=Counter)
 
 
-def play_seed(seed: int, scenes: tuple[str, ...]) -> Played:
-    """Play a seed in some scenes, by name."""
+def play_seed(seed: int, scenes: tuple[str, ...], only: Schedule | None = None) -> Played:
+    """Play a seed in some scenes, by name, or only some of its turns."""
     logging.disable(logging.ERROR)  # Freezes, too: people overwrite and restore tables here.
     played = Played()
     for scene in SCENES:
-        if scene.name in scenes:
-            _play(scene, seed, played)
+        if scene.name not in scenes:
+            continue
+        try:
+            seen = _played(scene, seed, only).seen
+        except SimulationFailedError as error:
+            played.problems.append(f"{scene.name}, {error}")
+            continue
+        if scene is RIVALS:
+            names = [name for kind in WriteKind for name in (kind.won, kind.lost)]
+            played.contests.update({name: seen.get(name, 0) for name in names})
     return played
 
 
-def _play(scene: Scene, seed: int, played: Played) -> None:
+def _played(scene: Scene, seed: int, only: Schedule | None = None) -> SimulationResult:
     parent = _IN_MEMORY if _IN_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix=f"memwal-sim-{seed}-", dir=parent) as directory:
-        try:
-            seen = scene.play(seed, Path(directory)).seen
-        except SimulationFailedError as error:
-            played.problems.append(f"{scene.name}, {error}")
-            return
-    if scene is RIVALS:
-        names = [name for kind in WriteKind for name in (kind.won, kind.lost)]
-        played.contests.update({name: seen.get(name, 0) for name in names})
+        return scene.play(seed, Path(directory), only)
+
+
+def failure_of(scene: Scene, seed: int, only: Schedule | None = None) -> SimulationFailedError | None:
+    """Play a seed in one scene, or only some of its turns, and return how it fails; None if it does not."""
+    try:
+        _played(scene, seed, only)
+    except SimulationFailedError as error:
+        return error
+    return None
 
 
 @dataclass
@@ -86,7 +103,9 @@ class PlayedSeeds:
         (self.failed if played.problems else self.passed).append(seed)
 
 
-def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Console) -> PlayedSeeds:
+def play_seeds(
+    seeds: range, scenes: tuple[str, ...], jobs: int, console: Console, only: Schedule | None = None
+) -> PlayedSeeds:
     """Play seeds in some scenes, lowest first, and print why one fails; Ctrl-C and SIGTERM end it early."""
     outcome = PlayedSeeds()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -98,7 +117,7 @@ def play_seeds(seeds: range, scenes: tuple[str, ...], jobs: int, console: Consol
         try:
             # Here, for an end that is asked for meanwhile would wait for all that is submitted.
             for seed in seeds:
-                futures[pool.submit(play_seed, seed, scenes)] = seed
+                futures[pool.submit(play_seed, seed, scenes, only)] = seed
             for future in as_completed(futures):
                 played = future.result()
                 outcome.add(futures[future], played)
@@ -134,6 +153,7 @@ def main(
     first: Annotated[int | None, typer.Option(min=0, help="The first of them; a fresh one by default.")] = None,
     scene: Annotated[str, typer.Option(help="One of the scenes: everybody, rivals, strangers; all by default.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = multiprocessing.cpu_count(),
+    only: Annotated[str, typer.Option(help="Some turns of one seed of one scene, as a failure names them.")] = "",
 ) -> None:
     """Simulate everybody at once, then rivals at the compare-and-swaps, from seeds that were never played before.
 
@@ -143,20 +163,49 @@ def main(
     names = tuple(each.name for each in SCENES if scene in {"", each.name})
     if not names:
         raise typer.BadParameter(f"there is no scene {scene!r}", param_hint="--scene")
+    schedule = _schedule_of(only, seeds, names)
     start = first if first is not None else system_rng().randrange(_FRESH_BELOW)
     console = Console()
     console.print(f"seeds {start} to {start + seeds - 1}; again: make sim FIRST={start} SEEDS={seeds}", highlight=False)
-    outcome = play_seeds(range(start, start + seeds), names, jobs, console)
-    if outcome.contests:
+    outcome = play_seeds(range(start, start + seeds), names, jobs, console, schedule)
+    if outcome.contests and not only:
         console.print(_shown(outcome.contests, len(outcome.passed)))
     console.print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed")
     for seed in sorted(outcome.failed):
         console.print(f"again: make sim FIRST={seed} SEEDS=1", highlight=False)
+    if not outcome.is_ended and not only:
+        _tell_shortest(sorted(outcome.failed)[:_SHORTENED], names, console)
     if outcome.is_ended:
         left = sorted({*range(start, start + seeds)} - {*outcome.passed, *outcome.failed})
         console.print(f"ended early; on: make sim FIRST={left[0]} SEEDS={start + seeds - left[0]}", highlight=False)
     if outcome.failed or outcome.is_ended:
         raise typer.Exit(1)
+
+
+def _schedule_of(only: str, seeds: int, scenes: tuple[str, ...]) -> Schedule | None:
+    if not only:
+        return None
+    if seeds > 1 or len(scenes) > 1:
+        raise typer.BadParameter("turns are those of one seed in one scene", param_hint="--only")
+    try:
+        return Schedule.parse(only)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--only") from error
+
+
+def _tell_shortest(seeds: list[int], scenes: tuple[str, ...], console: Console) -> None:
+    """Print for each seed and scene that fails the fewest turns that fail of the same; Ctrl-C ends it."""
+    with suppress(KeyboardInterrupt):
+        for seed in seeds:
+            for scene in (each for each in SCENES if each.name in scenes):
+                failure = failure_of(scene, seed)
+                if failure is None:
+                    continue
+                console.print(f"looking for fewer turns of seed {seed} that fail so in the scene {scene.name}")
+                schedule, failure = shortened(failure, partial(failure_of, scene, seed))
+                again = f"make sim FIRST={seed} SEEDS=1 SCENE={scene.name} ONLY={schedule}"
+                console.print(f"{show_count(len(schedule.turns), 'turn')} will do; again: {again}", highlight=False)
+                console.print(str(failure), markup=False, highlight=False)
 
 
 def _shown(contests: Mapping[str, int], seeds: int) -> Table:

@@ -17,6 +17,7 @@ from testkit.simulation.actors.searchers import SearcherActor
 from testkit.simulation.actors.strangers import STRANGERS
 from testkit.simulation.actors.table_writers import TableWriterActor
 from testkit.simulation.actors.writers import WriterActor
+from testkit.simulation.schedule import Schedule
 from testkit.simulation.simulate import SimulationResult, everybody, simulate
 from testkit.simulation.world import BASE_KEYS, Actor, Chances, World
 
@@ -93,9 +94,10 @@ class Scene:
     turns: int
     chances: Callable[[int], Chances]
 
-    def play(self, seed: int, directory: Path) -> SimulationResult:
-        """Run a seed in an empty directory; errors as for ``simulate``."""
-        return simulate(seed, directory, turns=self.turns, chances=self.chances(seed), actors=self.actors)
+    def play(self, seed: int, directory: Path, schedule: Schedule | None = None) -> SimulationResult:
+        """Run a seed in an empty directory, or some of its turns; errors as for ``simulate``."""
+        turns = schedule if schedule is not None else self.turns
+        return simulate(seed, directory, schedule=turns, chances=self.chances(seed), actors=self.actors)
 
 
 EVERYBODY = Scene("everybody", everybody, 60, lambda seed: Chances() if seed % _ROUGH_EVERY else ROUGH)

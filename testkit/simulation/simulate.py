@@ -22,8 +22,9 @@ from testkit.simulation.actors.table_writers import TableWriterActor
 from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.model import WrongRowError
 from testkit.simulation.progress import ProgressWatch
-from testkit.simulation.view import DuplicateKeyError
+from testkit.simulation.schedule import Schedule
 from testkit.simulation.world import BASE_KEYS, Actor, Chances, World
+from testkit.tables.readable import DuplicateKeyError
 
 _SHOWN_TURNS = 40
 _DRIFTING, _PATIENT = 1, 0
@@ -53,12 +54,16 @@ class SimulationFailedError(AssertionError):
     Attributes:
         seed: Replays the run.
         symptom: What it failed of.
+        turn: The number of the turn after which it was seen.
+        troubles: Turn -> how much it drew that goes wrong.
     """
 
     def __init__(self, world: World, symptom: Symptom, problem: str) -> None:
         """Compose the message: the seed first, then the problem, then the last turns."""
         self.seed = world.seed
         self.symptom = symptom
+        self.turn = world.turn
+        self.troubles = dict(world.troubles)
         listed = "\n".join(world.trace[-_SHOWN_TURNS:])
         super().__init__(f"seed {world.seed}: {symptom}: {problem}\nlast turns:\n{listed}")
 
@@ -120,7 +125,7 @@ def simulate(
     seed: int,
     directory: Path,
     *,
-    turns: int = 60,
+    schedule: Schedule | int = 60,
     chances: Chances | None = None,
     actors: Callable[[World], list[Actor]] = everybody,
     full_check_turns: int = FULL_CHECK_TURNS,
@@ -130,7 +135,7 @@ def simulate(
     Args:
         seed: Decides everything.
         directory: An empty directory, best in memory.
-        turns: Turns of the outermost level.
+        schedule: Turns of the outermost level, or how many of them.
         chances: How probable trouble is.
         actors: Makes the actors.
         full_check_turns: Compare all retained versions with the model after so many turns.
@@ -142,16 +147,17 @@ def simulate(
     world = World(seed, directory, chances if chances is not None else Chances())
     world.actors = actors(world)
     watch = ProgressWatch()
-    for number in range(1, turns + 1):
+    played = schedule if isinstance(schedule, Schedule) else Schedule.of(schedule)
+    for number in played.turns:
         try:
-            world.take_turn(world.rng.choice(world.actors))
-        except WrongRowError as error:
+            world.take_numbered_turn(number, played.troubles.get(number))
+        except (WrongRowError, DuplicateKeyError) as error:
             raise SimulationFailedError(world, Symptom.WRONG_ROWS, str(error)) from error
-        except MemwalError as error:
+        except Exception as error:
             raise SimulationFailedError(world, Symptom.ERROR, f"{type(error).__name__}: {error}") from error
         world.notice()
         check_progress(world, watch)
-        check(world, every_version=number % full_check_turns == 0 or number == turns)
+        check(world, every_version=number % full_check_turns == 0 or number == played.turns[-1])
     world.seen["WAL entry linked" if world.store.has_links else "WAL entry named"] += world.store.count("link")
     return SimulationResult(seed, tuple(world.trace), world.plain.state().version, world.seen)
 

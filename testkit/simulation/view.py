@@ -27,13 +27,10 @@ from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, RegionStatus
 from memwal_core.storage import ObjectInfo
 from memwal_core.wal import codec_for_suffix, find_tail
+from testkit.tables.readable import DuplicateKeyError
 
 _Content = TypeVar("_Content")
 _BASE_FILES = tuple(f"{each}/" for each in (DATA_DIRECTORY, DELETIONS_DIRECTORY, TABLE_VERSIONS_DIRECTORY))
-
-
-class DuplicateKeyError(AssertionError):
-    """A key occurs twice where it may occur once."""
 
 
 class _File(NamedTuple):

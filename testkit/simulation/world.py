@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ from testkit.faults.failpoints import CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import Call, Moment, Rule, unavailable
 from testkit.simulation.clocked_store import ClockedStore
 from testkit.simulation.contests import ContestedStore, Contests, WriteKind, kind_of
-from testkit.simulation.model import Model, WrongRowError
+from testkit.simulation.model import Model
 from testkit.simulation.small import buffered, has_links, is_buffering, small_settings
 from testkit.simulation.view import PlainView
 from testkit.tables.people import make_people_table
@@ -119,6 +119,11 @@ class World:
         """Create the table; there are no actors yet."""
         self.seed = seed
         self.rng: Rng = seeded_rng(seed)
+        self.turn = 0
+        """The number of the present turn of the outermost level."""
+        self.troubles: Counter[int] = Counter()
+        """Turn of the outermost level -> how much it drew that goes wrong, in itself and not in turns within it."""
+        self._befalling: Set[int] | None = None
         self.clock = ManualClock()
         self.ids = IdSource(seeded_rng(self.rng.getrandbits(64)))
         self.settings = settings if settings is not None else small_settings(seed)
@@ -142,7 +147,7 @@ class World:
         self._chances = chances
         self._running: list[Actor] = []
         self._dead: dict[int, SimulatedCrash] = {}
-        self._defect: MemwalError | WrongRowError | None = None
+        self._defect: Exception | None = None
         self._thread = threading.get_ident()
         self._version_seen: dict[int, datetime] = {}
         self.is_routed = seed % 5 in _ROUTED
@@ -175,24 +180,35 @@ class World:
         """Whether the running turn interrupts another one."""
         return len(self._running) > 1
 
+    def take_numbered_turn(self, number: int, troubles: Set[int] | None = None) -> None:
+        """Let some actor do one thing; errors as for ``take_turn``.
+
+        Args:
+            number: Decides with the seed all that is drawn in the turn, whatever turns came before it.
+            troubles: What alone of the troubles drawn befalls the turn, by number, from 1; all of them if None.
+        """
+        self.turn, self._befalling = number, troubles
+        self.rng.seed(f"{self.seed} {number}")
+        self.take_turn(self.rng.choice(self.actors))
+
     def take_turn(self, actor: Actor) -> None:
         """Let an actor do one thing, and note what came of it.
 
         Raises:
-            MemwalError: The actor met an error that rivals and faults do not explain.
-            WrongRowError: A reader saw what no correct implementation shows.
+            Exception: The actor met an error that rivals and faults do not explain, or saw what no correct
+                implementation shows.
         """
         self._running.append(actor)
         depth = len(self._running)
         indent = "  " * (depth - 1)
         try:
-            self._note(f"{indent}{actor.name}: begins")
+            self._note(f"{indent}{actor.name}: begins" + (f" turn {self.turn}" if depth == 1 else ""))
             done = actor.turn()
             self._require_alive()
             self._note(f"{indent}{actor.name}: {done}")
         except SimulatedCrash as crash:
             self._bury(indent, actor, crash)
-        except MemwalError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed is told with it
             # What a process that died would have reported is of no interest.
             if depth in self._dead:
                 self._bury(indent, actor, self._dead[depth])
@@ -201,8 +217,6 @@ class World:
             else:
                 # Kept, because whoever was interrupted may swallow it.
                 self._defect = self._defect or error
-        except WrongRowError as error:
-            self._defect = self._defect or error
         finally:
             self._dead.pop(depth, None)
             self._running.pop()
@@ -230,7 +244,7 @@ class World:
             OSError: As Lance raises it when storage fails.
             SimulatedCrash: The running actor's process dies here.
         """
-        if self._strike(place, after=place.endswith(".done")) or self.rng.random() < self._chances.lance:
+        if self._strike(place, after=place.endswith(".done")) or self._draws(self._chances.lance):
             self.seen[f"failed at {place}"] += 1
             raise OSError(f"the object store did not answer (injected) at {place}")
 
@@ -284,7 +298,7 @@ class World:
         kind = kind_of(call)
         if kind is None or not self._chances.aim or len(self._running) == _MAX_DEPTH:
             return
-        if self.rng.random() >= self._chances.aim * kind.rarity:
+        if not self._draws(self._chances.aim * kind.rarity):
             return
         idle = [actor for actor in self.actors if actor not in self._running]
         known = self.contests.rivals(call.path)
@@ -302,22 +316,43 @@ class World:
             SimulatedCrash: The running actor's process dies here.
         """
         self._require_alive()
+        chances, depth = self._chances, len(self._running)
+        interleave = chances.interleave if depth < _MAX_DEPTH else 0.0
         drawn = self.rng.random()
-        chances = self._chances
+        if drawn >= chances.crash + chances.fail + interleave or not self._befalls():
+            return False
         if drawn < chances.crash:
             crash = SimulatedCrash(f"{'after' if after else 'before'} {place}")
-            self._dead[len(self._running)] = crash
+            self._dead[depth] = crash
             raise crash
         if drawn < chances.crash + chances.fail:
             return True
-        if drawn < chances.crash + chances.fail + chances.interleave and len(self._running) < _MAX_DEPTH:
-            idle = [actor for actor in self.actors if actor not in self._running]
-            if idle:
-                self._interrupt(self.rng.choice(idle))
+        idle = [actor for actor in self.actors if actor not in self._running]
+        if idle:
+            self._interrupt(self.rng.choice(idle))
         return False
 
+    def _draws(self, chance: float) -> bool:
+        return self.rng.random() < chance and self._befalls()
+
+    def _befalls(self) -> bool:
+        """Count a trouble that the running turn has drawn, and return whether it happens; all do in inner turns."""
+        if self.is_interrupting:
+            return True
+        self.troubles[self.turn] += 1
+        return self._befalling is None or self.troubles[self.turn] in self._befalling
+
     def _interrupt(self, actor: Actor) -> None:
-        """Let an actor take a turn in the middle of another one.
+        """Let an actor take a turn in the middle of another one, which draws afterwards what it would without it."""
+        state = self.rng.getstate()
+        self.rng.seed(f"{self.seed} {self.turn} {self.troubles[self.turn]}")
+        try:
+            self._take_inner_turn(actor)
+        finally:
+            self.rng.setstate(state)
+
+    def _take_inner_turn(self, actor: Actor) -> None:
+        """Let an actor take its turn in the middle of another one.
 
         Calls from pylance back into Python come on pylance's own threads, on which pylance cannot be
         called again. There the turn gets a thread of its own, and the caller waits for it, so that
@@ -332,7 +367,7 @@ class World:
             outer, self._thread = self._thread, threading.get_ident()
             try:
                 # The defect is kept, and raised again when the interrupted turn ends.
-                with suppress(MemwalError, WrongRowError):
+                with suppress(Exception):
                     self.take_turn(actor)
                 self.store.notice()
             finally:
@@ -345,7 +380,7 @@ class World:
     def _note(self, line: str) -> None:
         self.trace.append(line)
 
-    def _explains(self, error: MemwalError) -> bool:
+    def _explains(self, error: Exception) -> bool:
         """Tell whether what was done to the table explains that it is frozen."""
         if not isinstance(error, FrozenError):
             return self.seen[OVERWRITTEN] > 0 and isinstance(error, InvalidRequestError) and "MemWAL" in str(error)

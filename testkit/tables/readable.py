@@ -59,6 +59,10 @@ def make_reference(uri: str) -> Reference:
     return Reference(table, writer, names, tuple(keys_a), tuple(keys_b))
 
 
+class DuplicateKeyError(AssertionError):
+    """A key occurs twice where it may occur once."""
+
+
 def read_with(uri: str, writers: Iterable[RegionWriter]) -> MergedReader:
     """Return a reader that also reads the MemTables of some region writers, whoever opened them."""
     held = list(writers)
@@ -69,11 +73,11 @@ def as_model(rows: pa.Table) -> dict[int, str]:
     """Return people rows as key -> name.
 
     Raises:
-        AssertionError: A key occurs twice.
+        DuplicateKeyError: A key occurs twice.
     """
     model = dict(zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True))
     if len(model) != rows.num_rows:
-        raise AssertionError(f"{rows.num_rows - len(model)} keys occur twice")
+        raise DuplicateKeyError(f"{rows.num_rows - len(model)} keys occur twice")
     return model
 
 

@@ -27,7 +27,7 @@ RUNS = [
     pytest.param(0, TURNS, marks=pytest.mark.slow),
     *(pytest.param(seed, TURNS, marks=pytest.mark.long) for seed in range(1, 5)),
 ]
-STALE_SEEDS = (2006, *(seed for seed in range(2000, 2020) if seed != 2006))
+STALE_SEEDS = (2005, *(seed for seed in range(2000, 2020) if seed != 2005))
 """The shortest run that fails, and others once the code has moved on."""
 
 CROWDED = Chances(interleave=0.15, fail=0.004, crash=0.002)
@@ -45,7 +45,7 @@ def index_writers(world: World) -> list[Actor]:
 
 
 def run(seed: int, directory: Path, actors: Callable[[World], list[Actor]], turns: int = TURNS) -> SimulationResult:
-    return simulate(seed, directory, turns=turns, chances=CROWDED, actors=actors, full_check_turns=turns)
+    return simulate(seed, directory, schedule=turns, chances=CROWDED, actors=actors, full_check_turns=turns)
 
 
 def interrupted(trace: tuple[str, ...]) -> Counter[str]:

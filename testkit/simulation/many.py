@@ -9,9 +9,9 @@ import signal
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
@@ -52,13 +52,13 @@ class Played:
 
 def play_seed(seed: int, scenes: tuple[str, ...], only: Schedule | None = None) -> Played:
     """Play a seed in some scenes, by name, or only some of its turns."""
-    logging.disable(logging.ERROR)  # Freezes, too: people overwrite and restore tables here.
     played = Played()
     for scene in SCENES:
         if scene.name not in scenes:
             continue
         try:
-            seen = _played(scene, seed, only).seen
+            with _without_log():
+                seen = _played(scene, seed, only).seen
         except SimulationFailedError as error:
             played.problems.append(f"{scene.name}, {error}")
             continue
@@ -122,7 +122,7 @@ def play_seeds(
                 played = future.result()
                 outcome.add(futures[future], played)
                 for problem in played.problems:
-                    console.print(problem, markup=False, highlight=False)
+                    console.print(problem, markup=False, highlight=False, soft_wrap=True)
                 progress.advance(task)
         except KeyboardInterrupt:
             outcome.is_ended = len(outcome.passed) + len(outcome.failed) < len(seeds)
@@ -195,7 +195,7 @@ def _schedule_of(only: str, seeds: int, scenes: tuple[str, ...]) -> Schedule | N
 
 def _tell_shortest(seeds: list[int], scenes: tuple[str, ...], console: Console) -> None:
     """Print for each seed and scene that fails the fewest turns that fail of the same; Ctrl-C ends it."""
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), _without_log():
         for seed in seeds:
             for scene in (each for each in SCENES if each.name in scenes):
                 failure = failure_of(scene, seed)
@@ -204,8 +204,19 @@ def _tell_shortest(seeds: list[int], scenes: tuple[str, ...], console: Console) 
                 console.print(f"looking for fewer turns of seed {seed} that fail so in the scene {scene.name}")
                 schedule, failure = shortened(failure, partial(failure_of, scene, seed))
                 again = f"make sim FIRST={seed} SEEDS=1 SCENE={scene.name} ONLY={schedule}"
-                console.print(f"{show_count(len(schedule.turns), 'turn')} will do; again: {again}", highlight=False)
-                console.print(str(failure), markup=False, highlight=False)
+                told = f"{show_count(len(schedule.turns), 'turn')} will do; again: {again}\n{failure}"
+                console.print(told, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Log nothing up to errors, for people overwrite and restore tables here, which freezes them."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _shown(contests: Mapping[str, int], seeds: int) -> Table:

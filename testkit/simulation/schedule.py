@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Self
 
 _TURN = re.compile(r"(?P<number>[1-9][0-9]*)(?:(?P<quiet>q)|(?P<troubles>(?::[1-9][0-9]*)+))?", re.ASCII)
@@ -22,7 +21,7 @@ class Schedule:
     """
 
     turns: tuple[int, ...]
-    troubles: Mapping[int, frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
+    troubles: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, turns: int) -> Self:
@@ -45,7 +44,7 @@ class Schedule:
             for number, turn in turns.items()
             if turn["quiet"] or turn["troubles"]
         }
-        return cls(numbers, MappingProxyType(troubles))
+        return cls(numbers, troubles)
 
     def __str__(self) -> str:
         return ",".join(f"{number}{self._suffix(number)}" for number in self.turns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import MappingProxyType
 
 from testkit.simulation.schedule import Schedule
 from testkit.simulation.simulate import SimulationFailedError
@@ -36,7 +35,7 @@ def shortened(found: SimulationFailedError, play: Play) -> tuple[Schedule, Simul
     for turn in schedule.turns:
 
         def fails_of(troubles: frozenset[int], turn: int = turn) -> bool:
-            return still_fails(replace(schedule, troubles=MappingProxyType({**schedule.troubles, turn: troubles})))
+            return still_fails(replace(schedule, troubles={**schedule.troubles, turn: troubles}))
 
         drawn = range(1, failure.troubles.get(turn, 0) + 1)
         if not fails_of(frozenset()):

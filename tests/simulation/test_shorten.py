@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from memwal_core.region.spec.routing import RegionRouter, RoutedRows
@@ -73,12 +74,21 @@ def test_what_is_no_schedule_is_refused_with_an_example(text: str) -> None:
         Schedule.parse(text)
 
 
-@pytest.mark.parametrize("options", [["--seeds", "2", "--scene", "rivals"], ["--seeds", "1"]])
-def test_turns_of_several_seeds_or_scenes_are_refused(options: list[str]) -> None:
+def command(*options: str) -> Result:
     app = typer.Typer()
     app.command()(main)
+    return CliRunner().invoke(app, ["--first", "1", *options])
 
-    result = CliRunner().invoke(app, ["--first", "1", "--only", "3", *options])
+
+def test_turns_are_played_in_the_process_that_plays_seeds() -> None:
+    result = command("--seeds", "1", "--scene", "everybody", "--only", "3,7q,9:1", "--jobs", "1")
+
+    assert (result.exit_code, "1 passed, 0 failed" in result.output) == (0, True)
+
+
+@pytest.mark.parametrize("options", [["--seeds", "2", "--scene", "rivals"], ["--seeds", "1"]])
+def test_turns_of_several_seeds_or_scenes_are_refused(options: list[str]) -> None:
+    result = command("--only", "3", *options)
 
     assert result.exit_code == 2
     assert "one seed in one scene" in result.output

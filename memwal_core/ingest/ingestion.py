@@ -175,7 +175,7 @@ class _Ingestion:
     def _counted(self) -> Mapping[str, RegionCounts]:
         """Refuse the batch if some rows do not fit."""
         counted = self._rows.count()
-        if not counted.bad_rows:
+        if not counted.problems:
             return dict(sorted(counted.regions.items()))
         problems = counted.problems
         raise InvalidRequestError(

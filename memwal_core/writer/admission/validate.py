@@ -113,7 +113,7 @@ def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]
             column=field.name,
             expected=str(field.type),
             found=str(column.type),
-            bad_rows=len(bad),
+            bad_rows=len(bad) or len(column),  # Each fits alone where too many values together are at fault.
             first_row=bad[0] if bad else None,
             sample_rows=sample_rows(table, bad, [*key_columns, field.name]),
             cause=str(error),

@@ -55,6 +55,16 @@ def test_error_shows_the_rows_that_would_lose_something(column: str, values: pa.
     assert [row["id"] for row in facts["sample_rows"]] == ["2"]
 
 
+def test_rows_that_fit_only_one_by_one_all_count() -> None:
+    rows = pa.table({"id": list(range(300)), "text": [f"text {number}" for number in range(300)]})
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.dictionary(pa.int8(), pa.string()))])
+
+    with pytest.raises(InvalidRequestError, match="without loss") as caught:
+        conform(rows, schema, ["id"])
+
+    assert (caught.value.facts["bad_rows"], caught.value.facts["first_row"]) == (300, None)
+
+
 @pytest.mark.req("WRT-27")
 def test_error_shows_rows_without_a_key() -> None:
     with pytest.raises(InvalidRequestError) as caught:

@@ -42,9 +42,12 @@ def sample_rows(table: pa.Table, positions: Sequence[int], first_columns: Sequen
     """
     named = [name for name in dict.fromkeys([*first_columns, *table.schema.names]) if name in table.schema.names]
     shown = table.select(named[:_SHOWN_COLUMNS])
+    columns = dict(zip(shown.schema.names, shown.columns, strict=True))
     # One by one, for pyarrow takes no rows of views and runs.
-    rows = [row for position in positions[:SAMPLE_ROWS] for row in shown.slice(position, 1).to_pylist()]
-    return [{name: _short(value) for name, value in row.items()} for row in rows]
+    return [
+        {name: _shown(column.slice(position, 1)) for name, column in columns.items()}
+        for position in positions[:SAMPLE_ROWS]
+    ]
 
 
 def _casts(column: pa.ChunkedArray, wanted: pa.DataType) -> bool:
@@ -55,10 +58,17 @@ def _casts(column: pa.ChunkedArray, wanted: pa.DataType) -> bool:
     return True
 
 
-def _short(value: object) -> str:
-    if value is None:
+def _shown(value: pa.ChunkedArray) -> str:
+    """Return one value as text; Arrow's own where Python has no such date, duration, zone or record."""
+    try:
+        (found,) = value.to_pylist()
+    except (ValueError, OverflowError, LookupError):
+        (chunk,) = (chunk for chunk in value.chunks if len(chunk))
+        return _cut(chunk.to_string(skip_new_lines=True))
+    if found is None:
         return "NULL"
-    if isinstance(value, list):
-        return f"{len(value)} values"
-    text = str(value)
+    return f"{len(found)} values" if isinstance(found, list) else _cut(str(found))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -100,6 +100,27 @@ def test_rows_are_shown_whatever_the_other_columns_are(text: pa.Array) -> None:
 
 
 @pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (pa.array([0, 10**12], pa.timestamp("s")), "[<value out of range: 1000000000000>]"),
+        (pa.array([0, 10**7], pa.date32()), "[29349-01-26]"),
+        (pa.array([0, 2**62], pa.duration("s")), "[4611686018427387904]"),
+        (pa.array([0, 1], pa.timestamp("s", "Nowhere/At_all")), "[1970-01-01 00:00:01Z]"),
+        (pa.array([[0], [10**7]], pa.list_(pa.date32())), "[[29349-01-26]]"),
+    ],
+    ids=lambda each: str(each.type) if isinstance(each, pa.Array) else "",
+)
+def test_rows_are_shown_where_python_has_no_such_value(other: pa.Array, text: str) -> None:
+    rows = pa.table({"id": pa.array([1, None]), "other": other})
+
+    with pytest.raises(InvalidRequestError, match="key value is NULL") as caught:
+        conform(rows, pa.schema([pa.field("id", pa.int64()), pa.field("other", other.type)]), ["id"])
+
+    assert caught.value.facts["sample_rows"] == [{"id": "NULL", "other": text}]
+
+
+@pytest.mark.req("WRT-27")
 def test_instants_under_another_zone_and_unit_are_taken() -> None:
     taken = conform(_batch(3), SCHEMA, ["id"])
 

@@ -117,15 +117,28 @@ def is_fence(store: ObjectStore, region_id: RegionId, wal_id: int) -> bool:
 
 
 def metadata_range(data: bytes | memoryview) -> tuple[int, int]:
-    """Return start and end of an Arrow stream's schema and of the metadata of its first batch.
+    """Return start and end of what may hold the checksum: the metadata of a stream's first batch, or its schema.
 
     Raises:
         ChecksumError: The stream does not begin with a message.
     """
-    schema_size = _message_size(data, 0)
-    batch = _MESSAGE.size + schema_size
+    start = _MESSAGE.size
+    batch = start + _message_size(data, 0)
+    while (size := _message_size(data, batch)) and (values := _dictionary_size(data, batch)):
+        # Text that looks like a slot may be among the values.
+        start = batch = batch + values
     # The end of a stream is a message of size 0.
-    return _MESSAGE.size, batch + _MESSAGE.size + _message_size(data, batch)
+    return start, batch + _MESSAGE.size + size
+
+
+def _dictionary_size(data: bytes | memoryview, start: int) -> int:
+    """Return the length of a message with the values of a dictionary; 0 if it is another message."""
+    source = pa.BufferReader(memoryview(data)[start:])
+    try:
+        message = pa.ipc.read_message(source)
+    except (OSError, pa.ArrowException) as error:
+        raise ChecksumError("the stream has something else where a message should be") from error
+    return int(source.tell()) if message.type == "dictionary" else 0
 
 
 def _message_size(data: bytes | memoryview, start: int) -> int:

@@ -1,6 +1,7 @@
 """Regions that pylance's own writer and ours write in turn."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -11,6 +12,7 @@ from memwal_core.errors import CorruptionError, FencedError
 from memwal_core.format.paths import wal_directory, wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.table import Table
 from memwal_core.wal import ArrowCodec
 from memwal_core.writer import RegionWriter
 from testkit.tables.native_regions import native_region_id, native_scan
@@ -76,6 +78,32 @@ def test_what_we_left_in_the_wal_is_replayed_by_pylance(table) -> None:
     assert _shown(table) == {0: "base", 1: "ours", 3: "native", 4: "base"}
     with pytest.raises(FencedError):
         crashed.put(people(9))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda values: values, lambda values: pa.StructArray.from_arrays([values], names=["inner"])],
+    ids=["dictionary", "dictionary in a struct"],
+)
+def test_dictionaries_are_handed_over_in_both_directions(tmp_path: Path, wrap: Callable[[pa.Array], pa.Array]) -> None:
+    def rows(first: int) -> pa.Table:
+        kinds = pa.array([f"kind {first}", None, f"kind {first}"]).dictionary_encode()
+        return pa.table({"id": [first, first + 1, first + 2], "kind": wrap(kinds)})
+
+    table = Table.create(str(tmp_path / "kinds.lance"), rows(0).schema, key="id").base
+    with _native(table) as native:
+        native.put(rows(0))
+    with _ours(table) as ours:
+        ours.put(rows(3))
+        ours.put(rows(6))
+    with _native(table) as native:
+        native.put(rows(9))
+    with _ours(table) as ours:
+        ours.delete(pa.table({"id": [1]}))
+        ours.flush()
+
+    expected = [row for first in (0, 3, 6, 9) for row in rows(first).to_pylist() if row["id"] != 1]
+    assert Table.open(table.uri).to_arrow().sort_by("id").to_pylist() == expected
 
 
 @pytest.mark.req("WRT-84", "WRT-86")

@@ -87,8 +87,11 @@ def test_position_in_a_footer_that_nobody_can_index_is_damage_and_no_other_error
 
 
 @pytest.mark.req("LEASE-24", "LEASE-26")
-def test_flipped_byte_of_an_arrow_entry_is_found_and_no_other_error(tmp_path: Path) -> None:
-    rows = pa.table({"id": [1, 2], "name": ["a", None], "score": [0.5, None]}, PEOPLE)
+@pytest.mark.parametrize("name", [["a", None], pa.array(["memwal-xxh3:0123456789abcdef", None]).dictionary_encode()])
+def test_flipped_byte_of_an_arrow_entry_is_found_and_no_other_error(
+    tmp_path: Path, name: list[str | None] | pa.Array
+) -> None:
+    rows = pa.table({"id": [1, 2], "name": name, "score": [0.5, None]})
     codec = ArrowCodec({"id": 0, "name": 1, "score": 2})
     data = written_entry(tmp_path / "entry.arrow", codec, rows, {"writer_epoch": "1", ATTEMPT_KEY: "a"})
     assert verify(data, metadata_range)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
@@ -39,6 +40,9 @@ from memwal_core.wal.entry import (
 
 _READ_BATCH_ROWS = 65_536
 _NO_COMPRESSION = {b"lance-encoding:compression": b"none"}
+_EXTENSION_KEY = b"ARROW:extension:name"
+_STORED_JSON = b"lance.json"
+_IN_MEMORY = "memory://json"
 _PLAIN_VERSION = (2, 0)
 _SPELT_VERSIONS = {FOOTER_VERSION: _PLAIN_VERSION}
 """Footer -> table manifest, where they differ."""
@@ -181,7 +185,19 @@ def _read_with_lance(store: ObjectStore, path: str, data: bytes, *, apart: bool)
             _require_decodable(file)
         reader = LanceFileReader(file)
         stored = dict(reader.metadata().schema.metadata or {})
-        return reader.read_all(batch_size=_READ_BATCH_ROWS).to_table().replace_schema_metadata(None), stored
+        rows = reader.read_all(batch_size=_READ_BATCH_ROWS).to_table().replace_schema_metadata(None)
+        return _with_json_as_text(rows), stored
+
+
+def _with_json_as_text(rows: pa.Table) -> pa.Table:
+    """Return rows with JSON as a table gives it: reads of files give the binary form in which Lance stores it."""
+    names = [field.name for field in rows.schema if (field.metadata or {}).get(_EXTENSION_KEY) == _STORED_JSON]
+    if not names:
+        return rows
+    texts = lance.write_dataset(rows.select(names), _IN_MEMORY).to_table()
+    for field, column in zip(texts.schema, texts.columns, strict=True):
+        rows = rows.set_column(rows.schema.get_field_index(field.name), field, column)
+    return rows
 
 
 def _require_decodable(file: str) -> None:

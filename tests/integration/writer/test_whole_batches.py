@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import lance
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.region.spec import bucket_spec
-from memwal_core.settings import Settings, StorageSettings
+from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import PRIMARY_KEY_METADATA
@@ -43,6 +46,29 @@ def test_s8_structs_in_structs_reach_several_regions(tmp_path: Path) -> None:
         assert len(writer.put(rows.slice(3, 30)).regions) == 4
         writer.flush()
     assert Table.open(uri, settings=FAST).scan().to_arrow().sort_by("id").to_pylist() == rows.slice(3, 30).to_pylist()
+
+
+@pytest.mark.parametrize("codec", ["lance", "arrow"])
+def test_json_of_a_writer_that_is_gone_is_replayed_read_and_merged(
+    tmp_path: Path, codec: Literal["lance", "arrow"]
+) -> None:
+    """Lance's reader of files returned it in the form in which it stores it, which fits no column of the table."""
+    uri, settings = str(tmp_path / "t"), Settings(writer=WriterSettings(new_region_codec=codec))
+    schema = pa.schema([KEY, pa.field("n", pa.json_())])
+    texts = ['{"a":[1,null,"é"]}', None, "2"]
+    json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts))
+    rows = pa.Table.from_arrays([pa.array([1, 2, 3]), json], schema=schema)
+    table = Table.create(uri, schema, key="id", settings=settings)
+    with table.writer() as writer:
+        writer.put(rows)
+    assert table.to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
+
+    with table.writer() as writer:
+        writer.put(rows.slice(2))
+        writer.flush()
+    assert Table.open(uri).to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
+    assert table.run(MergeRequest()).outcome is JobOutcome.DONE
+    assert lance.dataset(uri).to_table().sort_by("id").to_pylist() == rows.to_pylist()
 
 
 def test_s8_a_row_that_one_region_cannot_store_keeps_all_regions_empty(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ nested columns, and such rows are copied here before Lance gets them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -86,24 +86,37 @@ def compact(rows: pa.Table) -> pa.Table:
     a struct in a struct. And they want decimals at multiples of 16 bytes, while IPC aligns to 8. Other columns stay as
     they are.
     """
-    nested = [number for number, kind in enumerate(rows.schema.types) if _is_delicate(kind)]
-    if not nested:
-        return rows
-    sink = pa.BufferOutputStream()
-    chosen = rows.select(nested)
-    with pa.ipc.new_stream(sink, chosen.schema) as writer:
-        writer.write_table(chosen)
-    copied = pa.ipc.open_stream(sink.getvalue(), options=_ALIGNED).read_all()
-    columns = list(rows.columns)
-    for number, column in zip(nested, copied.columns, strict=True):
-        columns[number] = column
-    return pa.Table.from_arrays(columns, schema=rows.schema)
+    return _copied(rows, [number for number, kind in enumerate(rows.schema.types) if _is_delicate(kind)], _ALIGNED)
+
+
+def owned(rows: pa.Table) -> pa.Table:
+    """Return rows that have been through ``compact`` with their own copy of the other columns, too.
+
+    Whoever made a batch may change its memory later, such as a NumPy array that Arrow only refers to, and a slice keeps
+    the whole alive.
+    """
+    return _copied(rows, [number for number, kind in enumerate(rows.schema.types) if not _is_delicate(kind)])
 
 
 def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return one batch as ``compact`` does."""
     [copied] = compact(pa.Table.from_batches([batch])).to_batches() or [batch]
     return copied
+
+
+def _copied(rows: pa.Table, numbers: Sequence[int], options: pa.ipc.IpcReadOptions | None = None) -> pa.Table:
+    """Return the rows with copies of some columns."""
+    if not numbers or not rows.num_rows:
+        return rows
+    sink = pa.BufferOutputStream()
+    chosen = rows.select(numbers)
+    with pa.ipc.new_stream(sink, chosen.schema) as writer:
+        writer.write_table(chosen)
+    copied = pa.ipc.open_stream(sink.getvalue(), options=options).read_all()
+    columns = list(rows.columns)
+    for number, column in zip(numbers, copied.columns, strict=True):
+        columns[number] = column
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _inner_fields(kind: pa.DataType) -> list[pa.Field]:

@@ -16,6 +16,7 @@ from memwal_core.errors import MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
+from memwal_core.native.casting import owned
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings, default_settings
 from memwal_core.writer.admission.admission import Admission
@@ -219,11 +220,13 @@ class RegionWriter:
     def prepared(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         """Return rows as ``write`` takes them, after every check that a put makes of its rows; nothing is written.
 
+        They share no memory with the batch, which its owner may change or drop.
+
         Raises:
             InvalidRequestError: The batch does not fit.
         """
         layout = self._layout
-        conformed = conform(rows, layout.schema, layout.key)
+        conformed = owned(conform(rows, layout.schema, layout.key))
         batch = with_tombstones(conformed, layout.memtable_schema, deleted=False)
         require_storable(batch, layout.storage_version)
         return batch

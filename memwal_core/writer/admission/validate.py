@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
-from memwal_core.native.casting import cast, compact, has_forbidden_null, is_list, unwrapped
+from memwal_core.native.casting import cast, compact, has_forbidden_null, is_list, owned, unwrapped
 from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -60,7 +60,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
 def tombstones(
     keys: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema
 ) -> pa.Table:
-    """Make the rows, in the MemTable schema, that delete some keys; ``keys`` has only the primary key's columns.
+    """Make the rows, in the MemTable schema and memory of their own, that delete keys; ``keys`` has only key columns.
 
     Raises:
         InvalidRequestError: The keys do not fit, or a value column may not be NULL.
@@ -73,7 +73,7 @@ def tombstones(
             columns_not_nullable=strict,
         )
     key_schema = pa.schema([field for field in schema if field.name in key_columns])
-    named = conform(keys, key_schema, key_columns)
+    named = owned(conform(keys, key_schema, key_columns))
     values = {field.name: pa.nulls(named.num_rows, field.type) for field in schema if field.name not in key_columns}
     columns = [values[name] if name in values else named.column(name) for name in schema.names]
     return with_tombstones(pa.Table.from_arrays(columns, names=schema.names), memtable_schema, deleted=True)

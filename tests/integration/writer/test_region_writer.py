@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -204,6 +205,51 @@ def test_undurable_puts_wait_in_memory_and_share_an_entry(table, region_id) -> N
     assert writer.sync() == 1
     assert writer.memtable.wal_mapping() == {0: (1, 0), 1: (1, 1), 2: (1, 2)}
     assert _ids(LANCE_CODEC.read(table.store, region_id, 1).rows) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), 2), pa.struct([("x", pa.float32())])], ids=["vector", "struct"]
+)
+def test_arrays_that_are_filled_again_after_a_put_change_no_row(
+    tmp_path: Path, kind: pa.DataType, is_durable: bool
+) -> None:
+    """Arrow refers to the memory of NumPy arrays, and flushes write small entries again from memory."""
+    settings = FAST.model_copy(update={"writer": WriterSettings(durable_write=is_durable)})
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("v", kind)])
+    table = Table.create(str(tmp_path / "arrays.lance"), schema, key="id", settings=settings)
+    keys, values = np.zeros(2, np.int64), np.zeros(4, np.float32)
+
+    def rows(first: int) -> pa.Table:
+        keys[:], values[:] = (first, first + 1), first
+        shared = pa.array(values)
+        nested = (
+            pa.FixedSizeListArray.from_arrays(shared, type=kind)
+            if pa.types.is_fixed_size_list(kind)
+            else pa.StructArray.from_arrays([shared.slice(0, 2)], fields=list(kind))
+        )
+        return pa.Table.from_arrays([pa.array(keys), nested], schema=table.base.state().schema)
+
+    expected = [row for first in (0, 2, 4) for row in rows(first).to_pylist() if row["id"] != 4]
+    with table.writer() as writer:
+        for first in (0, 2, 4):
+            writer.put(rows(first))
+        writer.delete(rows(4).select(["id"]).slice(0, 1))
+        keys[:], values[:] = 0, 9
+        writer.flush()
+
+    assert table.to_arrow().sort_by("id").to_pylist() == expected
+
+
+def test_a_slice_of_a_large_batch_does_not_keep_it_in_memory(table, region_id) -> None:
+    with _open(table, region_id) as writer:
+        large = people(*range(20_000), name="x" * 100)
+        memory = pa.total_allocated_bytes()
+        writer.put(large.slice(5, 1))
+        of_batch, left = large.nbytes, pa.total_allocated_bytes
+        del large
+
+        assert left() < memory - 0.9 * of_batch
 
 
 @pytest.mark.req("WRT-80", "WRT-81", "WRT-82", "WRT-83", "WRT-84", "WRT-85", "MAN-16", "WRT-15", "WRT-46")

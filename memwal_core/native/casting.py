@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
+_WIDE_BITS = 32
 _ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 _LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_list,
@@ -77,6 +78,22 @@ def has_forbidden_null(values: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether there is a NULL inside of a value, where a nested field does not allow it."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     return _forbids_null(values.type) and any(_has_forbidden_null(chunk) for chunk in chunks)
+
+
+@lru_cache(1024)  # Every put asks for each of its columns.
+def has_narrow_dictionary(kind: pa.DataType) -> bool:
+    """Return whether values of a type have a dictionary whose indices have fewer than 32 bits.
+
+    Lance makes one dictionary of all that one file has. Where that has more values than the indices can number, Lance
+    14.0.2 writes a file, without an error, that nobody can read.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_narrow_dictionary(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return bool(kind.index_type.bit_width < _WIDE_BITS) or has_narrow_dictionary(kind.value_type)
+    if pa.types.is_run_end_encoded(kind):
+        return has_narrow_dictionary(kind.value_type)
+    return any(has_narrow_dictionary(field.type) for field in _inner_fields(kind))
 
 
 def compact(rows: pa.Table) -> pa.Table:

@@ -10,7 +10,15 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
-from memwal_core.native.casting import cast, compact, has_forbidden_null, is_list, owned, unwrapped
+from memwal_core.native.casting import (
+    cast,
+    compact,
+    has_forbidden_null,
+    has_narrow_dictionary,
+    is_list,
+    owned,
+    unwrapped,
+)
 from memwal_core.writer.admission.row_checks import rows_that_do_not_cast, sample_rows
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -27,7 +35,8 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
 
     Raises:
         InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL; the fact
-            ``sample_rows`` shows rows that do not fit. Nothing was written; correct the batch.
+            ``sample_rows`` shows rows that do not fit. Nothing was written; correct the batch. Or the table has
+            a column that ``has_narrow_dictionary``.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     wanted, found = schema.names, table.column_names
@@ -54,6 +63,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
                 column=field.name,
                 expected=str(field.type),
             )
+    _require_wide_dictionaries(schema)
     return compact(table if is_exact else pa.Table.from_arrays(columns, names=wanted))
 
 
@@ -89,6 +99,17 @@ def _require_valid(table: pa.Table) -> None:
             remedy="make the batch anew; what made it wrote invalid Arrow data",
             cause=str(error),
         ) from error
+
+
+def _require_wide_dictionaries(schema: pa.Schema) -> None:
+    narrow = [field for field in schema if has_narrow_dictionary(field.type)]
+    if narrow:
+        raise InvalidRequestError(
+            "Lance writes files that nobody can read where many values of these columns meet; the batch was refused",
+            remedy="make the columns plain, or dictionaries with indices of 32 bits (docs/types.md)",
+            columns=[field.name for field in narrow],
+            found=str(narrow[0].type),
+        )
 
 
 def _conform_column(table: pa.Table, field: pa.Field, key_columns: Sequence[str]) -> pa.ChunkedArray:

@@ -8,11 +8,13 @@ from typing import Literal
 import lance
 import pyarrow as pa
 import pytest
+from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.native.casting import cast
 from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
@@ -69,6 +71,58 @@ def test_json_of_a_writer_that_is_gone_is_replayed_read_and_merged(
     assert Table.open(uri).to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
     assert table.run(MergeRequest()).outcome is JobOutcome.DONE
     assert lance.dataset(uri).to_table().sort_by("id").to_pylist() == rows.to_pylist()
+
+
+def _categories(first: int, kind: pa.DataType) -> pa.Table:
+    texts = pa.array([f"text {first + number}" for number in range(100)]).dictionary_encode()
+    return pa.table({"id": list(range(first, first + 100)), "n": cast(texts, kind)})
+
+
+NARROW = pa.dictionary(pa.int8(), pa.string())
+
+
+def test_a_file_of_lance_cannot_hold_more_values_than_the_indices_of_a_dictionary_number(tmp_path: Path) -> None:
+    """Why such columns are refused: each batch fits, and Lance reports no error."""
+    path = str(tmp_path / "crowded.lance")
+    with LanceFileWriter(path, _categories(0, NARROW).schema, version="2.2") as writer:
+        writer.write_batch(_categories(0, NARROW).to_batches()[0])
+        writer.write_batch(_categories(100, NARROW).to_batches()[0])
+    with pytest.raises(pa.ArrowInvalid, match="dictionary indices use 32 bits"):
+        LanceFileReader(path).read_all().to_table()
+
+
+@pytest.mark.parametrize(
+    "kind", [NARROW, pa.list_(NARROW), pa.struct([("in", NARROW)]), pa.dictionary(pa.uint16(), pa.string())]
+)
+def test_dictionaries_whose_values_can_outgrow_a_file_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    """Buffered puts wrote WAL entries that nobody could read, and durable ones could be neither flushed nor merged."""
+    uri = str(tmp_path / "t")
+    schema = pa.schema([KEY, pa.field("n", kind)])
+    rows = pa.Table.from_arrays([pa.array([1]), pa.nulls(1, kind)], schema=schema)
+    with TableWriter.open(_table(uri, kind), settings=FAST) as writer:
+        with pytest.raises(InvalidRequestError, match="files that nobody can read"):
+            writer.put(rows)
+        assert _stored(uri) == []
+        writer.delete(rows.select(["id"]))
+
+
+@pytest.mark.parametrize("codec", ["lance", "arrow"])
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_dictionaries_of_many_batches_become_one(
+    tmp_path: Path, codec: Literal["lance", "arrow"], is_durable: bool
+) -> None:
+    uri = str(tmp_path / "t")
+    settings = Settings(writer=WriterSettings(new_region_codec=codec, durable_write=is_durable))
+    batches = [_categories(first, pa.dictionary(pa.int32(), pa.string())) for first in range(0, 400, 100)]
+    table = Table.create(uri, batches[0].schema, key="id", settings=settings)
+    expected = [row for batch in batches for row in batch.to_pylist()]
+    with table.writer() as writer:
+        for batch in batches:
+            writer.put(batch)
+        assert table.lookup(pa.table({"id": [5, 399]})).num_rows == 2
+        writer.flush()
+    table.run(MergeRequest())
+    assert lance.dataset(uri).to_table().sort_by("id").to_pylist() == expected
 
 
 def test_s8_a_row_that_one_region_cannot_store_keeps_all_regions_empty(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +61,18 @@ def test_rows_without_a_key_are_counted_and_shown(admission: RowAdmission) -> No
     assert examined.problem is not None
     assert (examined.problem.column, examined.problem.rows) == ("id", 2)
     assert examined.problem.samples[0] == {"id": "NULL", "score": "0.5", "name": "x" * 60 + "..."}
+
+
+def test_rows_that_fit_only_one_by_one_are_all_counted(admission: RowAdmission) -> None:
+    """A problem without a bad row passed for none, and the batch was recorded as done with nothing written."""
+    kind = pa.dictionary(pa.int8(), pa.string())
+    crowded = replace(admission, schema=admission.schema.set(1, pa.field("name", kind)))
+    rows = _batch(*range(300)).set_column(2, "name", pa.array([f"name {number}" for number in range(300)]))
+
+    examined = crowded.examine(rows)
+
+    assert examined.problem is not None
+    assert (examined.problem.column, examined.problem.rows) == ("name", 300)
 
 
 @pytest.mark.parametrize(

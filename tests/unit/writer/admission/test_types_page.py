@@ -18,7 +18,7 @@ KNOWN = [
     pa.string_view(), pa.binary_view(), pa.decimal128(9, 2), pa.decimal256(50, 2), pa.decimal32(5, 1),
     pa.decimal64(10, 1), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("us", "UTC"),
     pa.timestamp("ns"), pa.duration("s"), pa.month_day_nano_interval(), pa.null(),
-    pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.int32(), pa.string()),
     pa.list_(pa.float32(), 4), pa.list_(pa.string(), 2), pa.list_(STRUCT, 2), pa.list_(pa.string()),
     pa.large_list(pa.int8()), pa.list_view(pa.int8()), STRUCT, pa.map_(pa.string(), pa.int64()), pa.uuid(),
     pa.json_(),

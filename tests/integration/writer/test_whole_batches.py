@@ -139,12 +139,25 @@ def test_s8_a_row_that_one_region_cannot_store_keeps_all_regions_empty(tmp_path:
     assert Table.open(uri, settings=FAST).scan().count() == 17
 
 
-def test_s8_a_type_that_lance_cannot_read_again_is_refused_before_a_row_is_written(tmp_path: Path) -> None:
-    """Lance 14 writes fixed size lists of structs and then reads another number of rows."""
+UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[{"v": 1}, {"v": 2}]], pa.list_(pa.struct([("v", pa.int32())]), 2)),
+        pa.array([None], pa.struct([])),
+        pa.StructArray.from_arrays([UUIDS], names=["u"]),
+    ],
+    ids=["another number of rows", "a record where NULL was", "pyarrow cannot make them"],
+)
+def test_s8_a_type_that_lance_cannot_read_again_is_refused_before_a_row_is_written(
+    tmp_path: Path, values: pa.Array
+) -> None:
+    """Lance 14 writes such values, and rows of them were acknowledged and not found again."""
     uri = str(tmp_path / "t")
-    kind = pa.list_(pa.struct([("v", pa.int32())]), 2)
-    base = _table(uri, kind)
-    rows = pa.table({"id": pa.array([1], pa.int64()), "n": pa.array([[{"v": 1}, {"v": 2}]], kind)})
+    rows = pa.Table.from_arrays([pa.array([1], pa.int64()), values], schema=pa.schema([KEY, ("n", values.type)]))
+    base = Table.create(uri, rows.schema, key="id").base
     with TableWriter.open(base, settings=FAST) as writer, pytest.raises(InvalidRequestError) as caught:
         writer.put(rows)
     assert caught.value.facts["columns"] == ["n"]

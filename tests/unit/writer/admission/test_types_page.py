@@ -21,7 +21,7 @@ KNOWN = [
     pa.dictionary(pa.int32(), pa.string()),
     pa.list_(pa.float32(), 4), pa.list_(pa.string(), 2), pa.list_(STRUCT, 2), pa.list_(pa.string()),
     pa.large_list(pa.int8()), pa.list_view(pa.int8()), STRUCT, pa.map_(pa.string(), pa.int64()), pa.uuid(),
-    pa.json_(),
+    pa.json_(), pa.struct([]), pa.struct([("u", pa.uuid())]),
 ]  # fmt: skip
 TYPES = {"extension<arrow.json>" if kind == pa.json_() else str(kind): kind for kind in KNOWN}
 

@@ -192,11 +192,13 @@ class TableWriter:
         """
         self._require_open()
         with self._lock:
-            self._follow_schema()
-            key_schema = pa.schema(
-                [field for field in self._target.shape.schema if field.name in self._target.shape.key]
-            )
-            begun = self._begin(conform(keys, key_schema, self._target.shape.key), RegionWriter.prepared_deletes)
+            try:
+                self._follow_schema()
+                begun = self._begin_deletes(keys)
+            except InvalidRequestError:
+                if not self._follow_schema(now=True):
+                    raise
+                begun = self._begin_deletes(keys)
         return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
@@ -255,6 +257,11 @@ class TableWriter:
         if self._check is not None:
             self._check(batch)
         return batch
+
+    def _begin_deletes(self, keys: pa.Table | pa.RecordBatch) -> _Begun:
+        shape = self._target.shape
+        key_schema = pa.schema([field for field in shape.schema if field.name in shape.key])
+        return self._begin(conform(keys, key_schema, shape.key), RegionWriter.prepared_deletes)
 
     def _begin(self, batch: pa.Table, prepared: Callable[[RegionWriter, pa.Table], pa.Table]) -> _Begun:
         """Route a batch, check the share of every region, then hand them to the regions; call under the lock."""

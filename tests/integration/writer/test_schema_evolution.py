@@ -12,6 +12,7 @@ from memwal_core.ids import IdSource
 from memwal_core.memtable import with_tombstones
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.storage import open_store
+from memwal_core.table import Table
 from memwal_core.wal import WalAppender
 from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter, TableWriter
@@ -52,6 +53,20 @@ def test_a_batch_with_a_new_column_makes_the_writer_look_again(table) -> None:
         writer.put(_people_with_city(2, 3))
         writer.flush()
     assert _shown(table, ["id", "city"]) == {"id": [1, 2, 3], "city": [None, "c2", "c3"]}
+
+
+def test_a_delete_that_the_old_schema_refuses_makes_the_writer_look_again(tmp_path: Path) -> None:
+    """The error says to make the column nullable; then the delete went on failing until the interval was over."""
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string(), nullable=False)])
+    table = Table.create(str(tmp_path / "strict.lance"), schema, key="id")
+    with TableWriter.open(table.base, settings=SETTINGS, clock=ManualClock()) as writer:
+        writer.put(pa.table({"id": [1, 2], "name": ["a", "b"]}))
+        with pytest.raises(InvalidRequestError, match="cannot be deleted"):
+            writer.delete(pa.table({"id": [1]}))
+        lance.dataset(table.uri).alter_columns({"path": "name", "nullable": True})
+        assert writer.delete(pa.table({"id": [1]})).rows == 1
+        writer.flush()
+    assert Table.open(table.uri).to_arrow().column("id").to_pylist() == [2]
 
 
 def test_a_dropped_column_is_noticed_when_the_interval_is_over(table) -> None:

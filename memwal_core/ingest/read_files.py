@@ -14,6 +14,7 @@ from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
+from memwal_core.native.casting import is_list
 from memwal_core.text import show_bytes
 
 _PIECE_ROWS = 8192
@@ -51,13 +52,13 @@ def read_files(source: Source, limit_bytes: int) -> pa.Table:
             raise _too_large(limit_bytes)
         pieces.append(batch)
     try:
-        return pa.concat_tables(pieces, promote_options="permissive")
+        rows = pa.concat_tables(pieces, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InvalidRequestError(
-            "the files of the source have one column in types that do not go together",
-            remedy="ingest them in batches of their own",
-            source=str(source),
-        ) from None
+        raise _do_not_go_together(source) from None
+    found = {(field.name, str(field.type)): field for piece in pieces for field in piece.schema}
+    if any(_is_rounded(field.type, rows.schema.field(field.name).type) for field in found.values()):
+        raise _do_not_go_together(source)
+    return rows
 
 
 def _of_parquet(source: Source, limit_bytes: int) -> Iterator[pa.Table]:
@@ -118,6 +119,23 @@ def _of_lance(source: Source) -> Iterator[pa.Table]:
                 yield from map(_table, dataset.to_batches(batch_size=_PIECE_ROWS))
         except CorruptionError as error:
             raise _unreadable(source, place, str(error)) from None
+
+
+def _is_rounded(found: pa.DataType, promoted: pa.DataType) -> bool:
+    """Return whether decimals became floats, which Arrow does without a check; it refuses integers that do not fit."""
+    if pa.types.is_struct(found) and pa.types.is_struct(promoted):
+        return any(_is_rounded(field.type, promoted.field(field.name).type) for field in found)
+    if is_list(found) and is_list(promoted):
+        return _is_rounded(found.value_type, promoted.value_type)
+    return bool(pa.types.is_decimal(found) and pa.types.is_floating(promoted))
+
+
+def _do_not_go_together(source: Source) -> InvalidRequestError:
+    return InvalidRequestError(
+        "the files of the source have one column in types that do not go together",
+        remedy="ingest them in batches of their own",
+        source=str(source),
+    )
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

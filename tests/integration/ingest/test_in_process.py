@@ -200,6 +200,29 @@ def test_one_bad_row_refuses_the_whole_batch(table: BaseTable, tmp_path: Path) -
         ingest(table, *two)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda values: values,
+        lambda values: pa.array([values.to_pylist()], pa.list_(values.type)),
+        lambda values: pa.StructArray.from_arrays([values], names=["in"]),
+    ],
+    ids=["plain", "in lists", "in structs"],
+)
+def test_decimals_beside_floats_are_refused_and_not_rounded(
+    tmp_path: Path, wrap: Callable[[pa.Array], pa.Array]
+) -> None:
+    """Arrow makes one column of both files: 12345678901234567.89 was written as 1.2345678901234568e+16."""
+    floats, decimals = pa.array([1.5]), pa.array(["12345678901234567.89"]).cast(pa.decimal128(20, 2))
+    first, second = (pa.table({"id": [key], "v": wrap(v)}) for key, v in ((1, floats), (2, decimals)))
+    table = Table.create(str(tmp_path / "floats.lance"), first.schema, key="id").base
+    files = [parquet(tmp_path / f"{n}.parquet", rows) for n, rows in enumerate((first, second))]
+
+    with pytest.raises(InvalidRequestError, match="types that do not go together"):
+        ingest(table, *files, batch="b")
+    assert ingest(table, files[0], batch="b").rows_written == 1
+
+
 def test_a_batch_of_too_many_texts_for_a_dictionary_is_refused_and_not_recorded(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.dictionary(pa.int8(), pa.string()))])
     table = Table.create(str(tmp_path / "texts.lance"), schema, key="id")

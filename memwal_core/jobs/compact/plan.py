@@ -22,6 +22,7 @@ class CompactVerdict(StrEnum):
     FORCED = "asked for although there are few"
     TOO_FEW = "too few small neighbours"
     NONE = "no fragment is small or half deleted"
+    UNREADABLE = "Lance would write files that nobody can read: a dictionary has indices of fewer than 32 bits"
 
     @property
     def rewrites(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lance.optimize import CompactionTask, RewriteResult
 
@@ -21,7 +21,7 @@ from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.report import CatchupReport, IndexResult
 from memwal_core.jobs.catchup.run import catch_up, count_catchup
 from memwal_core.jobs.compact.cleanup import CleanupReport, clean_up
-from memwal_core.jobs.compact.plan import CompactPlan, plan_compaction
+from memwal_core.jobs.compact.plan import CompactPlan, CompactVerdict, plan_compaction
 from memwal_core.jobs.compact.report import CompactReport, RewriteReport
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.outcome import JobOutcome
@@ -35,6 +35,7 @@ from memwal_core.metrics import (
     TABLE_LABEL,
     Instruments,
 )
+from memwal_core.native.casting import has_narrow_dictionary
 from memwal_core.settings import CompactSettings
 
 _log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class _Run:
         state = self._table.state()
         self._table.require_mem_wal(state)
         fragments = list_fragments(self._table, state.version)
-        return plan_compaction(
+        plan = plan_compaction(
             self._table.uri,
             state.version,
             fragments,
@@ -174,6 +175,9 @@ class _Run:
             force=self._force,
             divided=self._on_executors,
         )
+        if plan.take and any(has_narrow_dictionary(field.type) for field in state.schema):
+            return replace(plan, verdict=CompactVerdict.UNREADABLE, take=(), rows=0, size_bytes=0)
+        return plan
 
     @property
     def _on_executors(self) -> bool:

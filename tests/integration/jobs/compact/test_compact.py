@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from lance.lance import _Session
@@ -23,6 +24,7 @@ from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.compact.run import COMPACT_CHECKED, COMPACT_OPTIMISED, COMPACT_REWRITTEN, CompactContext, compact
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.native.casting import cast
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import CatchupSettings, CompactSettings, Settings
 from memwal_core.table import Table
@@ -113,6 +115,24 @@ def test_dry_run_shows_the_plan_and_changes_nothing(table: BaseTable) -> None:
     assert (report.outcome, len(report.plan.take)) == (JobOutcome.PLANNED, 7)
     assert report.cleanup is not None
     assert table.state().version == version
+
+
+def test_fragments_whose_dictionaries_do_not_fit_one_file_stay(tmp_path: Path) -> None:
+    """Lance 14.0.2 rewrote them without an error, and nobody could read the table any more."""
+    kind = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("category", kind)])
+    table = Table.create(str(tmp_path / "categories"), schema, key="id").base
+    for first in (0, 100):
+        texts = pa.array([f"category {first + number}" for number in range(100)])
+        ids = pa.array(range(first, first + 100))
+        made = pa.Table.from_arrays([ids, cast(texts, kind)], schema=table.state().schema)
+        lance.write_dataset(made, table.uri, mode="append")
+
+    report = run(table, force=True)
+
+    assert (report.outcome, report.plan.verdict) == (JobOutcome.NOTHING_TO_DO, CompactVerdict.UNREADABLE)
+    assert "nobody can read" in report.why()
+    assert len(set(table.dataset().to_table().column("category").to_pylist())) == 200
 
 
 def test_few_fragments_stay_unless_forced(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.reading.sound import require_sound
+from memwal_core.base_table.reserved import require_no_reserved_names
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
@@ -210,14 +211,15 @@ class TableReader:
 
         Raises:
             LegacyIndexError: The index has the layout of early releases; leave the table alone.
-            InvalidRequestError: There is no usable primary key or a blob column, MemWAL is not enabled, or the
-                index is gone while regions exist (``frozen`` in the facts): an overwrite or restore
+            InvalidRequestError: There is no usable primary key, a blob column or a reserved name, MemWAL is not
+                enabled, or the index is gone while regions exist (``frozen`` in the facts): an overwrite or restore
                 dropped progress, and merging old generations again would resurrect rows.
         """
         state = state if state is not None else self.state()
         state.require_primary_key()
         details = self.require_mem_wal(state)
         require_no_blobs(state.schema, "write")
+        require_no_reserved_names(state.schema)
         return details
 
     def require_mem_wal(self, state: TableState | None = None) -> MemWalIndexDetails:

@@ -17,7 +17,7 @@ from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decod
 from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.table_context import choose_spec
 
-_PLACE = "__place"
+_PLACE = "memwal:place"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,11 @@ from memwal_core.storage.concurrent import map_concurrently
 _ATTEMPT = "1"
 _WRITERS = 4
 """Regions that are written at once; each has a MemTable."""
-_NAN = "__nan"
-_ORDER = "__order"
-_SEQUENCE = "__sequence"
+_ALONG = "memwal:along:"
+"""Begins the names of the columns that arrange rows; users give columns shorter names, also such as ``__order``."""
+_NAN = f"{_ALONG}nan"
+_ORDER = f"{_ALONG}order"
+_SEQUENCE = f"{_ALONG}sequence"
 
 RowsCheck = Callable[[pa.Table], None]
 """Checks the rows to write; raises ``InvalidRequestError`` to refuse them all."""

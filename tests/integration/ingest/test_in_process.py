@@ -177,6 +177,26 @@ def test_rows_are_ordered_by_columns_of_many_types(table: BaseTable, tmp_path: P
     assert names(table) == {1: "new"}
 
 
+@pytest.mark.parametrize("name", ["__order", "__sequence", "__nan", "__place"])
+def test_columns_of_any_name_are_ingested_and_order_rows(tmp_path: Path, name: str) -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, pa.float64())])
+    table = Table.create(str(tmp_path / "named.lance"), schema, key="id").base
+    source = parquet(tmp_path / "rows.parquet", pa.table({"id": [1, 1], name: [2.0, 1.0]}))
+
+    ingest(table, source, batch="last")
+    assert MergedReader(table).to_arrow().column(name).to_pylist() == [1.0]
+    ingest(table, source, batch="newest", order_by=name)
+    assert MergedReader(table).to_arrow().column(name).to_pylist() == [2.0]
+
+
+def test_a_key_of_any_name_is_ingested(tmp_path: Path) -> None:
+    rows = pa.table({"__place": [1, 2], "name": ["a", "b"]})
+    table = Table.create(str(tmp_path / "named.lance"), rows.schema, key="__place", buckets=4).base
+
+    assert ingest(table, parquet(tmp_path / "rows.parquet", rows), batch="b").rows_written == 2
+    assert MergedReader(table).to_arrow().sort_by("__place").to_pylist() == rows.to_pylist()
+
+
 def test_a_column_without_an_order_is_refused(table: BaseTable, tmp_path: Path) -> None:
     rows = people(1, 1).append_column("at", pa.array([[1], [2]]))
     with pytest.raises(InvalidRequestError, match="cannot be ordered by a column of this type"):

@@ -39,6 +39,12 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
             a column that ``has_narrow_dictionary``.
     """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    if not isinstance(table, pa.Table):
+        raise InvalidRequestError(
+            "the batch is neither a table nor a record batch of Arrow",
+            remedy="pass pyarrow.table(rows), which takes data frames, columns by name and Arrow streams",
+            found=type(rows).__name__,
+        )
     wanted, found = schema.names, table.column_names
     missing = [name for name in wanted if name not in found]
     unknown = [name for name in found if name not in wanted]

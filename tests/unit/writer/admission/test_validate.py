@@ -1,3 +1,5 @@
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -73,6 +75,16 @@ def test_a_wrong_type_refuses_the_whole_batch(columns: dict[str, object], fact: 
 
 
 @pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    "rows", [{"id": [1]}, [{"id": 1}], pa.table({"id": [1]}).to_reader(), pa.table({"id": [1]}).to_pandas(), None]
+)
+def test_what_is_no_arrow_table_is_refused_with_the_way_to_make_one(rows: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="neither a table nor a record batch") as caught:
+        conform(rows, pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])
+
+    assert (caught.value.facts["found"], "pyarrow.table(rows)" in str(caught.value)) == (type(rows).__name__, True)
+
+
 def test_missing_and_unknown_columns_are_named() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         conform(_batch(extra=[1, 2]).drop_columns(["name"]), SCHEMA, ["id"])

@@ -121,22 +121,26 @@ class BatchRecords:
 
         Raises:
             InvalidRequestError: An earlier attempt began the batch with other rows; this one has written nothing.
+            CorruptionError: The record of the earlier attempt cannot be read.
         """
         wanted = {value: [rows.rows, rows.keys] for value, rows in regions.items()}
         document = {**_named(batch), "source": source, "begun_at": self._now(), "regions": wanted}
         if save(self._store, _begun_path(batch), document):
             return
         begun = load(self._store, _begun_path(batch))
-        if begun is None or begun["regions"] == wanted:
-            return
+        with _complete(_begun_path(batch)):
+            if begun is None or begun["regions"] == wanted:
+                return
+            begun_at, source_then = begun["begun_at"], begun["source"]
+            rows_then = sum(rows for rows, _ in begun["regions"].values())
         raise InvalidRequestError(
             "an earlier attempt began this batch with other rows, and may have written some of them",
             remedy="pass the rows of the first attempt again, or use a new batch id, whose rows then win",
             batch=str(batch),
-            begun_at=begun["begun_at"],
-            rows_then=sum(rows for rows, _ in begun["regions"].values()),
+            begun_at=begun_at,
+            rows_then=rows_then,
             rows_now=sum(rows.rows for rows in regions.values()),
-            source_then=begun["source"],
+            source_then=source_then,
             source_now=source,
         )
 
@@ -163,7 +167,8 @@ class BatchRecords:
                     remedy="ingest the batch, and check its name",
                     batch=str(batch),
                 )
-            missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
+            with _complete(_begun_path(batch)):
+                missing = (begun["regions"].keys() if begun is not None else set()) - shares.keys()
             if missing and (found := self.done(batch)) is None:
                 raise InvalidRequestError(
                     "the batch is not complete: some of its shares are not written",

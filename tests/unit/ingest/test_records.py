@@ -194,6 +194,31 @@ def test_a_record_without_its_fields_is_named(records: BatchRecords, store: Obje
         records.shares(BATCH)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"{}", b'{"regions": 3, "begun_at": "", "source": ""}', b'{"regions": {"x": 1}, "begun_at": "", "source": ""}'],
+)
+def test_a_record_of_what_a_batch_began_with_that_lacks_its_fields_is_named(
+    records: BatchRecords, store: ObjectStore, content: bytes
+) -> None:
+    path = f"{batch_directory(BATCH.stream, BATCH.batch)}/begun.json"
+    store.put(path, content)
+
+    with pytest.raises(CorruptionError, match="lacks a field") as caught:
+        records.begin(BATCH, ROWS)
+    assert caught.value.facts["path"] == path
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"regions": 3}'])
+def test_a_batch_whose_beginning_lacks_its_fields_is_not_finished(
+    records: BatchRecords, store: ObjectStore, content: bytes
+) -> None:
+    store.put(f"{batch_directory(BATCH.stream, BATCH.batch)}/begun.json", content)
+
+    with pytest.raises(CorruptionError, match="lacks a field"):
+        records.finish(BATCH)
+
+
 @pytest.mark.parametrize("torn", [b"", bytes(60), b"{}", b"[1]"])
 def test_power_cut_that_tears_the_note_of_a_claim_stops_no_later_batch(
     records: BatchRecords, store: ObjectStore, torn: bytes

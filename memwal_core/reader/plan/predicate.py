@@ -63,7 +63,10 @@ def boxes_of(filter_sql: str | None, schema: pa.Schema) -> tuple[Box, ...]:
     if filter_sql is None:
         return ANYTHING
     predicate = _parsed(filter_sql, schema)
-    return ANYTHING if predicate is None else tuple(_boxes(predicate, schema))
+    try:
+        return ANYTHING if predicate is None else tuple(_boxes(predicate, schema))
+    except RecursionError:  # Some thousand conditions in a row.
+        return ANYTHING
 
 
 def _parsed(filter_sql: str, schema: pa.Schema) -> Any | None:  # noqa: ANN401 - datafusion ships no types
@@ -87,8 +90,16 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
+def _variant(expression: Any) -> Any:  # noqa: ANN401
+    """Return an expression in the form of its kind; None for kinds that DataFusion does not show, such as functions."""
+    try:
+        return expression.to_variant()
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
 def _boxes(expression: Any, schema: pa.Schema) -> Sequence[Box]:  # noqa: ANN401
-    node = expression.to_variant()
+    node = _variant(expression)
     kind = type(node).__name__
     if kind == "BinaryExpr" and node.op() in {"AND", "OR"}:
         left, right = _boxes(node.left(), schema), _boxes(node.right(), schema)
@@ -163,7 +174,7 @@ def _between(expression: Any, low: Any, high: Any, schema: pa.Schema) -> tuple[s
 
 
 def _column(expression: Any, schema: pa.Schema) -> str | None:  # noqa: ANN401
-    node = expression.to_variant()
+    node = _variant(expression)
     if type(node).__name__ != "Column" or node.name() not in schema.names:
         return None
     return str(node.name()) if _has_plain_equality(schema.field(node.name()).type) else None
@@ -186,7 +197,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 def _literal(expression: Any, data_type: pa.DataType) -> Any | None:  # noqa: ANN401
     """Return a constant as a value of the column's type; None if that is not certain."""
-    node = expression.to_variant()
+    node = _variant(expression)
     if type(node).__name__ == "Cast":
         return _cast_literal(expression, node, data_type)
     if type(node).__name__ != "Literal":
@@ -216,7 +227,7 @@ def _integer(value: object, data_type: pa.DataType) -> int | None:
 def _cast_literal(expression: Any, node: Any, data_type: pa.DataType) -> Any | None:  # noqa: ANN401
     """Return the value of ``date '...'`` or ``timestamp '...'``."""
     inner = node.expr()
-    text = _constant(inner) if type(inner.to_variant()).__name__ == "Literal" else None
+    text = _constant(inner) if type(_variant(inner)).__name__ == "Literal" else None
     if not isinstance(text, str):
         return None
     target = expression.canonical_name().rpartition(" AS ")[2]
@@ -226,7 +237,7 @@ def _cast_literal(expression: Any, node: Any, data_type: pa.DataType) -> Any | N
         return None
     try:
         return pa.scalar(text).cast(data_type).as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError):
         return None
 
 

@@ -70,6 +70,30 @@ def test_filter_never_lets_an_old_version_surface(tmp_path: Path, kind: str) -> 
         assert reader.count("name = 'v2'", consistency=consistency) == 1
 
 
+@pytest.mark.parametrize(
+    "filter_sql",
+    ["upper(name) = 'GEN1'", "starts_with(name, 'gen1')", "id > 2 AND lower(name) = 'gen1' OR id = 1"],
+)
+def test_filter_may_call_functions(tmp_path: Path, filter_sql: str) -> None:
+    table = _written(str(tmp_path / "t"))
+
+    assert as_model(table.to_arrow(ScanRequest(filter_sql=filter_sql))) == {1: "gen1", 10: "gen1"}
+    assert table.count(filter_sql) == 2
+
+
+def test_filter_may_name_a_field_of_a_struct(tmp_path: Path) -> None:
+    place = pa.struct([("country", pa.string())])
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("place", place)])
+    table = Table.create(str(tmp_path / "t"), schema, key="id")
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1, 2], "place": [{"country": "de"}, {"country": "fr"}]}, schema=schema))
+        writer.flush()
+
+    found = table.to_arrow(ScanRequest(columns=("id",), filter_sql="place.country = 'fr'"))
+
+    assert found.column("id").to_pylist() == [2]
+
+
 @pytest.mark.req("RD-40")
 def test_key_and_generation_are_returned_only_when_asked_for(tmp_path: Path) -> None:
     table = _written(str(tmp_path / "t"))

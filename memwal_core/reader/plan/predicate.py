@@ -16,6 +16,7 @@ import pyarrow as pa
 
 _MAX_BOXES = 256
 _TABLE = "rows"
+_STRING_QUOTE = '"'
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -62,7 +63,8 @@ def boxes_of(filter_sql: str | None, schema: pa.Schema) -> tuple[Box, ...]:
     """Return boxes that together contain at least every row of a filter; no box if no row can pass."""
     if filter_sql is None:
         return ANYTHING
-    predicate = _parsed(filter_sql, schema)
+    # Lance reads text in double quotes as a string, DataFusion as the name of a column.
+    predicate = _parsed(filter_sql, schema) if _STRING_QUOTE not in filter_sql else None
     try:
         return ANYTHING if predicate is None else tuple(_boxes(predicate, schema))
     except RecursionError:  # Some thousand conditions in a row.

@@ -94,6 +94,19 @@ def test_filter_may_name_a_field_of_a_struct(tmp_path: Path) -> None:
     assert found.column("id").to_pylist() == [2]
 
 
+def test_text_in_double_quotes_is_a_string_in_every_source(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("tenant", pa.string(), nullable=False)])
+    table = Table.create(str(tmp_path / "t"), schema, key=["id", "tenant"], regions=["tenant"])
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1], "tenant": ["a"]}, schema=schema))
+        writer.flush()
+        table.run(MergeRequest())
+        writer.put(pa.table({"id": [2], "tenant": ["b"]}, schema=schema))
+        writer.flush()
+
+    assert table.count("\"tenant\" = 'tenant'") == 2
+
+
 @pytest.mark.req("RD-40")
 def test_key_and_generation_are_returned_only_when_asked_for(tmp_path: Path) -> None:
     table = _written(str(tmp_path / "t"))

@@ -155,6 +155,8 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=None if self._hears else subprocess.DEVNULL,
                 env=self._environment,
+                # A terminal interrupts its whole foreground, and this process decides what that means for the work.
+                process_group=0,
             )
         return self._process
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -19,6 +21,15 @@ from memwal_core.native.child_processes import ChildProcesses, ProcessEndedError
 pytestmark = pytest.mark.req("T6")
 
 _CHILD = "tests.unit.native.answering_child"
+
+_INTERRUPTED = f"""
+import signal
+from memwal_core.native.child_processes import ChildProcesses
+signal.signal(signal.SIGINT, lambda *_: None)
+processes = ChildProcesses("{_CHILD}")
+for seconds in (0, 1):
+    print(processes.ask({{"sleep_s": seconds}})["pid"], flush=True)
+"""
 
 
 def test_a_process_serves_one_question_after_another_and_is_replaced_when_it_died() -> None:
@@ -42,6 +53,18 @@ def test_a_process_that_others_end_is_no_fault_of_the_question(repeats: bool) ->
         processes.ask({"signal": signal.SIGKILL})
 
     assert not caught.value.by_itself
+
+
+def test_an_interrupt_at_the_terminal_is_for_the_process_that_asks_to_decide_on() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as asking:
+        assert asking.stdout is not None
+        first = asking.stdout.readline()
+        os.killpg(asking.pid, signal.SIGINT)  # As a terminal does: to its whole foreground.
+        said, _ = asking.communicate(timeout=60)
+
+    assert (asking.returncode, said) == (0, first)
 
 
 def test_a_silent_process_is_ended() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from memwal_core.opening import open_here
+from memwal_core.settings.seconds import LONGEST_S
 from memwal_core.storage.options import parse_pairs, require_used
 from memwal_core.table import Table
 from memwal_core.vocabulary import Vocabulary
@@ -35,12 +36,12 @@ def parse_seconds(text: str | float) -> float:
     """Return the seconds of a duration such as ``60``, ``60s``, ``5m`` or ``1h``.
 
     Raises:
-        typer.BadParameter: It is none, or is below a second.
+        typer.BadParameter: It is none, or is below a second or above a century.
     """
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)", str(text).strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if seconds < 1:
-        raise typer.BadParameter("write at least a second, as in 60s, 5m or 1h")
+    if not 1 <= seconds <= LONGEST_S:
+        raise typer.BadParameter("write at least a second and at most a century, as in 60s, 5m or 1h")
     return seconds
 
 

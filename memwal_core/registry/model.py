@@ -20,6 +20,7 @@ from memwal_core.registry.addresses import (
     places_of,
     require_line,
 )
+from memwal_core.settings.seconds import LONGEST_S
 from memwal_core.storage.address import canonical_uri
 
 
@@ -46,7 +47,7 @@ class RegisteredTable(_Entry):
     uri: Address = Field(description="Path or address.")
     connection: str = Field(default="", description="Airflow connection of type lance for its object store; may be "
         "empty if the environment of the workers knows the credentials.")  # fmt: skip
-    every_minutes: float = Field(default=10.0, gt=0, description="How often the cycle runs.")
+    every_minutes: float = Field(default=10.0, gt=0, le=LONGEST_S / 60, description="How often the cycle runs.")
     collect_garbage: bool = Field(default=True, description="Whether the cycle deletes; otherwise it only plans it.")
     remove_versions: bool = Field(default=True, description="Whether the cycle removes old table versions.")
     input_suites: tuple[str, ...] = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from memwal_core.settings.retention import DAY_S
+from memwal_core.settings.seconds import Seconds
 
 
 class FlushSettings(BaseModel):
@@ -16,13 +17,13 @@ class FlushSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_age_s: float = Field(
+    min_age_s: Seconds = Field(
         default=600.0,
         ge=0,
         description="Seconds that rows wait in a WAL before the job looks for their writer, and seconds between two "
         "looks of a maintenance cycle. Shorter: fresher base table, more requests and more small generations.",
     )
-    quiet_s: float = Field(
+    quiet_s: Seconds = Field(
         default=3600.0,
         gt=0,
         description="Seconds without a new WAL entry or manifest version after which a writer of ours that holds "
@@ -30,7 +31,7 @@ class FlushSettings(BaseModel):
         "twice that is waited. Raise it for writers with longer ages, or without `background_flush`. Longer: rows of "
         "crashed writers reach the base table later.",
     )
-    foreign_quiet_s: float | None = Field(
+    foreign_quiet_s: Seconds | None = Field(
         default=7 * DAY_S,
         gt=0,
         description="The same for writers of other programs (pylance, LanceDB), which stay silent for as long as "
@@ -38,7 +39,7 @@ class FlushSettings(BaseModel):
         "until it is opened again (LanceDB: `close_lsm_writers()`). Must exceed the longest pause between two writes "
         "of a process that stays open. Null: never.",
     )
-    max_wait_s: float | None = Field(
+    max_wait_s: Seconds | None = Field(
         default=None,
         gt=0,
         description="Seconds after which rows are flushed although their writer lives, which fences it. Null: never.",

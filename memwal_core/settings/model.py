@@ -22,6 +22,7 @@ from memwal_core.settings.flushing import FlushSettings
 from memwal_core.settings.page import PageSettings
 from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
+from memwal_core.settings.seconds import Seconds
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -182,7 +183,7 @@ class IndexSettings(_Section):
         description="Times a strict update is tried when other commits interfere. More survives more rivals, and fails "
         "later.",
     )
-    snapshot_interval_s: float = Field(
+    snapshot_interval_s: Seconds = Field(
         default=0.0,
         ge=0,
         description="A region snapshot younger than this many seconds is not replaced. Smaller means that readers see "
@@ -222,7 +223,7 @@ class MergeTriggerSettings(_Section):
         ge=1,
         description="Bytes of flushed MemTables that wait for their merge. Fewer: faster reads, more commits.",
     )
-    max_age_s: float = Field(
+    max_age_s: Seconds = Field(
         default=600.0,
         gt=0,
         description="Age in seconds of the oldest waiting flushed MemTable, so that an idle region is merged, too. "
@@ -254,7 +255,7 @@ class LeaseSettings(_Section):
         description="Seconds until a lease ends that is not renewed. Longer: a dead job blocks its successor longer; "
         "shorter: a slow job may lose its lease.",
     )
-    renew_after_s: float = Field(
+    renew_after_s: Seconds = Field(
         default=100.0,
         gt=0,
         description="Seconds after the last renewal at which the next is due; below `ttl_s`. Shorter: more requests, "
@@ -267,7 +268,7 @@ class LeaseSettings(_Section):
         description="Seconds for which another job's lease must have expired before it is taken: how far clocks may "
         "differ. Longer: a dead job blocks its successor longer.",
     )
-    stall_s: float = Field(
+    stall_s: Seconds = Field(
         default=600.0,
         gt=0,
         description="Seconds without completed work after which a job no longer renews, so that a hung job loses its "
@@ -305,12 +306,12 @@ class LedgerSettings(_Section):
         le=100,
         description="Consecutive failures after which a job pauses. More: more attempts are spent on a lasting fault.",
     )
-    cooldown_s: float = Field(
+    cooldown_s: Seconds = Field(
         default=600.0,
         gt=0,
         description="First pause in seconds; doubles with each failure. Longer: fewer futile attempts, later recovery.",
     )
-    cooldown_max_s: float = Field(
+    cooldown_max_s: Seconds = Field(
         default=21_600.0, gt=0, description="Longest pause in seconds. Longer: fewer futile attempts, later recovery."
     )
 
@@ -367,7 +368,7 @@ class QualitySettings(_Section):
         le=10_000,
         description="Number of newest versions of the table among which the last merge is searched. More takes longer.",
     )
-    verify_every_s: float = Field(
+    verify_every_s: Seconds = Field(
         default=3600.0,
         ge=0,
         description="Seconds between two counts of all keys in a table's cycle, each only after merges. Longer: less "
@@ -390,7 +391,7 @@ class IngestSettings(_Section):
         "writes a batch by itself instead of with Spark. More: fewer batches wait for Spark to start, and a process "
         "needs up to eight times as much memory. 0: always Spark.",
     )
-    rival_wait_s: float = Field(
+    rival_wait_s: Seconds = Field(
         default=60.0,
         ge=0,
         description="Seconds without a sign of life after which an attempt that was overtaken by another attempt of "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.seconds import Seconds
+
 
 class PageSettings(BaseModel):
     """How much the status page reads, and how long it waits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fresh_s: float = Field(
+    fresh_s: Seconds = Field(
         default=30.0,
         ge=0,
         description="Seconds for which the overview shows a table as it was last read. Each table is read once in that "
@@ -22,20 +24,20 @@ class PageSettings(BaseModel):
         le=256,
         description="Tables that the page reads at once. More: a large fleet is shown sooner, and takes more threads.",
     )
-    deadline_s: float = Field(
+    deadline_s: Seconds = Field(
         default=30.0,
         gt=0,
         description="Seconds after which a table counts as not answering: its place goes to the next one, and its last "
         "known state is shown. Longer: slow stores are waited for, and outages are shown later.",
     )
-    deep_s: float = Field(
+    deep_s: Seconds = Field(
         default=600.0,
         ge=0,
         description="Seconds after which the doctor looks at a table again in depth, beside the page, if people look "
         "at it: every object is listed, and flushed MemTables are opened. Longer: fewer requests to the stores, and "
         "damage that only such a look sees is shown later; 0: never.",
     )
-    patience_s: float = Field(
+    patience_s: Seconds = Field(
         default=3.0,
         gt=0,
         description="Seconds that the overview waits for tables that are being read. It then shows the others, and the "

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.seconds import Seconds
 from memwal_core.settings.writer import MIB
 
 HOUR_S = 3600.0
@@ -114,7 +115,7 @@ class CompactSettings(BaseModel):
         description="Times a pass plans again after a conflict with another commit. More survives more rivals, and "
         "fails later.",
     )
-    retention_s: float = Field(
+    retention_s: Seconds = Field(
         default=_HISTORY_S,
         ge=3600,
         description="Versions younger than this many seconds are kept; follows `retention.hours`. Must exceed the "
@@ -151,7 +152,7 @@ class GcSettings(BaseModel):
         description="Seconds between removing a flushed MemTable from the region manifest and deleting its directory. "
         "Readers that planned before have this long to finish; longer takes more storage.",
     )
-    open_writer_s: float = Field(
+    open_writer_s: Seconds = Field(
         default=_HISTORY_S,
         ge=0,
         description="Seconds for which a merged flushed MemTable of the `arrow` codec is kept, so that the scanner of "
@@ -159,7 +160,7 @@ class GcSettings(BaseModel):
         "`retention.hours`. Reopen such writers at least as often. Longer takes more storage; 0 if no writer's own "
         "scanner is used. It ends at twice this time after the flush, however late the merge was.",
     )
-    orphan_age_s: float = Field(
+    orphan_age_s: Seconds = Field(
         default=_HISTORY_S,
         ge=0,
         description="Age in seconds at which leftovers of failed flushes and commits are deleted; follows "
@@ -173,7 +174,7 @@ class GcSettings(BaseModel):
         "own writer may write, which acknowledges without verifying its epoch; choose it when no such writer is ever "
         "stalled for `wal_min_age_s`. `none`: entries are only listed and take storage.",
     )
-    wal_min_age_s: float = Field(
+    wal_min_age_s: Seconds = Field(
         default=_HISTORY_S,
         ge=0,
         description="Age in seconds below which no WAL entry is deleted; follows `retention.hours`, and is at least a "
@@ -183,6 +184,7 @@ class GcSettings(BaseModel):
     wal_epoch_checks: float = Field(
         default=6.0,
         ge=0,
+        le=1_000_000,
         description="WAL entries that were written or flushed less than this many times "
         "`writer.epoch_check_interval_s` ago are kept, so that a stalled writer finds its successor's entry. Larger "
         "takes more storage. Below 2 it is refused without `allow_unsafe_retention`.",
@@ -193,7 +195,7 @@ class GcSettings(BaseModel):
         description="Number of versions of a region manifest, or of a lease, that are kept below the newest. More "
         "keeps a longer history and more objects.",
     )
-    manifest_min_age_s: float = Field(
+    manifest_min_age_s: Seconds = Field(
         default=_HISTORY_S,
         ge=0,
         description="Seconds for which a superseded version of a region manifest, or of the maintenance record, is "
@@ -201,7 +203,7 @@ class GcSettings(BaseModel):
         "directory is unrecorded. Longer keeps more objects. Below one hour it is refused without "
         "`allow_unsafe_retention`.",
     )
-    register_min_age_s: float = Field(
+    register_min_age_s: Seconds = Field(
         default=HOUR_S,
         ge=0,
         description="Seconds for which superseded versions of ledgers and leases are kept. The newest version has the "

@@ -7,6 +7,8 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from memwal_core.settings.seconds import Seconds
+
 
 class Thresholds(NamedTuple):
     """The values from which a signal warns, and from which it pages: an operator must act now."""
@@ -29,17 +31,17 @@ class StatusSettings(BaseModel):
         description="Number of a region's flushed MemTables that wait for their merge: warn.",
     )
     pending_generations_page: int = Field(default=20, ge=1, description="The same: page.")
-    oldest_unmerged_warn_s: float = Field(
+    oldest_unmerged_warn_s: Seconds = Field(
         default=1200.0, gt=0, description="Age in seconds of the oldest waiting flushed MemTable: warn."
     )
-    oldest_unmerged_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
-    wal_lag_warn_s: float = Field(
+    oldest_unmerged_page_s: Seconds = Field(default=3600.0, gt=0, description="The same: page.")
+    wal_lag_warn_s: Seconds = Field(
         default=1200.0,
         gt=0,
         description="Age in seconds of the oldest unflushed WAL entry: warn. Keep it above "
         "`writer.max_memtable_age_s`.",
     )
-    wal_lag_page_s: float = Field(default=3600.0, gt=0, description="The same: page.")
+    wal_lag_page_s: Seconds = Field(default=3600.0, gt=0, description="The same: page.")
     epoch_changes_warn: int = Field(
         default=2,
         ge=1,
@@ -65,32 +67,32 @@ class StatusSettings(BaseModel):
         description="Number of fragments of the base table with fewer rows than `compact.target_rows`: warn.",
     )
     base_fragments_page: int = Field(default=200, ge=1, description="The same: page.")
-    base_versions_warn_s: float = Field(
+    base_versions_warn_s: Seconds = Field(
         default=2 * 72 * 3600.0,
         gt=0,
         description="Age in seconds of the oldest version of the base table that nothing needs and that is older than "
         "`compact.retention_s`: warn. Follows `retention.hours`: twice as long.",
     )
-    base_versions_page_s: float = Field(
+    base_versions_page_s: Seconds = Field(
         default=5 * 72 * 3600.0, gt=0, description="The same: page. Follows `retention.hours`: five times as long."
     )
-    snapshot_age_warn_s: float = Field(
+    snapshot_age_warn_s: Seconds = Field(
         default=3600.0, gt=0, description="Seconds since a region first differed from the region snapshot: warn."
     )
-    snapshot_age_page_s: float = Field(default=86_400.0, gt=0, description="The same: page.")
-    drain_time_warn_s: float = Field(
+    snapshot_age_page_s: Seconds = Field(default=86_400.0, gt=0, description="The same: page.")
+    drain_time_warn_s: Seconds = Field(
         default=3600.0,
         gt=0,
         description="Seconds that merging the waiting generations would take at the rate of the last merges: warn.",
     )
-    drain_time_page_s: float = Field(default=21_600.0, gt=0, description="The same: page.")
-    stuck_job_warn_s: float = Field(
+    drain_time_page_s: Seconds = Field(default=21_600.0, gt=0, description="The same: page.")
+    stuck_job_warn_s: Seconds = Field(
         default=300.0,
         gt=0,
         description="Seconds since a running or crashed job last renewed its lease: warn. Keep it at or above "
         "`lease.ttl_s`.",
     )
-    stuck_job_page_s: float = Field(default=600.0, gt=0, description="The same: page.")
+    stuck_job_page_s: Seconds = Field(default=600.0, gt=0, description="The same: page.")
     peak_memory_warn: float = Field(
         default=0.7,
         gt=0,

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.seconds import Seconds
+
 KIB = 1024
 MIB = 1024 * 1024
 
@@ -45,14 +47,14 @@ class WriterSettings(BaseModel):
         description="WAL codec of regions that a table writer creates; a region keeps its own. `lance`: flushes copy "
         "no rows. `arrow`: pylance's own writer can take the region over, and flushes copy the rows.",
     )
-    takeover_quiet_s: float = Field(
+    takeover_quiet_s: Seconds = Field(
         default=300.0,
         ge=0,
         description="Seconds without a sign of life after which a writer that did not release its region counts as "
         "dead for a table writer that must not fence others. Shorter: a slow writer may be fenced; longer: a crashed "
         "writer's regions stay unavailable longer.",
     )
-    schema_check_interval_s: float = Field(
+    schema_check_interval_s: Seconds = Field(
         default=5.0,
         ge=0,
         description="Seconds after which a table writer checks again whether the base table's schema has changed. "
@@ -82,7 +84,7 @@ class WriterSettings(BaseModel):
         ge=1,
         description="Rows after which a MemTable is flushed. Larger: fewer generations, longer recovery, more memory.",
     )
-    max_memtable_age_s: float = Field(
+    max_memtable_age_s: Seconds = Field(
         default=600.0,
         gt=0,
         description="Seconds after its first row at which a MemTable is flushed, so that the rows of an idle region "
@@ -106,7 +108,7 @@ class WriterSettings(BaseModel):
         description="Without `durable_write`: buffered puts after which a WAL entry is written. Larger: fewer "
         "requests, and more rows lost in a crash.",
     )
-    wal_flush_interval_s: float = Field(
+    wal_flush_interval_s: Seconds = Field(
         default=1.0,
         gt=0,
         description="Without `durable_write`: seconds after which buffered rows are written to the WAL. Larger: fewer "
@@ -129,7 +131,7 @@ class WriterSettings(BaseModel):
         description="Arrow bytes of waiting MemTables before puts have to wait. More: longer bursts are absorbed, with "
         "more memory and longer recovery.",
     )
-    backpressure_timeout_s: float = Field(
+    backpressure_timeout_s: Seconds = Field(
         default=30.0,
         ge=0,
         description="Seconds that a put waits for room in the flush queue before it is refused with nothing written. "
@@ -149,7 +151,7 @@ class WriterSettings(BaseModel):
         description="Longest wait in seconds between failing background flushes. Longer: less load on a failing store, "
         "later recovery.",
     )
-    stalled_queue_s: float = Field(
+    stalled_queue_s: Seconds = Field(
         default=300.0,
         gt=0,
         description="Age in seconds of the oldest waiting MemTable at which the flush queue is reported as stalled. "

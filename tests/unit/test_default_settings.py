@@ -32,3 +32,21 @@ def test_value_out_of_bounds_is_refused_each_time(monkeypatch: pytest.MonkeyPatc
     for _ in range(2):
         with pytest.raises(InvalidRequestError, match="cannot be used"):
             load_settings()
+
+
+SECONDS = [
+    f"MEMWAL_{section}__{name}".upper()
+    for section, info in Settings.model_fields.items()
+    for name in getattr(info.annotation, "model_fields", ())
+    if name.endswith("_s")
+]
+
+
+@pytest.mark.parametrize("value", ["inf", "1e300", "1e10"])
+@pytest.mark.parametrize("variable", [*SECONDS, "MEMWAL_GC__WAL_EPOCH_CHECKS"])
+def test_times_that_no_clock_counts_are_refused(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    """Before, a writer that was told never to flush by age flushed nothing, and collections failed at a date."""
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(InvalidRequestError, match="cannot be used"):
+        load_settings()

@@ -11,6 +11,7 @@ import typer
 
 from memwal_core.cli.options import parse_seconds
 from memwal_core.clock import SystemClock
+from memwal_core.settings.seconds import LONGEST_S
 
 if TYPE_CHECKING:
     from memwal_core.jobs.health import Health
@@ -25,11 +26,13 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         ),
     ] = 60,
     deadline: Annotated[
-        float, typer.Option("--deadline", min=0.1, help="Seconds after which a table counts as not examined.")
+        float,
+        typer.Option("--deadline", min=0.1, max=LONGEST_S, help="Seconds after which a table counts as not examined."),
     ] = 45,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Tables examined at once.")] = 16,
     deep_every: Annotated[
-        float, typer.Option("--deep-every", min=0, help="Seconds between two deep looks at a table; 0: none.")
+        float,
+        typer.Option("--deep-every", min=0, max=LONGEST_S, help="Seconds between two deep looks at a table; 0: none."),
     ] = 600,
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9464,

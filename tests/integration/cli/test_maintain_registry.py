@@ -62,6 +62,7 @@ def test_round_over_a_registry_plans_and_runs_what_is_due(registry: Path) -> Non
         ["--registry", "FILE", "--port", "1"],
         ["--registry", "FILE", "--every", "soon"],
         ["--registry", "FILE", "--every", "0.5"],
+        ["--registry", "FILE", "--every", "9999999999h"],
     ],
 )
 def test_what_does_not_fit_together_is_refused(registry: Path, arguments: list[str]) -> None:

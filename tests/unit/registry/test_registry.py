@@ -104,6 +104,7 @@ def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> No
         ("name = 'new'\nuri = 'x'\nevery = 3", "new", "every: Extra inputs"),
         ("name = 'old'\nuri = 'x'", "old", "several entries have this name"),
         ("name = 'b'\nuri = 's3://lake/old.lance'", "b", "several entries have this uri"),
+        ("name = 'new'\nuri = 'x'\nevery_minutes = inf", "new", "every_minutes: Input should be less"),
     ],
 )
 def test_entry_that_is_not_understood_is_a_finding_about_its_table(

@@ -111,7 +111,7 @@ class Fleet:
         """
         asked = request if request is not None else FleetRequest()
         began = self._clock.monotonic()
-        chosen = [registry.find(name) for name in asked.names] if asked.names else list(registry.maintained)
+        chosen = registry.choose(asked.names)
         tables = {table.name: table for table in chosen}
         rounds: dict[str, TableRound] = {}
 

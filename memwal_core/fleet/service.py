@@ -82,7 +82,7 @@ class FleetService:
         self._fleet = Fleet(open_table, settings=settings, clock=self._clock, stopped=self._stopped.is_set)
         self._places = threading.Semaphore(settings.parallel)
         self._registry = Registry()
-        self._entries: list[RegisteredTable] = []
+        self._entries: tuple[RegisteredTable, ...] = ()
         self._problem = ""
         self._looked: datetime | None = None
         self._tables: dict[str, KnownTable] = {}
@@ -147,12 +147,12 @@ class FleetService:
         """Cut the grace of ``stop`` short; safe in a signal handler."""
         self._stopped.set()
 
-    def _chosen(self) -> list[RegisteredTable]:
+    def _chosen(self) -> tuple[RegisteredTable, ...]:
         """Read the registry; where it cannot be read, or lacks a table that was asked for, the one before goes on."""
         problem, chosen = "", self._entries
         try:
             registry = self._load()
-            chosen = [registry.find(name) for name in self._request.names] or list(registry.maintained)
+            chosen = registry.choose(self._request.names)
             self._registry, self._entries = registry, chosen
         except MemwalError as error:
             problem = error.what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -138,6 +138,15 @@ class Registry(_Entry):
     def maintained(self) -> tuple[RegisteredTable, ...]:
         """Entries that no pattern excludes."""
         return tuple(table for table in self.tables if not self.excludes(table.name, table.uri))
+
+    def choose(self, names: Sequence[str]) -> tuple[RegisteredTable, ...]:
+        """Return the tables of some names or addresses, each once; without any, all that are maintained.
+
+        Raises:
+            InvalidRequestError: As ``find``.
+        """
+        found = map(self.find, names) if names else self.maintained
+        return tuple({table.uri: table for table in found}.values())
 
     def excludes(self, name: str, uri: str) -> bool:
         """Return whether a pattern excludes a table by its name, its address, or a place that it lies in."""

@@ -86,7 +86,7 @@ def choose_cycle_tables(
         InvalidRequestError: No registry is configured, or a name is not registered.
     """
     registry = require_registry()
-    chosen = [registry.find(name) for name in names] if names else list(registry.maintained)
+    chosen = registry.choose(names)
     broken = [] if names else [broken_round(entry) for entry in registry.broken]
     left_out = set()
     if by_schedule:

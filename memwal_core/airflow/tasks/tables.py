@@ -41,7 +41,7 @@ def choose_tables(
         raise InvalidRequestError(
             "no table is named", remedy="name one in the form; only runs that a change triggered know theirs"
         )
-    return tuple({table.uri: table for table in map(find_table, names)}.values())
+    return require_registry().choose(names)
 
 
 def open_table(table: RegisteredTable) -> Table:

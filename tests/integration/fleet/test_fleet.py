@@ -182,6 +182,17 @@ def test_unknown_name_is_refused_before_anything_is_done(registry, opening):
     assert opening.opened == []
 
 
+def test_table_that_is_named_twice_goes_through_one_cycle(registry, opening):
+    """Before, two cycles of it began, and the end of the faster one was told, and ended the process."""
+    orders = registry.tables[0]
+    asked = FleetRequest(("orders", orders.uri, "orders"), due_only=False)
+
+    report = fleet_of(opening).maintain_tables(registry, asked)
+
+    assert ends(report) == {"orders": "done"}
+    assert opening.opened == ["orders"]
+
+
 def test_dry_run_changes_nothing_and_is_no_cycle(registry, opening, tmp_path):
     before = sorted(path for path in tmp_path.rglob("*"))
 

@@ -126,6 +126,13 @@ def test_entry_that_is_not_understood_is_a_finding_about_its_table(
         parse_registry(path.read_text(), str(path))
 
 
+def test_table_that_is_named_twice_is_chosen_once(registry: Registry) -> None:
+    people = registry.find("people")
+
+    assert registry.choose(["people", "s3://lake/people.lance", "people"]) == (people,)
+    assert registry.choose([]) == registry.maintained == (people,)
+
+
 def test_no_entry_may_call_itself_broken(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError):
         parse_registry("[[broken]]\nname = 'a'\nproblem = 'b'", str(tmp_path / "tables.toml"))

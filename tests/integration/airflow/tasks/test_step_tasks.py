@@ -223,7 +223,8 @@ def test_cycle_chooses_registered_tables_that_are_due(
     assert run_step("catch_up", table, "run 1")["outcome"] == "done"
     assert run_step("collect_garbage", table, "run 1").outcome is JobOutcome.NOTHING_TO_DO
     assert choose_cycle_tables([], by_schedule=True) == []
-    assert [each["label"] for each in choose_cycle_tables([], by_schedule=False)] == ["people"]
+    for names in ([], ["people", merged.uri]):
+        assert [each["label"] for each in choose_cycle_tables(names, by_schedule=False)] == ["people"]
     with pytest.raises(InvalidRequestError, match="not registered"):
         choose_cycle_tables(["animals"], by_schedule=False)
 

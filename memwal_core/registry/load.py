@@ -6,7 +6,8 @@ import logging
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry.admit import suite_file
 from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
-from memwal_core.storage.address import local_path
+from memwal_core.storage.address import canonical_uri, local_path
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
@@ -111,21 +112,32 @@ def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
 def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
     """Return the entries that are understood, and those that are not or that name something twice."""
     known: list[tuple[Any, RegisteredTable]] = []
-    broken = []
+    broken, unread = [], []
     for number, entry in enumerate(entries):
         try:
             known.append((entry, RegisteredTable.model_validate(entry)))
         except ValidationError as error:
             name = entry.get("name") if isinstance(entry, dict) else None
             broken.append(BrokenEntry(name=str(name or f"tables.{number}"), problem=_first_problem(error)))
+            unread.append(entry)
     for what in ("name", "uri"):
-        count = Counter(getattr(table, what) for _, table in known)
+        count = Counter([*(getattr(table, what) for _, table in known), *_claimed(what, unread)])
         twice = [(entry, table) for entry, table in known if count[getattr(table, what)] > 1]
         # Which of them is meant cannot be told, and they may differ in what is deleted.
         problem = f"several entries have this {what}"
         broken += [BrokenEntry(name=table.name, problem=problem) for _, table in twice]
         known = [each for each in known if each not in twice]
-    return [entry for entry, _ in known], tuple({entry.name: entry for entry in broken}.values())
+    # The first problem of a name is the one that a person can see in the file.
+    return [entry for entry, _ in known], tuple({entry.name: entry for entry in reversed(broken)}.values())[::-1]
+
+
+def _claimed(what: str, unread: Iterable[Any]) -> Iterator[str]:
+    """Yield the names, or addresses, that entries say which are not understood."""
+    for entry in unread:
+        said = entry.get(what) if isinstance(entry, dict) else None
+        with suppress(InvalidRequestError):
+            if isinstance(said, str):
+                yield canonical_uri(said) if what == "uri" else said
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -126,6 +126,27 @@ def test_entry_that_is_not_understood_is_a_finding_about_its_table(
         parse_registry(path.read_text(), str(path))
 
 
+@pytest.mark.parametrize(
+    ("entry", "others_problem"),
+    [
+        ("name = 'people'\nuri = 's3://lake/others.lance'", "every: Extra inputs"),
+        ("name = 'others'\nuri = 'S3://Lake/people.lance/'", "several entries have this uri"),
+    ],
+)
+def test_entry_that_is_understood_and_contradicts_one_that_is_not_is_not_maintained_either(
+    tmp_path: Path, entry: str, others_problem: str
+) -> None:
+    """Before, by schedule it was, with its own rights to delete, although by hand it was refused."""
+    path = tmp_path / "tables.toml"
+    path.write_text(f"{TEXT}\n[[tables]]\n{entry}\ncollect_garbage = false\nevery = 3\n")
+
+    registry = load_registry({"MAINTENANCE_TABLES": str(path)})
+
+    assert registry is not None
+    assert registry.maintained == ()
+    assert {each.name: each.problem for each in registry.broken}["people"].startswith(others_problem)
+
+
 def test_table_that_is_named_twice_is_chosen_once(registry: Registry) -> None:
     people = registry.find("people")
 

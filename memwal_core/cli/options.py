@@ -47,7 +47,15 @@ def parse_seconds(text: str | float) -> float:
 
 def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
-    typer.echo(json.dumps(document, indent=2, sort_keys=False))
+    typer.echo(as_json(document, indent=2))
+
+
+def as_json(document: object, indent: int | None = None) -> str:
+    """Return a document as JSON; numbers that JSON does not know, NaN and the infinities, are their names as text."""
+    try:
+        return json.dumps(document, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(document), parse_constant=str), indent=indent)
 
 
 def options_for(storage_options: list[str] | None, *uris: str) -> dict[str, str]:

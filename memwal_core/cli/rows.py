@@ -114,8 +114,9 @@ def lookup(
     """
     table = open_table(uri, storage_option)
     state = table.base.state()
-    found = table.lookup(keys_of(state, key), columns=tuple(column) if column else None, consistency=consistency)
-    _show_rows(found, json=json, wanted=len(set(key)))
+    keys = keys_of(state, key)
+    found = table.lookup(keys, columns=tuple(column) if column else None, consistency=consistency)
+    _show_rows(found, json=json, wanted=keys.group_by(keys.column_names).aggregate([]).num_rows)
 
 
 def _marks(state: TableState, name: str) -> tuple[str, str]:
@@ -136,7 +137,7 @@ def keys_of(state: TableState, texts: list[str]) -> pa.Table:
     for name, values in zip(columns, zip(*rows, strict=True), strict=True):
         kind = state.schema.field(name).type
         try:
-            arrays[name] = pa.array([str(value) for value in values]).cast(kind)
+            arrays[name] = pa.array([None if value is None else str(value) for value in values], pa.string()).cast(kind)
         except (pa.ArrowException, ValueError) as error:
             raise InvalidRequestError(
                 "this key does not have the type of its column",
@@ -163,17 +164,44 @@ def _parts(text: str, number: int) -> list[Any]:
 
 
 def _show_rows(rows: pa.Table, *, json: bool, wanted: int = 1) -> None:
+    names, columns = rows.column_names, [_values(column) for column in rows.columns]
     if json:
-        print_json({"rows": json_format.loads(json_format.dumps(rows.to_pylist(), default=_as_text))})
+        shown = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        print_json({"rows": json_format.loads(json_format.dumps(shown, default=_as_text))})
     elif rows.num_rows:
-        cells = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
-        grid = Grid(tuple(rows.column_names), tuple(zip(*cells, strict=True)))
+        cells = [[_cell(value) for value in column] for column in columns]
+        grid = Grid(tuple(names), tuple(zip(*cells, strict=True)))
         show_grid(grid, Console(highlight=False))
     if not json and rows.num_rows < wanted:
         told = f"{wanted - rows.num_rows} of {wanted} keys have no row" if wanted > 1 else "no such row"
         typer.echo(told, err=True)
     outcome = JobOutcome.DONE if rows.num_rows >= wanted else JobOutcome.NOTHING_TO_DO
     sys.exit(outcome.exit_code)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column; dates and times as text where Python's reach less far, or are less exact."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return list(column.cast(_with_texts(column.type)).to_pylist())
+
+
+def _with_texts(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text in place of dates and times."""
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return _with_texts(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_texts(kind.key_type), _with_texts(kind.item_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_with_texts(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_with_texts(kind.value_type))
+    return pa.list_(_with_texts(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _as_text(value: object) -> str:

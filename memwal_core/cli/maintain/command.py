@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json as json_format
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ import typer
 
 from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
 from memwal_core.cli.nothing import may_find_nothing
-from memwal_core.cli.options import parse_seconds, print_json
+from memwal_core.cli.options import as_json, parse_seconds, print_json
 from memwal_core.cli.show import show_view
 from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError
@@ -201,7 +200,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
 
     def tell(found: TableRound) -> None:
         stamp = f"{clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        line = json_format.dumps({"at": stamp, **found.to_dict()}) if json else f"{stamp} {_line(found)}"
+        line = as_json({"at": stamp, **found.to_dict()}) if json else f"{stamp} {_line(found)}"
         # One write for each line, because many threads tell.
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

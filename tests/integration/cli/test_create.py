@@ -175,8 +175,50 @@ def test_keys_of_several_columns_are_lists_and_have_the_types_of_their_columns(u
         writer.flush()
 
     assert done("lookup", uri, '[7, "x"]')["rows"] == [{"a": "x", "b": 7}]
+    assert len(done("lookup", uri, '[7, "x"]', '[7,"x"]', '["7", "x"]')["rows"]) == 1  # One key, however it is written.
     for wrong in ("7", '["x", 7]', "[7]", "{}"):
         refusal("lookup", uri, wrong)
+
+
+def test_null_in_a_key_is_not_the_text_none(uri: str) -> None:
+    table = Table.create(uri, pa.schema([("a", pa.string()), ("b", pa.int64())]), key=["a", "b"])
+    with table.writer() as writer:
+        writer.put(pa.table({"a": ["None"], "b": [1]}))
+
+    assert done("lookup", uri, '["None", 1]')["rows"] == [{"a": "None", "b": 1}]
+    assert "NULL" in refusal("lookup", uri, "[null, 1]").what
+
+
+TIMES = {
+    "nanoseconds": (pa.timestamp("ns"), 1, "1970-01-01 00:00:00.000000001"),
+    "late": (pa.timestamp("s"), 568_971_820_800, "20000-01-01 00:00:00"),
+    "late days": (pa.date32(), 6_585_322, "20000-01-01"),
+    "long": (pa.duration("s"), 2**60, str(2**60)),
+}
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_times_that_python_does_not_have_are_shown(uri: str, case: str) -> None:
+    kind, number, text = TIMES[case]
+    times = pa.array([number], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    nested = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 1], times)], ["times"])
+    rows = pa.table({"id": [1], "at": times, "nested": nested})
+    with Table.create(uri, rows.schema, key="id").writer() as writer:
+        writer.put(rows)
+
+    assert done("head", uri)["rows"] == [{"id": 1, "at": text, "nested": {"times": [text]}}]
+    assert text.partition(" ")[0] in run("lookup", uri, 1).stdout
+
+
+def test_numbers_that_json_does_not_know_are_text(uri: str) -> None:
+    rows = pa.table({"id": [1, 2, 3, 4], "x": [float("nan"), float("inf"), -float("inf"), 0.5]})
+    with Table.create(uri, rows.schema, key="id").writer() as writer:
+        writer.put(rows)
+
+    ended = run("head", uri, "--json")
+
+    found = json.loads(ended.stdout, parse_constant=pytest.fail)["rows"]
+    assert [each["x"] for each in found] == ["NaN", "Infinity", "-Infinity", 0.5]
 
 
 def test_version_is_shown() -> None:

@@ -120,7 +120,7 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
     try:
         with panics_raised():
             yield
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, OverflowError) as error:
         translation = classified(error, {"operation": operation, "table": table, **facts})
         raise translation from harmless(error)
 
@@ -160,7 +160,7 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     for pattern, kind, what, remedy in _KINDS:
         if pattern.search(text):
             return kind(what, remedy=remedy, **facts)
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | OverflowError):
         return InvalidRequestError("Lance refused the request", remedy="correct what the reason names", **facts)
     if isinstance(error, OSError):
         return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)

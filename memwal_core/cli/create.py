@@ -25,6 +25,9 @@ from memwal_core.storage.options import environment_storage_options
 from memwal_core.table import Table
 from memwal_core.text import whole_number
 
+_LONGEST_LIST = 2**31 - 1
+"""Values of a list of fixed size, as Arrow counts them."""
+
 Key = Annotated[
     list[str] | None,
     typer.Option("--key", help="Column of the primary key; repeatable, in the key's order.", metavar="COLUMN"),
@@ -164,14 +167,17 @@ def _schema(columns: list[str]) -> pa.Schema:
         name, separator, kind = text.rpartition(":")
         if not separator or not name:
             raise InvalidRequestError("a column is a name and a type", remedy="write NAME:TYPE", column=text)
-        fields.append(pa.field(name, _type(kind.strip(), text)))
+        try:
+            fields.append(pa.field(name, _type(kind.strip(), text)))
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError("the name of a column is no text", remedy="write it in UTF-8") from error
     return pa.schema(fields)
 
 
 def _type(kind: str, column: str) -> pa.DataType:
     if kind.endswith("]") and not kind.startswith(("timestamp[", "time", "duration[")):
         item, _, length = kind[:-1].rpartition("[")
-        if whole_number(length):
+        if 0 < (whole_number(length) or 0) <= _LONGEST_LIST:
             return pa.list_(_type(item, column), int(length))
         if not length:
             return pa.list_(_type(item, column))

@@ -156,6 +156,8 @@ def test_spec_is_added_under_the_next_id_and_writers_follow_it(uri: str) -> None
         ["--column", "id:int64"],
         ["--column", "id:int64", "--key", "name"],
         ["--column", "v:float", "--key", "v"],
+        ["--column", "id:int64", "--column", "v:float[2147483648]", "--key", "id"],
+        ["--column", "i\udcff:int64", "--key", "i\udcff"],
         ["--like", "nowhere", "--key", "id"],
         ["--like", __file__, "--key", "id"],
     ],

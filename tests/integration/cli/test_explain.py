@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.writer.table_writer import TableWriter
 from testkit.tables.articles import DIMENSIONS, make_articles_table
 from testkit.tables.people import make_people_table, people
@@ -71,6 +72,17 @@ def test_searches_are_explained_and_analyzed(tmp_path: Path) -> None:
     for expected, options in runs.items():
         assert expected in CliRunner().invoke(app, ["explain", uri, *options]).stdout
         assert "3 rows in" in CliRunner().invoke(app, ["explain", uri, *options, "--analyze"]).stdout
+
+
+@pytest.mark.parametrize("version", [-1, 0, 99, 2**64])
+def test_version_that_there_is_not_is_refused(tmp_path: Path, version: int) -> None:
+    uri = str(tmp_path / "t")
+    make_people_table(uri)
+
+    ended = CliRunner().invoke(app, ["explain", uri, "--version", str(version)])
+
+    assert isinstance(ended.exception, InvalidRequestError | ObjectNotFoundError)
+    assert ended.exception.facts["version"] == version
 
 
 def test_two_reads_at_once_are_refused(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def _quoted(text: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_bytes().decode("utf-8")  # With the ends of lines as they are.
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -192,7 +192,7 @@ def _replace(file: Path, before: str, after: str) -> None:
         mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o644
         staged.unlink(missing_ok=True)
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as out:
             os.fchmod(descriptor, mode)
             out.write(after)
             out.flush()

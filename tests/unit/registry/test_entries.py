@@ -47,6 +47,16 @@ def test_entries_come_after_what_others_wrote_which_stays_byte_for_byte(file: Pa
     assert os.listdir(file.parent) == [file.name]
 
 
+def test_ends_of_lines_of_others_stay(file: Path) -> None:
+    before = OTHERS.replace("\n", "\r\n").encode()
+    file.write_bytes(before)
+
+    register_tables(str(file), ["s3://lake/people"])
+
+    assert file.read_bytes().startswith(before)
+    assert names(parse_registry(file.read_text(), str(file))).keys() == {"orders", "people"}
+
+
 def test_registering_again_changes_nothing(file: Path) -> None:
     register_tables(str(file), ["s3://lake/people"])
     before = file.read_bytes(), file.stat().st_ino

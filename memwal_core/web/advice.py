@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -203,7 +204,7 @@ def _advise_unmeasured(health: Health) -> Advice | None:
         "unknown",
         as_sentence(text),
         NextStep("See what to do"),
-        f"run `memwal doctor {health.table_uri}`",
+        f"run `memwal doctor {shlex.quote(health.table_uri)}`",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -153,7 +154,8 @@ class _Pages:
         )
         self._templates.filters.update(
             query=urlencode, size=show.size, age=show.age, words=show.words, sentence=as_sentence,
-            short=show.short_ids, count=show_count, runbook=runbook_name, marked=show.marked, told=sentence_of,
+            short=show.short_ids, count=show_count, runbook=runbook_name, marked=show.marked,
+            quoted=shlex.quote, told=sentence_of,
         )  # fmt: skip
         self._templates.globals.update(
             runnable=RUNNABLE, takes_regions=TAKES_REGIONS, states=tuple(FleetState), form=_form_query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Self
@@ -182,7 +183,8 @@ def refuse_frozen(uri: str, active: Iterable[Freeze], *, found_now: bool = False
     first = freezes[0]
     raise FrozenError(
         f"the table is frozen: {first.cause.facts.summary}",
-        remedy=f"run `memwal thaw {uri}`, which explains each cause and its choices; see {first.cause.facts.runbook}",
+        remedy=f"run `memwal thaw {shlex.quote(uri)}`, which explains each cause and its choices; "
+        f"see {first.cause.facts.runbook}",
         table=uri,
         causes=list(dict.fromkeys(each.cause.value for each in freezes)),
         region_id=str(first.region_id) if first.region_id is not None else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -82,5 +83,5 @@ class CopyReport:
             counts = (show_count(count, _PROVEN.get(name, show_words(name))) for name, count in self.proof.items())
             notes.append(f"verified: {', '.join(counts)}")
         if self.job == "backup" and self.outcome is not JobOutcome.PLANNED:
-            notes.append(f"to use it at this address: memwal relocate {self.target}")
+            notes.append(f"to use it at this address: memwal relocate {shlex.quote(self.target)}")
         return ReportView(f"{show_words(self.outcome.value)}: {self.why()}", notes=tuple(notes))

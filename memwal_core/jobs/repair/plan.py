@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -214,7 +215,7 @@ def _generations(state: RepairState, losses: Collection[tuple[RegionId, int]]) -
                 f"generation {each.label}",
                 f"{damage}. Nothing can rebuild it: {each.evidence}",
                 "restore the files from a copy, or give up the rows that are gone: "
-                f"memwal repair {state.table_uri} --accept-loss {each.label}",
+                f"memwal repair {shlex.quote(state.table_uri)} --accept-loss {each.label}",
             )
 
 
@@ -232,7 +233,7 @@ def _wals(state: RepairState, losses: Collection[tuple[RegionId, int]]) -> Itera
                 f"WAL of region {each.region_id}",
                 f"{_named(left)}. Their rows are in no flushed MemTable, and nothing can take the region on",
                 "restore these entries under their names from a copy or the bucket's object versions, or give up their "
-                f"rows, which takes the region from its writer: memwal repair {state.table_uri} {options}",
+                f"rows, which takes the region from its writer: memwal repair {shlex.quote(state.table_uri)} {options}",
             )
 
 

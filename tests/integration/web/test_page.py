@@ -209,7 +209,7 @@ def test_table_without_checks_says_so(get: Get) -> None:
 
 
 def test_newest_checks_and_holds_are_shown_and_a_failed_one_is_danger(tmp_path: Path) -> None:
-    table = _table(tmp_path / "checked.lance")
+    table = _table(tmp_path / "my checked.lance")
     get = getter(patient(Listed([RegisteredTable(name="checked", uri=table.uri)])))
     region = Table.open(table.uri).status().regions[0].region_id
     quality = quality_of(Table.open(table.uri))
@@ -230,7 +230,7 @@ def test_newest_checks_and_holds_are_shown_and_a_failed_one_is_danger(tmp_path: 
     assert "rows 5, expected_rows 6" in page
     assert "s3://docs/checked" in page
     assert "3 of 9 rows &lt;b&gt;" in page
-    assert f"memwal checks {table.uri} --release {region}:1" in page
+    assert f"memwal checks &#39;{table.uri}&#39; --release {region}:1" in page
     assert "Evidence: check-failed" in page  # why the score is 0
     assert "<b>0</b>" in page
     assert re.search(r'<li class="\w+"><b>quarantined-generations</b>', page)

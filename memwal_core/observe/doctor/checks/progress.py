@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from memwal_core.ids import RegionId
@@ -70,7 +71,7 @@ def table_is_not_frozen(seen: Examination) -> Iterator[Finding]:
         told = (
             {"subject": subject, "cause": freeze.cause.value, "by": freeze.by, **freeze.evidence},
             facts.risk,
-            f"run `memwal thaw {seen.table_uri}` and decide; the {choices}",
+            f"run `memwal thaw {shlex.quote(seen.table_uri)}` and decide; the {choices}",
             freeze.region_id,
             facts.runbook,
         )

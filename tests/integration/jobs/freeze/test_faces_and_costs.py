@@ -132,6 +132,20 @@ def test_commands_freeze_explain_and_thaw(uri: str) -> None:
     )
 
 
+def test_commands_that_are_told_can_be_pasted_whatever_the_address_is(tmp_path: Path) -> None:
+    uri = str(tmp_path / "my tables" / "t $(id)")
+    make_people_table(uri, rows=people(1, 2), buckets=1)
+    command = f"memwal thaw '{uri}'"
+
+    with pytest.raises(FrozenError) as refused:
+        frozen(uri).run(MergeRequest())
+    assert f"`{command}`" in refused.value.remedy
+    for found in (Table.open(uri).doctor(), Table.open(uri).health()):
+        [told] = [each for each in found.findings if each.finding_id == "table-frozen"]
+        assert told.command == command
+        assert f"`{command}`" in told.remedy
+
+
 def test_several_causes_are_ended_one_by_one(uri: str) -> None:
     table = frozen(uri)
     table.opened.freezes.add(FreezeCause.CHECK_FAILED, {"check": "key_unique"}, "quality")

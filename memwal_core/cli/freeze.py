@@ -80,5 +80,5 @@ def thaw(  # noqa: PLR0913 - one parameter for each option of the command
 def _user() -> str:
     try:
         return getpass.getuser()
-    except OSError:  # A container's user need not have a name.
+    except (OSError, KeyError):  # A container's user need not have a name; Python before 3.13 says it with a KeyError.
         return "unknown"

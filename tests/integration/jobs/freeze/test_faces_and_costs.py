@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import lance
@@ -144,6 +145,18 @@ def test_commands_that_are_told_can_be_pasted_whatever_the_address_is(tmp_path: 
         [told] = [each for each in found.findings if each.finding_id == "table-frozen"]
         assert told.command == command
         assert f"`{command}`" in told.remedy
+
+
+def test_user_without_a_name_may_freeze(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as users that the machine's list of users lacks."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
+
+    ended = CliRunner().invoke(app, ["freeze", uri, "--reason", "looking into it"])
+
+    assert ended.exit_code == 0
+    assert [each.by for each in Table.open(uri).opened.freezes.active()] == ["unknown"]
 
 
 def test_several_causes_are_ended_one_by_one(uri: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import sys
 
@@ -22,6 +23,9 @@ LANCE_LOG_DEFAULT = "error,lance::index=off"
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     os.environ.setdefault("LANCE_LOG", LANCE_LOG_DEFAULT)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As stderr does: what a terminal cannot show must not end a command whose work is done.
+        sys.stdout.reconfigure(errors="backslashreplace")
     limit_arenas()
     # What imports leave is never garbage: each pass over it would cost a command more than it frees.
     gc.disable()

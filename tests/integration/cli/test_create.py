@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +213,23 @@ def test_times_that_python_does_not_have_are_shown(uri: str, case: str) -> None:
 
     assert done("head", uri)["rows"] == [{"id": 1, "at": text, "nested": {"times": [text]}}]
     assert text.partition(" ")[0] in run("lookup", uri, 1).stdout
+
+
+def test_values_that_the_terminal_cannot_show_end_no_command(uri: str) -> None:
+    rows = pa.table({"id": [1], "name": ["日本"]})
+    with Table.create(uri, rows.schema, key="id").writer() as writer:
+        writer.put(rows)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", "from memwal_core.cli import main; main()", "head", uri],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\u65e5" in ended.stdout
 
 
 def test_numbers_that_json_does_not_know_are_text(uri: str) -> None:

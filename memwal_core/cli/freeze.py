@@ -15,12 +15,23 @@ from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 
-By = Annotated[str, typer.Option("--by", help="Who decides; the user of this process by default.", metavar="NAME")]
+
+def _text(given: str) -> str:
+    """Return an argument as it is stored: one that is not UTF-8, as from a terminal in Latin-1, with question marks."""
+    return given.encode(errors="replace").decode()
+
+
+By = Annotated[
+    str,
+    typer.Option("--by", help="Who decides; the user of this process by default.", metavar="NAME", parser=_text),
+]
 
 
 def freeze(
     uri: TableUri,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever finds the table frozen.", metavar="TEXT")],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why, for whoever finds the table frozen.", metavar="TEXT", parser=_text)
+    ],
     by: By = "",
     dry_run: DryRun = False,
     storage_option: StorageOptions = None,
@@ -53,7 +64,7 @@ def thaw(  # noqa: PLR0913 - one parameter for each option of the command
     cause: Annotated[
         FreezeCause | None, typer.Option("--cause", help="Which cause it is about, if there are several.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the history.", metavar="TEXT")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the history.", metavar="TEXT", parser=_text)] = "",
     by: By = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     storage_option: StorageOptions = None,

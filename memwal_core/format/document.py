@@ -45,6 +45,28 @@ def parse_document(data: bytes, most_bytes: int = _MOST_BYTES) -> Any:  # noqa: 
     return found
 
 
+def encode_document(document: object, *, indent: int | None = None) -> bytes:
+    """Return the bytes of a document, so that ``parse_document`` reads them whatever texts it was given.
+
+    Arguments and names of files that are not UTF-8 are texts that no document has: what is wrong in them becomes
+    question marks. What JSON does not know at all becomes text.
+    """
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(document, indent=indent, separators=separators, default=str)
+    if _SURROGATE.search(text):
+        text = json.dumps(document, indent=indent, separators=separators, default=str, ensure_ascii=False)
+    return text.encode(errors="replace")
+
+
+def is_text(value: str) -> bool:
+    """Return whether a document can have a text as it is."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_number(value: object, *, at_least: int = 0, at_most: int = MAX_UINT64) -> int:
     """Return a whole number within bounds; ``MalformedError`` if the value is none."""
     if type(value) is not int or not at_least <= value <= at_most:

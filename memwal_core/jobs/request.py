@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.document import is_text
 from memwal_core.ids import RegionId, parse_region_id
 
 REGIONS_ASSET = "memwal_regions"
@@ -159,6 +170,13 @@ class JobRequest(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 raise _invalid(type(self), error) from error
+
+    @model_validator(mode="after")
+    def _has_texts(self) -> Self:
+        """Refuse arguments that are not UTF-8, which Python takes for texts."""
+        if not is_text(json.dumps(self.model_dump(), ensure_ascii=False, default=str)):
+            raise ValueError("a text is not UTF-8")
+        return self
 
     @property
     def key(self) -> JobKey:

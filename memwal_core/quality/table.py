@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from memwal_core.base_table import BaseTable, TableState, retained_versions
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.format.document import parse_document
+from memwal_core.format.document import encode_document, parse_document
 from memwal_core.format.paths import generation_path, quality_result_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.survey import MergeSurveyor, merge_target
@@ -107,8 +106,7 @@ class QualityTable:
 
     def record(self, report: QualityReport) -> None:
         """Store the report as the newest of its stage."""
-        document = json.dumps(report.to_dict(), indent=2).encode()
-        self.table.store.put(quality_result_path(report.stage.value), document)
+        self.table.store.put(quality_result_path(report.stage.value), encode_document(report.to_dict(), indent=2))
 
     def newest(self, stage: Stage) -> dict[str, Any] | None:
         """Return the newest report of a stage as JSON values; None if there is none, or if it is unreadable."""

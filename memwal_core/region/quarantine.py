@@ -6,14 +6,13 @@ them and people release generations; the merge only reads them. May import ``sto
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from memwal_core.errors import InvalidRequestError, ObjectExistsError, ObjectNotFoundError
-from memwal_core.format.document import as_text, parse_document
+from memwal_core.format.document import as_text, encode_document, parse_document
 from memwal_core.format.paths import MAX_UINT64, QUALITY_DIRECTORY, quarantine_path, released_path
 from memwal_core.ids import RegionId, parse_region_id
 from memwal_core.storage.concurrent import map_concurrently
@@ -133,7 +132,7 @@ def _decoded(region_id: RegionId, generation: int, data: bytes) -> Quarantined:
 
 
 def _encoded(document: Mapping[str, object]) -> bytes:
-    return json.dumps(document, indent=2).encode()
+    return encode_document(document, indent=2)
 
 
 def _numbered(store: ObjectStore, directory: str) -> list[tuple[RegionId, int]]:

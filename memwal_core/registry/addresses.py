@@ -26,7 +26,7 @@ _NAME = re.compile(NAME)
 LONGEST = 1000
 """Characters of a text that a run may give."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OF_TABLES = {
     MEM_WAL_DIRECTORY, REPAIR_DIRECTORY, TABLE_VERSIONS_DIRECTORY, INDEX_DIRECTORY, DELETIONS_DIRECTORY,
     TRANSACTIONS_DIRECTORY,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import Any
 from memwal_core.coordination.freeze.cause import Choice, FreezeCause, FreezeScope
 from memwal_core.coordination.freeze.memory import Memory, SeenRegion, SeenTable
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.format.document import as_moment, as_number, as_text, parse_document
+from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
 from memwal_core.ids import RegionId, parse_region_id
 
 _ENDED_KEPT = 50
@@ -118,7 +117,7 @@ def encode_record(record: MaintenanceRecord, commit_id: bytes) -> bytes:
         "absent": [str(region_id) for region_id in sorted(memory.absent)],
         "freezes": [each.to_dict() for each in record.freezes],
     }
-    return json.dumps(document, separators=(",", ":"), default=str).encode()
+    return encode_document(document)
 
 
 def decode_record(data: bytes, path: str) -> MaintenanceRecord:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from memwal_core.errors import CorruptionError, InvalidRequestError
-from memwal_core.format.document import as_moment, as_number, as_text, parse_document
+from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
 
 FIRST_TOKEN = 1
 
@@ -46,7 +45,7 @@ class LeaseDocument:
 
 def encode_lease(document: LeaseDocument) -> bytes:
     """Return the bytes of a lease document."""
-    return json.dumps(
+    return encode_document(
         {
             "holder": document.holder,
             "fencing_token": document.fencing_token,
@@ -55,7 +54,7 @@ def encode_lease(document: LeaseDocument) -> bytes:
             "commit_id": document.commit_id,
         },
         indent=2,
-    ).encode()
+    )
 
 
 def decode_lease(data: bytes, path: str) -> LeaseDocument:

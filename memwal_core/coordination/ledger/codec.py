@@ -12,7 +12,7 @@ import pyarrow as pa
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger.history import History, RunOutcome, RunRecord
 from memwal_core.errors import CorruptionError
-from memwal_core.format.document import as_moment, as_number, as_text, parse_document
+from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -46,7 +46,7 @@ def encode_history(history: History, commit_id: bytes) -> bytes:
         "runs": [run_to_dict(run) for run in history.runs],
     }
     # Facts that JSON cannot express become text, so that no run goes unrecorded because of them.
-    return json.dumps(_finite(document), separators=(",", ":"), default=str).encode()
+    return encode_document(_finite(document))
 
 
 def decode_history(data: bytes, key: JobKey, path: str) -> History:

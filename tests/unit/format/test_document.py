@@ -9,7 +9,7 @@ from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease.document import decode_lease
 from memwal_core.coordination.ledger.codec import decode_history
 from memwal_core.errors import CorruptionError
-from memwal_core.format.document import as_moment, as_number, as_text, parse_document
+from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
 from memwal_core.format.malformed import MalformedError
 
 _LEASE = (
@@ -42,6 +42,15 @@ def test_ordinary_document_is_read() -> None:
 def test_what_is_no_document_or_too_much_of_one_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedError):
         parse_document(data)
+
+
+@pytest.mark.parametrize("text", ["Jörg \U0001f600", "J\udcf6rg", "\ud83d \U0001f600"])
+def test_whatever_text_is_written_can_be_read(text: str) -> None:
+    """Before, a name in Latin-1 made a record that stopped all jobs of its table."""
+    for indent in (None, 2):
+        found = parse_document(encode_document({"by": text, text: [1]}, indent=indent))
+        assert found["by"] == text.encode(errors="replace").decode()
+        assert found[found["by"]] == [1]
 
 
 @pytest.mark.parametrize("value", [-1, 2**64, 10**4000, True, 1.0, "1", None, []])

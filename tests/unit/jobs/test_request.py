@@ -183,6 +183,11 @@ def test_value_out_of_bounds_is_refused_by_its_name(job: str, values: dict[str, 
     assert field in refused.value.facts["problems"]
 
 
+def test_argument_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="UTF-8"):
+        IngestRequest(sources=("day.parquet",), batch="gr\udcfcn")
+
+
 def test_text_that_is_not_a_region_is_refused_with_the_text() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         parse_request("merge", {"regions": ["west"]})

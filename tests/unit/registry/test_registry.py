@@ -147,6 +147,12 @@ def test_entry_that_is_understood_and_contradicts_one_that_is_not_is_not_maintai
     assert {each.name: each.problem for each in registry.broken}["people"].startswith(others_problem)
 
 
+@pytest.mark.parametrize("name", ["people\ud800", "/data/\ud800", "s3://lake/\ud800"])
+def test_name_that_is_no_text_is_refused(registry: Registry, name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="control characters"):
+        registry.find(name)
+
+
 def test_table_that_is_named_twice_is_chosen_once(registry: Registry) -> None:
     people = registry.find("people")
 

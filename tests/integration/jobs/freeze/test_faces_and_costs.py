@@ -147,6 +147,19 @@ def test_commands_that_are_told_can_be_pasted_whatever_the_address_is(tmp_path: 
         assert f"`{command}`" in told.remedy
 
 
+def test_reason_that_is_not_utf8_freezes_and_can_be_thawed(uri: str) -> None:
+    """A terminal in Latin-1 hands over such arguments."""
+    run = CliRunner().invoke
+    assert run(app, ["freeze", uri, "--reason", "gr\udcfcn", "--by", "J\udcf6rg"]).exit_code == 0
+
+    assert isinstance(run(app, ["merge", uri]).exception, FrozenError)
+    assert run(app, ["thaw", uri, "--choice", "accept", "--reason", "gr\udcfcn", "--by", "J\udcf6rg"]).exit_code == 0
+
+    assert run(app, ["merge", uri]).exit_code == 3
+    told = {each.key.job: each.holder for each in Table.open(uri).opened.ledger.runs()}
+    assert (told["freeze"], told["thaw"]) == ("J?rg", "J?rg")
+
+
 def test_user_without_a_name_may_freeze(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers run as users that the machine's list of users lacks."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):

@@ -288,9 +288,11 @@ def test_lost_reply_to_an_acquisition_is_healed_by_asking_again(store, clock):
     again.check()
 
 
-def test_holder_without_a_name_is_refused(store, clock):
+@pytest.mark.parametrize("holder", ["", " ", "run \udcfc"])
+def test_holder_without_a_name_is_refused(store, clock, holder):
     with pytest.raises(InvalidRequestError):
-        leases(store, clock).acquire(MERGE, " ")
+        leases(store, clock).acquire(MERGE, holder)
+    assert leases(store, clock).read(MERGE) is None
 
 
 class TestRenewal:

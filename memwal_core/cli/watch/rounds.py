@@ -104,7 +104,7 @@ class Watcher:
             health = self._examine(entry)
         except MemwalError as error:
             return Watched(entry.name, problem=error.what)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this table alone
+        except BaseException as error:  # noqa: BLE001 - a panic is no Exception; it is about this table alone
             return Watched(entry.name, problem=redact(str(error)))
         return Watched(entry.name, health, self._clock.now())
 

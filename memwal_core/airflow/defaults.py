@@ -12,17 +12,52 @@ from airflow.sdk import BaseOperator
 from memwal_core.airflow.failures import tell_failure, tell_overdue
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
 from memwal_core.errors import InvalidRequestError
+from memwal_core.text import whole_number
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
 
-RETRIES = int(os.environ.get("MAINTENANCE_RETRIES") or 4)
+_LONGEST = timedelta(days=36_500)
+
+
+def time_of(variable: str, otherwise_s: float, *, may_be_none: bool = False) -> timedelta:
+    """Return the time that a variable says in seconds.
+
+    Args:
+        variable: Of Airflow's processes.
+        otherwise_s: What holds where it is not set.
+        may_be_none: Whether it may be 0.
+
+    Raises:
+        InvalidRequestError: It is no such number of seconds, or more than a century; correct it.
+    """
+    text = os.environ.get(variable) or str(otherwise_s)
+    try:
+        found = timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        found = timedelta(-1)
+    if found > _LONGEST or found < timedelta(0) or not (found or may_be_none):
+        least = "from 0" if may_be_none else "above 0"
+        raise InvalidRequestError(
+            f"{variable} is no number of seconds", remedy=f"write one {least}, like 1800", found=text
+        )
+    return found
+
+
+def _retries() -> int:
+    text = os.environ.get("MAINTENANCE_RETRIES") or "4"
+    if (found := whole_number(text)) is None:
+        raise InvalidRequestError("MAINTENANCE_RETRIES is no whole number", remedy="write one, like 4", found=text)
+    return found
+
+
+RETRIES = _retries()
 """Further attempts of each task; 0 where somebody watches, as in the demonstration."""
 
-TASK_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_TASK_TIMEOUT_S") or 6 * 3600))
+TASK_TIMEOUT = time_of("MAINTENANCE_TASK_TIMEOUT_S", 6 * 3600)
 """When a task that still works is ended, with its Spark driver; what it did stands, and it is tried again."""
 
-RUN_TIMEOUT = timedelta(seconds=float(os.environ.get("MAINTENANCE_RUN_TIMEOUT_S") or 24 * 3600))
+RUN_TIMEOUT = time_of("MAINTENANCE_RUN_TIMEOUT_S", 24 * 3600)
 """When a run that has not ended fails."""
 
 if os.environ.get(NOTIFIERS_VARIABLE):
@@ -55,19 +90,11 @@ def deadlines() -> list[DeadlineAlert]:
     Raises:
         InvalidRequestError: The variable is no number of seconds above 0; correct it.
     """
-    text = os.environ.get(DEADLINE_VARIABLE)
-    if not text:
+    if not os.environ.get(DEADLINE_VARIABLE):
         return []
     from airflow.sdk.definitions import deadline
 
-    try:
-        allowed = timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        allowed = timedelta(0)
-    if allowed <= timedelta(0):
-        raise InvalidRequestError(
-            f"{DEADLINE_VARIABLE} is no number of seconds", remedy="write one above 0, like 1800", found=text
-        )
+    allowed = time_of(DEADLINE_VARIABLE, 0)
     telling = deadline.AsyncCallback  # type: ignore[attr-defined]  # the only place where Airflow 3.1 has it
     told = telling(tell_overdue, {"seconds": allowed.total_seconds()})
     return [deadline.DeadlineAlert(deadline.DeadlineReference.DAGRUN_QUEUED_AT, allowed, told)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import task
 
-from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.defaults import holder_of, time_of
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
-LEASE_WAIT_S = float(os.environ.get("MAINTENANCE_LEASE_WAIT_S") or 1800)
+LEASE_WAIT_S = time_of("MAINTENANCE_LEASE_WAIT_S", 1800, may_be_none=True).total_seconds()
 """How long a run waits for leases that others hold; 0 = it fails at once and is tried again."""
 
 

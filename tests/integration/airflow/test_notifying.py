@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memwal_core.airflow import failures
-from memwal_core.airflow.defaults import DEADLINE_VARIABLE, deadlines
+from memwal_core.airflow.defaults import DEADLINE_VARIABLE, deadlines, time_of
 from memwal_core.airflow.links import RunbookLink, TablePageLink
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
 from memwal_core.errors import CorruptionError, InvalidRequestError
@@ -87,3 +87,21 @@ def test_links_lead_to_the_page_of_the_table_and_to_its_runbook() -> None:
     assert "runbook?name=duplicate-keys&" in RunbookLink().get_link(task, ti_key=ran)
     fleet: Any = SimpleNamespace()
     assert TablePageLink().get_link(fleet, ti_key=key).endswith("/memwal/")
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan", "1e20"])
+@pytest.mark.parametrize("may_be_none", [True, False])
+def test_time_that_nothing_can_wait_for_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, text: str, may_be_none: bool
+) -> None:
+    """Before, DAGs did not load, and did not say why, or each of their runs failed at once."""
+    monkeypatch.setenv("MAINTENANCE_LEASE_WAIT_S", text)
+    with pytest.raises(InvalidRequestError, match="MAINTENANCE_LEASE_WAIT_S"):
+        time_of("MAINTENANCE_LEASE_WAIT_S", 1800, may_be_none=may_be_none)
+
+
+def test_time_of_zero_is_taken_where_it_means_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINTENANCE_RUN_TIMEOUT_S", "0")
+    with pytest.raises(InvalidRequestError, match="above 0"):
+        time_of("MAINTENANCE_RUN_TIMEOUT_S", 1800)
+    assert time_of("MAINTENANCE_RUN_TIMEOUT_S", 1800, may_be_none=True) == timedelta(0)

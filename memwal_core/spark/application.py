@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from memwal_core.coordination.lease import parse_ticket
-from memwal_core.errors import InvalidRequestError, MemwalError
+from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.jobs.document import JobDocument, load_document
 from memwal_core.jobs.job import JobReport
 from memwal_core.jobs.outcome import JobOutcome
@@ -37,16 +37,17 @@ def main(job: str, arguments: Sequence[str] | None = None) -> int:
     with telemetry():
         try:
             document = _document(job, given)
+            require_place(document.report)
             report = _run(document)
+            for line in report.view().lines():
+                _log.info("%s", line)
+            deliver(report.to_dict(), document.report)
         except MemwalError as error:
             sys.stderr.write(f"error: {error}\n")
             return error.exit_code
         except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
             show_unexpected(error)
             return 1
-    for line in report.view().lines():
-        _log.info("%s", line)
-    deliver(report.to_dict(), document.report)
     accepted = document.ok_when_nothing and report.outcome is JobOutcome.NOTHING_TO_DO
     accepted |= document.ok_when_blocked and report.outcome is JobOutcome.BLOCKED
     accepted |= document.ok_when_partial and report.outcome is JobOutcome.PARTIAL
@@ -92,10 +93,36 @@ def _run(document: JobDocument) -> JobReport:
     return report
 
 
+def require_place(target: str) -> None:
+    """Refuse a target to which no report can be delivered, before the work is done that it is about.
+
+    Raises:
+        InvalidRequestError: It is a directory, or in none.
+    """
+    path = Path(target)
+    if target not in {"", "-"} and (path.is_dir() or not path.parent.is_dir()):
+        raise InvalidRequestError(
+            "the report cannot be written there", remedy="name a file in a directory that is there", report=target
+        )
+
+
 def deliver(report: Mapping[str, object], target: str) -> None:
-    """Write a report as JSON to a file, or to stdout for ``-``; nowhere without a target."""
+    """Write a report as JSON to a file, or to stdout for ``-``; nowhere without a target.
+
+    Raises:
+        UnavailableError: It cannot be written. What it is about was done.
+    """
     document = json.dumps(report, indent=2) + "\n"
-    if target == "-":
-        sys.stdout.write(document)
-    elif target:
-        Path(target).write_text(document, encoding="utf-8")
+    try:
+        if target == "-":
+            sys.stdout.write(document)
+            sys.stdout.flush()
+        elif target:
+            Path(target).write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise UnavailableError(
+            "the report cannot be written, of work that was done",
+            remedy="correct the place of the report, and see `memwal history` for what was done",
+            report=target,
+            problem=error.strerror or str(error),
+        ) from error

@@ -14,7 +14,7 @@ from memwal_core.native.arenas import limit_arenas
 from memwal_core.redaction import log_redacted, show_unexpected
 from memwal_core.registry import REGISTRY_VARIABLE, Registry, read_registry, require_registry
 from memwal_core.settings import FleetSettings, load_settings
-from memwal_core.spark.application import deliver
+from memwal_core.spark.application import deliver, require_place
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.session import LateSession
 from memwal_core.table import Table
@@ -36,19 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hangs = False
     with telemetry():
         try:
+            require_place(given.report)
             report, hangs = _round(given)
+            code = report.exit_code
+            deliver(report.to_dict(), given.report)
         except MemwalError as error:
             sys.stderr.write(f"error: {error}\n")
-            return error.exit_code
+            code = error.exit_code
         except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
             show_unexpected(error)
-            return 1
-        deliver(report.to_dict(), given.report)
+            code = 1
     if hangs:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(report.exit_code)
-    return report.exit_code
+        os._exit(code)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
+from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.spark.application import main
 from memwal_core.table import Table
 from testkit.tables.articles import articles, make_articles_table
@@ -98,3 +100,23 @@ def test_job_reports_as_json_and_ends_with_the_code_of_its_outcome(
 def test_job_on_a_table_that_does_not_exist_ends_with_code_2(tmp_path: Path, capsys) -> None:
     assert main("snapshot", [json.dumps({"uri": str(tmp_path / "none")})]) == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_report_that_has_no_place_is_refused_before_the_work(uri: str, tmp_path: Path, capsys) -> None:
+    """Before, the job was done, and its application ended with a traceback."""
+    before = Table.open(uri).base.state().version
+
+    for target in (tmp_path, tmp_path / "none" / "report.json"):
+        assert main("snapshot", [json.dumps({"uri": uri, "report": str(target)})]) == 2
+
+    assert "the report cannot be written there" in capsys.readouterr().err
+    assert Table.open(uri).base.state().version == before
+
+
+def test_report_that_cannot_be_written_is_told_with_what_was_done(uri: str, capsys) -> None:
+    assert main("snapshot", [json.dumps({"uri": uri, "report": "/dev/full"})]) == 4
+
+    said = capsys.readouterr().err
+    assert "of work that was done" in said
+    assert "No space left" in said
+    assert Table.open(uri).run(SnapshotRequest()).outcome is JobOutcome.NOTHING_TO_DO

@@ -121,15 +121,17 @@ class Model:
         return TableMoment(possible, len(self._history))
 
     def mismatches_since(self, began: TableMoment, found: Mapping[int, str]) -> list[Mismatch]:
-        """Return the keys whose found value was possible at no time since a read began.
+        """Return the keys whose found value was possible at no time since a read began, writes under way included.
 
         Args:
             began: When it began.
             found: Key -> value, all keys of the table.
         """
         since = {key: set(values) for key, values in began.possible.items()}
-        for write in self._history[began.number :]:
-            since.setdefault(write.key, {None}).add(write.value)
+        written = [(write.key, write.value) for write in self._history[began.number :]]
+        under_way = [item for writes in self._under_way for item in writes.items()]
+        for key, value in (*written, *under_way):
+            since.setdefault(key, {None}).add(value)
         return [
             Mismatch(key, found.get(key), tuple(sorted(allowed, key=str)))
             for key in sorted(since.keys() | found.keys())

@@ -10,9 +10,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
+from memwal_core.base_table import BaseTable, list_versions
 from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
-from memwal_core.errors import FencedError, FrozenError, MemwalError
+from memwal_core.errors import ConflictError, FencedError, FrozenError, MemwalError, ObjectNotFoundError
 from memwal_core.extras import extras_named
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
@@ -82,7 +83,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     needs_lease = request.info.takes_lease and guard is None
     with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, claim):
         context = JobContext(opened, check, name, executors, progress, claim)
-        work = partial(_watched, job, context, request)
+        work = partial(_worked, job, context, request)
         run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
         report = instruments.observe(request.info.name, opened.uri, lambda: recorded(opened, run, work))
     job.count(instruments, report)
@@ -97,6 +98,18 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     return report
 
 
+def _worked(job: Job[Any, JobReport], context: JobContext, request: JobRequest) -> JobReport:
+    """Run a job, on a table whose history goes on where it was last seen if the job cares.
+
+    Raises:
+        ConflictError: A version that the job reads was superseded and cleaned up.
+    """
+    try:
+        return (job.run if request.info.acts_on_frozen else partial(_watched, job))(context, request)
+    except ObjectNotFoundError as error:
+        raise _removed_meanwhile(context.base, error) or error from error
+
+
 def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest) -> JobReport:
     """Run a job on a table whose history goes on where it was last seen.
 
@@ -105,8 +118,6 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
     Raises:
         FrozenError: The table is frozen, or this run found that it must be.
     """
-    if request.info.acts_on_frozen:
-        return job.run(context, request)
     opened = context.opened
     watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, request.info.name)
     watched = watch.begin()
@@ -120,6 +131,21 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
     watch.check()
     _learn(watch, report, again=report.outcome in _CHANGED and not job.knows_the_end(report))
     return report
+
+
+def _removed_meanwhile(table: BaseTable, error: ObjectNotFoundError) -> ConflictError | None:
+    """Return what a job met if the version of the table that it reads was superseded and cleaned up; else None."""
+    version = error.facts.get("version")
+    with suppress(MemwalError):
+        existing = [each.version for each in list_versions(table)]
+        if isinstance(version, int) and version not in existing and version < max(existing, default=0):
+            return ConflictError(
+                "a version of the table was removed while this run read it",
+                remedy="run it again; keep old versions longer than any job runs",
+                table=table.uri,
+                version=version,
+            )
+    return None
 
 
 def _learn(watch: HistoryWatch, report: JobReport, *, again: bool) -> None:

@@ -9,9 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from memwal_core.base_table import remove_versions
 from memwal_core.cli.app import app
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseHeldError
@@ -110,6 +112,14 @@ class FreeRequest(ToyRequest):
 
     info: ClassVar[JobInfo[ToyReport]] = JobInfo(
         name="toy", summary="", implementation=f"{__name__}:ToyJob", runbook="", guide="", takes_lease=False
+    )
+
+
+class BoldRequest(ToyRequest):
+    """Play with a frozen table, too."""
+
+    info: ClassVar[JobInfo[ToyReport]] = JobInfo(
+        name="toy", summary="", implementation=f"{__name__}:ToyJob", runbook="", guide="", acts_on_frozen=True
     )
 
 
@@ -317,6 +327,25 @@ def test_error_of_a_job_is_recorded_by_what_it_means_and_its_lease_is_given_back
     assert isinstance(run.facts[PEAK_MEMORY_FACT], int)
     assert opened.ledger.may_run(TOY).failures == failures
     assert holder_now(opened) is None
+
+
+@pytest.mark.parametrize("request_", [ToyRequest(), BoldRequest()], ids=["toy", "bold"])
+def test_version_that_was_removed_under_a_run_is_a_conflict_and_not_a_table_that_is_missing(
+    opened: OpenTable, monkeypatch: pytest.MonkeyPatch, request_: ToyRequest
+) -> None:
+    def reads_late(context: JobContext) -> JobOutcome:
+        read = context.base.dataset().version
+        context.base.dataset().add_columns(pa.field("later", pa.int32()))
+        remove_versions(context.base, [read])
+        context.base.dataset(read)
+        return JobOutcome.DONE
+
+    ends_with(monkeypatch, reads_late)
+    with pytest.raises(ConflictError, match="removed while this run read it") as failed:
+        execute(opened, request_)
+
+    assert failed.value.facts["version"] < opened.base.dataset().version
+    assert opened.ledger.runs("toy")[0].outcome is RunOutcome.CONFLICT
 
 
 def test_failures_before_a_refused_request_still_count(opened: OpenTable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.base_table.indexes.text_index import TOKENIZER_OPTIONS
+from memwal_core.base_table.indexes.text_index import tokenizer_options
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _QUANTIZER_FILE = "auxiliary.idx"
 _QUANTIZER_KEY = b"storage_metadata"
+_TEXT = "INVERTED"
 _SCALAR_KINDS = {
     "BTree": "BTREE",
     "Bitmap": "BITMAP",
@@ -36,9 +37,9 @@ _SCALAR_KINDS = {
     "NGram": "NGRAM",
     "ZoneMap": "ZONEMAP",
     "BloomFilter": "BLOOMFILTER",
-    "Inverted": "INVERTED",
+    "Inverted": _TEXT,
 }
-_TOKENIZER_PARAMETERS = frozenset({*TOKENIZER_OPTIONS, "with_position"})
+_WITH_POSITION = "with_position"
 _IVF = "IVF_"
 _WITH_CODEBOOK = frozenset({"IVF_PQ", "IVF_HNSW_PQ"})
 _UNQUANTIZED = "IVF_FLAT"
@@ -111,9 +112,13 @@ def _recipe(table: TableReader, dataset: lance.LanceDataset, index: lance.IndexD
     scalar = _SCALAR_KINDS.get(kind)
     if scalar is None:
         return None
+    return IndexRecipe(index.name, field_id, scalar, False, _text_parameters(index) if scalar == _TEXT else {})
+
+
+def _text_parameters(index: lance.IndexDescription) -> dict[str, Any]:
     details = index.details or {}
-    parameters = {name: details[name] for name in _TOKENIZER_PARAMETERS & details.keys() if details[name] is not None}
-    return IndexRecipe(index.name, field_id, scalar, False, parameters if scalar == "INVERTED" else {})
+    has_positions = details.get(_WITH_POSITION)
+    return tokenizer_options(details) | ({} if has_positions is None else {_WITH_POSITION: has_positions})
 
 
 def _vector_recipe(

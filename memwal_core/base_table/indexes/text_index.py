@@ -18,7 +18,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import INDEX_DIRECTORY
 
 _KIND = "INVERTED"
-TOKENIZER_OPTIONS = (
+_TOKENIZER_OPTIONS = (
     "base_tokenizer",
     "language",
     "max_token_length",
@@ -32,6 +32,9 @@ TOKENIZER_OPTIONS = (
     "prefix_only",
 )
 """Of a text index, under the names that ``lance.tokenize`` takes."""
+_CODE = "code"
+_CODE_OPTIONS = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
+"""Options that Lance takes only with this tokenizer, and only if it is named as the analyzer, too."""
 _LENGTH_OPTION = "max_token_length"
 _DOCUMENTS_SUFFIX = "_docs.lance"
 _TOTAL_TOKENS = b"total_tokens"
@@ -80,6 +83,16 @@ class DocumentLengths:
         return np.where(self.ids[places] == ids, self.tokens[places], 0).astype(np.int64)
 
 
+def tokenizer_options(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokenizer of a text index, under the names that ``lance.tokenize`` and index creation take."""
+    is_code = details.get("base_tokenizer") == _CODE
+    names = (*_TOKENIZER_OPTIONS, *(_CODE_OPTIONS if is_code else ()))
+    found = {name: details[name] for name in names if name in details}
+    # NULL stands for Lance's default, but a length of NULL for no limit.
+    options = {name: value for name, value in found.items() if value is not None or name == _LENGTH_OPTION}
+    return options | ({"analyzer": _CODE} if is_code else {})
+
+
 def read_text_index(
     table: TableReader, dataset: lance.LanceDataset, field_id: int, directory: str = ""
 ) -> TextIndex | None:
@@ -92,9 +105,7 @@ def read_text_index(
         if not found:
             return None
         index = found[0]
-        details = {name: index.details.get(name) for name in TOKENIZER_OPTIONS}
-        # NULL stands for Lance's default, but a length of NULL for no limit.
-        options = {name: value for name, value in details.items() if value is not None or name == _LENGTH_OPTION}
+        options = tokenizer_options(index.details)
         documents = tokens = 0
         files = []
         prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -36,19 +37,19 @@ def _rows(ids: list[int], rng: np.random.Generator) -> pa.Table:
     return pa.table([pa.array(ids, pa.int64()), pa.array(texts)], schema=SCHEMA)
 
 
-def _table(uri: str, rows: pa.Table) -> BaseTable:
+def _table(uri: str, rows: pa.Table, maintained: tuple[str, ...] = (), **tokenizer: Any) -> BaseTable:
     lance.write_dataset(rows, uri)
-    lance.dataset(uri).create_scalar_index("text", "INVERTED", stem=False)
+    lance.dataset(uri).create_scalar_index("text", "INVERTED", **{"stem": False, **tokenizer})
     table = BaseTable.open(uri)
-    table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 2)])
+    table.create_mem_wal_index([bucket_spec(1, "id", table.state().field_ids, 2)], maintained)
     return table
 
 
 def _one_index(
-    rows: pa.Table, query: str, k: int, path: Path, filter_sql: str | None = None
+    rows: pa.Table, query: str, k: int, path: Path, filter_sql: str | None = None, **tokenizer: Any
 ) -> list[tuple[int, float]]:
     dataset = lance.write_dataset(rows.replace_schema_metadata(None), str(path), mode="overwrite")
-    dataset.create_scalar_index("text", "INVERTED", stem=False)
+    dataset.create_scalar_index("text", "INVERTED", **{"stem": False, **tokenizer})
     found = dataset.scanner(
         columns=["id", "_score"],
         full_text_query=MatchQuery(query, "text"),
@@ -88,6 +89,38 @@ def test_ranking_and_scores_are_those_of_one_index(tmp_path: Path, query: str) -
         for consistency in (Consistency.LATEST, Consistency.IN_PROCESS):
             _assert_same(table.view(consistency), query, 10, tmp_path / "one")
         _assert_same(table.view(Consistency.LATEST), query, 10, tmp_path / "one", "id < 50")
+
+
+CODE = {"analyzer": "code", "base_tokenizer": "code", "split_identifiers": True}
+
+
+@pytest.mark.parametrize("maintained", [(), ("text_idx",)], ids=["indexed in memory", "maintained"])
+@pytest.mark.parametrize(
+    ("tokenizer", "query"),
+    [
+        (CODE, "name"),
+        (CODE, "getUserName"),
+        (CODE | {"split_on_numerics": False, "preserve_original": False}, "user42"),
+        (CODE | {"index_operators": True}, "user + name"),
+    ],
+)
+def test_every_tokenizer_finds_and_scores_as_one_index(
+    tmp_path: Path, tokenizer: dict[str, Any], query: str, maintained: tuple[str, ...]
+) -> None:
+    uri = str(tmp_path / "t")
+    base = ["getUserName returns user42", "user42 + name", "name", "databases/internals", "", "user 42", "many words"]
+    newer = ["setUserName takes user42", "some databases", "internals", "user + name", "other words"]
+    rows = pa.table([pa.array(range(7)), base], schema=SCHEMA)
+    with TableWriter.open(_table(uri, rows, maintained, **tokenizer)) as writer:
+        writer.put(pa.table([pa.array(range(5, 10)), newer], schema=SCHEMA))
+        writer.flush()
+
+    view = Table.open(uri).view()
+    expected = _one_index(view.scan().to_arrow(), query, 20, tmp_path / "one", **tokenizer)
+    found = view.full_text_search(TextQuery("text", query, k=20, columns=("id",)))
+
+    scores = dict(zip(found.column("id").to_pylist(), found.column("_score").to_pylist(), strict=True))
+    assert scores == pytest.approx(dict(expected), rel=1e-4)
 
 
 @pytest.mark.req("RD-56")

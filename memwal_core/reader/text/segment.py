@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,8 @@ SCORE_COLUMN = "_score"
 _NAME = "texts"
 _PROBED_ROWS = 256
 _PROBED_WORDS = 32
+_PARTS = re.compile(r"[^\W_]+")
+"""Of a word that yields several tokens: what lies between punctuation."""
 _INDEXED_ONLY: Mapping[str, Any] = {"prefilter": True, "fast_search": True}
 
 RowIds = npt.NDArray[np.uint64]
@@ -235,10 +238,20 @@ def tokens_of(text: str, tokenizer: Mapping[str, Any]) -> list[str]:
 
 
 def words_of(text: str, tokenizer: Mapping[str, Any]) -> dict[str, str]:
-    """Return token -> a word that yields this token, for all words of a text."""
-    words: dict[str, str] = {}
+    """Return each token of a text -> a part of the text that yields this token alone, or the token where none does.
+
+    A token may yield another one: stemming shortens some words again each time.
+    """
+    found: dict[str, str] = {}
     for word in text.split():
-        tokens = tokens_of(word, tokenizer)
-        for token in tokens:
-            words.setdefault(token, word if len(tokens) == 1 else token)
-    return words
+        own = tokens_of(word, tokenizer)
+        parts = [word] if len(own) == 1 else [part for part in _PARTS.findall(word) if part != word]
+        for part in parts:
+            tokens = own if part is word else tokens_of(part, tokenizer)
+            if len(tokens) == 1:
+                found.setdefault(tokens[0], part)
+    # Some tokenizers make tokens of several words, or of all.
+    every = tokens_of(text, tokenizer)
+    if len(every) == 1:
+        found[every[0]] = text
+    return {token: found.get(token, token) for token in every}

@@ -102,6 +102,12 @@ CODE = {"analyzer": "code", "base_tokenizer": "code", "split_identifiers": True}
         (CODE, "getUserName"),
         (CODE | {"split_on_numerics": False, "preserve_original": False}, "user42"),
         (CODE | {"index_operators": True}, "user + name"),
+        ({"base_tokenizer": "raw"}, "many words"),
+        ({"base_tokenizer": "raw"}, "other words"),
+        ({"base_tokenizer": "raw"}, "name"),
+        ({"base_tokenizer": "ngram"}, "er 42"),
+        ({"stem": True}, "databases"),
+        ({"stem": True}, "databases/internals"),
     ],
 )
 def test_every_tokenizer_finds_and_scores_as_one_index(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -29,6 +29,9 @@ _PROBED_WORDS = 32
 _PARTS = re.compile(r"[^\W_]+")
 """Of a word that yields several tokens: what lies between punctuation."""
 _INDEXED_ONLY: Mapping[str, Any] = {"prefilter": True, "fast_search": True}
+
+Text = str | Sequence[str | None]
+"""A value of a text column: a text, or a list of texts."""
 
 RowIds = npt.NDArray[np.uint64]
 Passing = Callable[[str], pa.Table]
@@ -232,16 +235,22 @@ class MemorySegment:
         return mean_length(found.scores[row], weight, tokens.count(token), len(tokens))
 
 
-def tokens_of(text: str, tokenizer: Mapping[str, Any]) -> list[str]:
+def tokens_of(text: Text, tokenizer: Mapping[str, Any]) -> list[str]:
     """Return the tokens of a text as Lance counts them."""
-    return [token.text for token in lance.tokenize(text, **tokenizer)]
+    return [token.text for part in _parts_of(text) for token in lance.tokenize(part, **tokenizer)]
 
 
-def words_of(text: str, tokenizer: Mapping[str, Any]) -> dict[str, str]:
+def _parts_of(text: Text) -> list[str]:
+    return [text] if isinstance(text, str) else [part for part in text if part is not None]
+
+
+def words_of(text: Text, tokenizer: Mapping[str, Any]) -> dict[str, str]:
     """Return each token of a text -> a part of the text that yields this token alone, or the token where none does.
 
     A token may yield another one: stemming shortens some words again each time.
     """
+    if not isinstance(text, str):
+        return {token: word for part in _parts_of(text) for token, word in words_of(part, tokenizer).items()}
     found: dict[str, str] = {}
     for word in text.split():
         own = tokens_of(word, tokenizer)

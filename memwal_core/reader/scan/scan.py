@@ -29,7 +29,8 @@ from memwal_core.reader.rows.winners import RegionWinners, WinningRows
 from memwal_core.reader.scan.prefetch import read_winners
 
 GENERATION_COLUMN = "_gen"
-"""Virtual column: the generation that a row is from, -1 for the base table."""
+"""Virtual column: the generation that a row is from, -1 for the base table. A table's own column of this name hides
+it."""
 
 
 _PREFETCH_BYTES = 64 * 1024 * 1024
@@ -99,7 +100,7 @@ class Scan:
         """Schema of the result; its metadata states the freshness."""
         own = self._opened.target.schema
         fields = [
-            pa.field(name, pa.int64(), nullable=False) if name == GENERATION_COLUMN else own.field(name)
+            own.field(name) if name in own.names else pa.field(name, pa.int64(), nullable=False)
             for name in self._columns
         ]
         return pa.schema(fields, metadata=dict(self.freshness.metadata()))
@@ -188,7 +189,7 @@ class Scan:
         yield from (_tagged(each, columns, number) for number, each in read)
 
     def _own_columns(self) -> tuple[str, ...]:
-        return tuple(name for name in self._columns if name != GENERATION_COLUMN)
+        return tuple(name for name in self._columns if name in self._opened.target.schema.names)
 
     def _request_of(self, columns: tuple[str, ...]) -> RowRequest:
         return RowRequest(columns or self._opened.counted, self._request.filter_sql, self._request.batch_rows)
@@ -293,7 +294,7 @@ def _without(batch: pa.RecordBatch, superseded: KeySearch, key: Sequence[str]) -
 
 
 def _tagged(batch: pa.RecordBatch, columns: Sequence[str], generation: int) -> pa.RecordBatch:
-    if GENERATION_COLUMN not in columns:
+    if GENERATION_COLUMN not in columns or GENERATION_COLUMN in batch.schema.names:
         return batch.select(list(columns)) if columns else batch
     tag = pa.array(np.full(batch.num_rows, generation, dtype=np.int64))
     arrays = [tag if name == GENERATION_COLUMN else batch.column(name) for name in columns]

@@ -28,7 +28,6 @@ from memwal_core.reader.plan.survey import in_one_table
 from memwal_core.reader.rows.generation_rows import RowRequest, read_flushed
 from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.reader.scan.prefetch import read_winners
-from memwal_core.reader.scan.scan import GENERATION_COLUMN
 from memwal_core.spark.reading.pinned import PinnedFragment, PinnedRegion, PinnedTable, open_table
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import codec_for_suffix, read_entries
@@ -92,10 +91,10 @@ class PartReader:
         """Open the table; none of its rows is read."""
         self._pinned = pinned
         self._columns = tuple(columns)
-        self._own = tuple(name for name in columns if name != GENERATION_COLUMN)
         self._table: TableReader = open_table(pinned.options).cached()
         self._cache = ReadCache(self._table.session)
         self._state = self._table.state(pinned.version)
+        self._own = tuple(name for name in columns if name in self._state.schema.names)
         self._key = self._state.require_primary_key().columns if pinned.regions else ()
         self._target = MergeTarget(self._state.schema, self._state.field_ids, self._key)
 
@@ -226,7 +225,7 @@ class PartReader:
 
     def _shown(self, batch: pa.RecordBatch, generation: int) -> pa.RecordBatch:
         tag = pa.array(np.full(batch.num_rows, generation, dtype=np.int64))
-        arrays = [tag if name == GENERATION_COLUMN else batch.column(name) for name in self._columns]
+        arrays = [batch.column(name) if name in self._own else tag for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
 
 

@@ -111,7 +111,7 @@ class PinnedTable:
         """Return the Arrow schema of these columns."""
         generation = pa.field(GENERATION_COLUMN, pa.int64(), nullable=False)
         return pa.schema(
-            [generation if name == GENERATION_COLUMN else self.schema.field(name) for name in self.columns]
+            [self.schema.field(name) if name in self.schema.names else generation for name in self.columns]
         )
 
 

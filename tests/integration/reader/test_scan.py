@@ -81,6 +81,21 @@ def test_filter_may_call_functions(tmp_path: Path, filter_sql: str) -> None:
     assert table.count(filter_sql) == 2
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_own_column_called_like_the_generation_is_returned_as_it_was_written(tmp_path: Path, merged: bool) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_gen", pa.string())])
+    rows = pa.table({"id": [1, 2], "_gen": ["first", "second"]}, schema=schema)
+    table = Table.create(str(tmp_path / "t"), schema, key="id")
+    with table.writer() as writer:
+        writer.put(rows)
+        writer.flush()
+    if merged:
+        table.run(MergeRequest())
+
+    assert table.to_arrow().sort_by("id").to_pydict() == rows.to_pydict()
+    assert sorted(table.to_arrow(ScanRequest(columns=("_gen",))).column(0).to_pylist()) == ["first", "second"]
+
+
 def test_filter_may_name_a_field_of_a_struct(tmp_path: Path) -> None:
     place = pa.struct([("country", pa.string())])
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("place", place)])

@@ -1,4 +1,4 @@
-"""Names that rows in MemTables have besides those of the table's columns."""
+"""Names that Lance and MemTables give to columns of their own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import pyarrow as pa
 
 from memwal_core.errors import InvalidRequestError
 
-_TOMBSTONE_COLUMN = "_tombstone"
+_TAKEN_NAMES = frozenset(
+    {"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
+)
+"""Rows of a table with such a column cannot be written, or not be scanned once they are."""
 
 
 def require_no_reserved_names(schema: pa.Schema) -> None:
-    """Refuse a column with the name of the mark that tells whether a row deletes its key.
-
-    Raises:
-        InvalidRequestError: There is one; nothing was written.
-    """
-    if _TOMBSTONE_COLUMN in schema.names:
+    """Refuse a table whose columns have such names (``InvalidRequestError``); nothing was written."""
+    taken = sorted(_TAKEN_NAMES & set(schema.names))
+    if taken:
         raise InvalidRequestError(
-            "the table has a column whose name MemTables need for the mark of deleted rows",
-            remedy="give the column another name",
-            column=_TOMBSTONE_COLUMN,
+            "columns have names that Lance and MemTables give to columns of their own",
+            remedy="rename the columns before MemWAL is enabled",
+            columns=taken,
         )

@@ -16,6 +16,7 @@ import pytest
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.region.spec import RegionSpec, bucket_spec
+from memwal_core.table import Table
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import PEOPLE, make_people_table, people
 
@@ -110,6 +111,17 @@ def test_table_with_a_blob_column_is_refused(tmp_path: Path) -> None:
 
     assert refused.value.facts == {"columns": ["photo"]}
     assert table.state().version == 1
+
+
+@pytest.mark.parametrize("name", ["_tombstone", "_rowid", "_rowaddr", "_rowoffset"])
+def test_new_table_with_the_name_of_an_internal_column_is_refused(tmp_path: Path, name: str) -> None:
+    """Rows were acknowledged that no scan could return, or no row could be written."""
+    schema = pa.schema([("id", pa.int64()), (name, pa.int64())])
+
+    with pytest.raises(InvalidRequestError, match="of their own"):
+        Table.create(str(tmp_path / "t"), schema, key="id")
+
+    assert not list(tmp_path.glob("t/*"))
 
 
 @pytest.mark.req("IDX-01")

@@ -43,6 +43,7 @@ class CatchupSurvey:
     Attributes:
         merged: Region -> merged generation.
         recorded: Index -> region -> generation that is recorded as covered.
+        outdated: Indexes all segments of which must become one with the new rows, see ``outdated_indexes``.
     """
 
     table_uri: str
@@ -52,6 +53,7 @@ class CatchupSurvey:
     maintained: tuple[str, ...]
     fragments: int
     indexes: tuple[IndexCoverage, ...]
+    outdated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def _plan_index(
     lags = [merged - recorded.get(region, 0) for region, merged in survey.merged.items()]
     # An index that cannot be trained holds nothing back: no query uses it.
     behind = [] if index.vectors_missing else [lag for lag in lags if lag > 0]
-    too_many = index.segments + 1 > settings.max_segments
+    in_one = merge_segments or index.segments + 1 > settings.max_segments or index.name in survey.outdated
     return IndexPlan(
         name=index.name,
         kind=index.kind,
@@ -188,7 +190,7 @@ def _plan_index(
         unindexed_fragments=len(index.unindexed_fragments),
         unindexed_rows=index.unindexed_rows,
         segments=index.segments,
-        segments_to_merge=index.segments if index.is_trained and (merge_segments or too_many) else 0,
+        segments_to_merge=index.segments if index.is_trained and in_one else 0,
         is_trained=index.is_trained,
         vectors_missing=index.vectors_missing,
         regions_behind=len(behind),

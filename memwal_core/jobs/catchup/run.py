@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from memwal_core.base_table import BaseTable, TableState, list_fragments, read_coverage, record_catchup
+from memwal_core.base_table.indexes.outdated import outdated_indexes
 from memwal_core.errors import BareExecutorError, CommitUnknownError, ConflictError, FencedError, MemwalError
 from memwal_core.failpoints import Failpoint
 from memwal_core.ids import RegionId
@@ -46,6 +47,7 @@ def survey_indexes(context: CatchupContext) -> tuple[CatchupSurvey, TableState]:
         maintained=details.maintained_indexes,
         fragments=len(coverage.fragments),
         indexes=coverage.indexes,
+        outdated=outdated_indexes(context.table.dataset(state.version), coverage),
     )
     return survey, state
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 from lance.lance import _Session
 
@@ -30,10 +31,11 @@ from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.rival_mergers import WAYS, Way, prepared_by
 from testkit.tables.articles import articles, make_articles_table
 from testkit.tables.foreign_merges import delete_natively, merge_natively
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import reopened
+from testkit.tables.people import PRIMARY_KEY_METADATA, reopened
 
 A, B = native_region_id(1), native_region_id(2)
 PLACES = (
@@ -44,6 +46,7 @@ PLACES = (
     (CATCHUP_RECORDED, 1),
 )
 NAMES = ("id_idx", "title_idx", "topic_idx", "vec_idx")
+WORDS = ("word_idx", "topic_idx", "tags_idx")
 
 
 @pytest.fixture
@@ -100,6 +103,56 @@ def test_generations_of_pylance_and_of_our_writer_are_caught_up_with_after_a_mer
     assert len(details.merged_generations) == 5
     for region_id, merged in details.merged_generations.items():
         assert caught_up_generation(details, NAMES, region_id) == merged > 0
+
+
+TAGGED = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA),
+        pa.field("word", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("tags", pa.list_(pa.string())),
+    ]
+)
+
+
+def tagged(ids: range, word: str) -> pa.Table:
+    rows = len(ids)
+    return pa.table({"id": ids, "word": [word] * rows, "topic": [word] * rows, "tags": [[word]] * rows}, schema=TAGGED)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_indexes_forget_values_of_rows_that_kept_their_ids_when_they_changed(tmp_path: Path, way: Way) -> None:
+    uri = str(tmp_path / "t")
+    dataset = lance.write_dataset(tagged(range(100), "first"), uri, max_rows_per_file=40, enable_stable_row_ids=True)
+    for column, kind in (("word", "INVERTED"), ("topic", "BITMAP"), ("tags", "LABEL_LIST")):
+        dataset.create_scalar_index(column, kind)
+    table = BaseTable.open(uri)
+    table.create_mem_wal_index([])
+    admin = Table.open(uri, settings=Settings(merge=prepared_by(way)))
+
+    def counts(word: str) -> list[int]:
+        opened = lance.dataset(uri)
+        filters = (f"topic = '{word}'", f"array_has(tags, '{word}')")
+        return [opened.to_table(full_text_query=word).num_rows, *(opened.count_rows(each) for each in filters)]
+
+    write_native_generations(uri, A, [[Put(tagged(range(200, 210), "added"))]])
+    admin.run(MergeRequest())
+    admin.run(CatchupRequest())
+    assert {len(index.segments) for index in lance.dataset(uri).describe_indices() if index.name in WORDS} == {2}
+    write_native_generations(uri, A, [[Put(tagged(range(5), "second"))]])
+    admin.run(MergeRequest())
+    admin.run(CatchupRequest())
+    lance.dataset(uri).update({"word": "'third'", "topic": "'third'", "tags": "['third']"}, where="id IN (5, 6, 200)")
+
+    admin.run(CatchupRequest())
+
+    assert not any(each.unindexed_fragments for each in read_coverage(table, table.state().version).indexes)
+    assert {word: counts(word) for word in ("first", "added", "second", "third")} == {
+        "first": [93] * 3,
+        "added": [9] * 3,
+        "second": [5] * 3,
+        "third": [3] * 3,
+    }
 
 
 @pytest.mark.req("CAT-14")

@@ -29,8 +29,9 @@ def plan(
     settings: CatchupSettings | None = None,
     selected: set[str] | None = None,
     merge_segments: bool = False,
+    outdated: frozenset[str] = frozenset(),
 ) -> CatchupPlan:
-    survey = CatchupSurvey("/t", 9, merged or {}, recorded or {}, maintained, fragments, indexes)
+    survey = CatchupSurvey("/t", 9, merged or {}, recorded or {}, maintained, fragments, indexes, outdated)
     return plan_catchup(survey, settings or CatchupSettings(), indexes=selected, merge_segments=merge_segments)
 
 
@@ -52,6 +53,11 @@ def test_covering_index_whose_entry_is_missing_or_behind_is_only_recorded(record
     found = plan(index(), merged={A: 2, B: 2}, recorded=recorded)
     assert verdict(found) is CatchupVerdict.UNRECORDED
     assert (found.to_extend, found.to_record) == ((), ("x",))
+
+
+def test_outdated_index_gets_no_segment_beside_the_others():
+    found = plan(index("x", unindexed=(4,), segments=2), index("y", unindexed=(4,)), outdated=frozenset({"x"}))
+    assert [each.segments_to_merge for each in found.indexes] == [2, 0]
 
 
 def test_lag_is_that_of_the_worst_region():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 import lance
 import pyarrow as pa
@@ -22,6 +23,7 @@ class TableState:
 
     Attributes:
         field_ids: Top-level column -> Lance field id.
+        inner_ids: Top-level column -> the ids of all fields inside of it, depth first; only columns that have some.
         primary_key: The key the schema defines, usable or not; without columns if there is none.
         details: The MemWAL index; None if the version has none or only a legacy one.
         entry: The MemWAL index as the manifest lists it; None if the version has none.
@@ -42,6 +44,7 @@ class TableState:
     num_rows: int
     timestamp: datetime
     is_clone: bool = False
+    inner_ids: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     opened: lance.LanceDataset | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 
@@ -20,3 +20,15 @@ class LanceField(Protocol):
     def children(self) -> Sequence[LanceField]:
         """Return the nested fields in order."""
         ...
+
+
+def inner_ids(columns: Iterable[LanceField]) -> dict[str, tuple[int, ...]]:
+    """Return for each column that has fields inside their ids, depth first."""
+    found = {column.name(): tuple(_inside(column)) for column in columns}
+    return {name: ids for name, ids in found.items() if ids}
+
+
+def _inside(field: LanceField) -> Iterator[int]:
+    for inner in field.children():
+        yield inner.id()
+        yield from _inside(inner)

@@ -94,7 +94,7 @@ class OpenedTable:
         self.uri = table.uri
         self._unfiltered = plan_read(survey, table.store.uri_of)
         self.key = state.merge_key()
-        self.target = MergeTarget(state.schema, state.field_ids, self.key)
+        self.target = MergeTarget.of(state, self.key)
         sources = [each for region in self._unfiltered.regions for each in region.generations]
         # A flushed MemTable never changes under its name, and so neither does what it supersedes.
         is_stored = all(each.kind is SourceKind.FLUSHED for each in sources)

@@ -25,6 +25,7 @@ from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError, UnavailableError
+from memwal_core.format.lance_field import inner_ids
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
@@ -251,6 +252,7 @@ class TableReader:
                 num_rows=dataset.count_rows(),
                 timestamp=facts.timestamp,
                 is_clone=facts.has_origin,
+                inner_ids=MappingProxyType(inner_ids(fields)),
                 opened=dataset,
             )
 

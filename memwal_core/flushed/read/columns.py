@@ -7,29 +7,41 @@ above the base table's highest at the time of the flush, so a column added to th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from memwal_core.base_table.blobs import is_blob_type
-from memwal_core.format.lance_field import LanceField
+from memwal_core.base_table import TableState
+from memwal_core.base_table.blobs import blob_columns, is_blob_type
+from memwal_core.format.lance_field import LanceField, inner_ids
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTarget:
-    """The base table's columns, top-level field ids and primary key: the form that rows must have to be merged."""
+    """The base table's columns, field ids and primary key: the form that rows must have to be merged.
+
+    Attributes:
+        field_ids: Of the top-level columns.
+        inner_ids: Of the fields inside of columns, as ``TableState`` has them; none where rows do not tell theirs.
+    """
 
     schema: pa.Schema
     field_ids: Mapping[str, int]
     key: tuple[str, ...]
+    inner_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: TableState, key: tuple[str, ...]) -> MergeTarget:
+        """Return the form of the rows of a version."""
+        return cls(state.schema, state.field_ids, key, state.inner_ids)
 
     def without(self, columns: Collection[str]) -> MergeTarget:
         """Return the target without some columns, for generations that lack them."""
         if not columns:
             return self
-        kept = [field for field in self.schema if field.name not in columns]
-        return MergeTarget(pa.schema(kept, self.schema.metadata), self.field_ids, self.key)
+        kept = [each for each in self.schema if each.name not in columns]
+        return replace(self, schema=pa.schema(kept, self.schema.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +74,8 @@ def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Sc
     Columns that the base table no longer has are left out. A renamed column is mapped, but its id may have been reused
     for another column after the first was dropped: the caller must check.
     """
-    by_id = {field.id(): field.name() for field in fields if field.name() != TOMBSTONE_COLUMN}
-    mismatch = "; ".join(_mismatches(target, by_id, schema))
+    by_id = {each.id(): each.name() for each in fields if each.name() != TOMBSTONE_COLUMN}
+    mismatch = "; ".join(_mismatches(target, by_id, schema, inner_ids(fields)))
     if mismatch:
         return SchemaMismatch(mismatch)
     ids = {name: target.field_ids[name] for name in target.schema.names}
@@ -76,14 +88,23 @@ def map_columns(target: MergeTarget, fields: Sequence[LanceField], schema: pa.Sc
     )
 
 
-def _mismatches(target: MergeTarget, by_id: Mapping[int, str], schema: pa.Schema) -> Iterator[str]:
-    for field in target.schema:
-        source = by_id.get(target.field_ids[field.name])
+def _mismatches(
+    target: MergeTarget, by_id: Mapping[int, str], schema: pa.Schema, inside: Mapping[str, tuple[int, ...]]
+) -> Iterator[str]:
+    for each in target.schema:
+        source = by_id.get(target.field_ids[each.name])
         if source is None:
-            if not field.nullable:
-                yield f"the base table's NOT NULL column {field.name!r} was added after the flush"
-        elif not _castable(schema.field(source).type, field.type):
-            yield f"column {field.name!r} is {field.type} in the base table and {schema.field(source).type} here"
+            if not each.nullable:
+                yield f"the base table's NOT NULL column {each.name!r} was added after the flush"
+        elif not _castable(schema.field(source).type, each.type):
+            yield f"column {each.name!r} is {each.type} in the base table and {schema.field(source).type} here"
+        elif each.name in target.inner_ids and not blob_columns(pa.schema([each])):
+            wanted, found = target.inner_ids[each.name], inside.get(source, ())
+            if wanted != found:
+                yield (
+                    f"fields inside of column {each.name!r} were dropped and added again under the same names: their "
+                    f"ids are {list(wanted)} in the base table and {list(found)} here"
+                )
 
 
 _LARGE_FORMS = ({pa.string(), pa.large_string()}, {pa.binary(), pa.large_binary()})

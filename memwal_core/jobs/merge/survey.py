@@ -221,7 +221,7 @@ class MergeSurveyor:
 
 def merge_target(state: TableState) -> MergeTarget:
     """Return what rows must look like to be merged into a version."""
-    return MergeTarget(state.schema, state.field_ids, state.merge_key())
+    return MergeTarget.of(state, state.merge_key())
 
 
 def _surveyed(

@@ -193,4 +193,4 @@ class Examiner:
 
 def _target(state: TableState | None) -> MergeTarget | None:
     """Return what merged rows must look like; None if no version of the table can be read."""
-    return MergeTarget(state.schema, state.field_ids, state.primary_key.columns) if state is not None else None
+    return MergeTarget.of(state, state.primary_key.columns) if state is not None else None

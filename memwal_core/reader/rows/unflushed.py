@@ -8,7 +8,7 @@ flushed MemTables (decision 0012): columns added since are backfilled, dropped o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -71,7 +71,8 @@ def _mapping(table: TableReader, state: TableState, source: GenerationSource, ta
     if ids is None:
         raise _unreadable(source, target, found, "no retained version of the table has these columns")
     fields = [_Column(name, number) for name, number in ids.items()]
-    mapping = map_columns(target, fields, found)
+    # WAL entries note the ids of whole columns only.
+    mapping = map_columns(replace(target, inner_ids={}), fields, found)
     if isinstance(mapping, SchemaMismatch):
         raise _unreadable(source, target, found, mapping.reason)
     unproven = Renamings(table, state.version).unproven(mapping.renamed)

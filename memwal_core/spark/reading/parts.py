@@ -96,7 +96,7 @@ class PartReader:
         self._state = self._table.state(pinned.version)
         self._own = tuple(name for name in columns if name in self._state.schema.names)
         self._key = self._state.require_primary_key().columns if pinned.regions else ()
-        self._target = MergeTarget(self._state.schema, self._state.field_ids, self._key)
+        self._target = MergeTarget.of(self._state, self._key)
 
     def read(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part.

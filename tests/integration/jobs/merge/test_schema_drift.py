@@ -6,6 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from memwal_core.errors import MemwalError
 from memwal_core.jobs.merge.commit.passes import MERGE_COMMIT
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
@@ -216,3 +217,38 @@ def test_drifted_generation_is_planned_alone_and_the_plan_names_the_column(tmp_p
 
     assert [commit.marks for commit in report.commits] == [{REGION: 1}, {REGION: 2}]
     assert report.passes == 2
+
+
+@pytest.mark.parametrize("kind", ["struct", "list"])
+def test_field_inside_made_anew_under_a_dropped_name_parks_the_region_and_takes_no_old_value(tmp_path, way, kind):
+    uri = str(tmp_path / "t")
+    place = pa.struct([("city", pa.string()), ("code", pa.int64())])
+    column = pa.field("place", place if kind == "struct" else pa.list_(place))
+
+    def written(code: int, *ids: int) -> pa.Table:
+        value = {"city": "here", "code": code}
+        values = pa.array([value if kind == "struct" else [value]] * len(ids), column.type)
+        return people(*ids).append_column(column, values)
+
+    lance.write_dataset(written(1, 1, 2), uri)
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+    write_native_generations(uri, REGION, [[Put(written(77, 1, 3))]])
+    lance.dataset(uri).drop_columns(["place.code" if kind == "struct" else "place.item.code"])
+    code = pa.struct([("code", pa.int64())])
+    lance.dataset(uri).add_columns(pa.field("place", code if kind == "struct" else pa.list_(code)))
+    assert lance.dataset(uri).schema.field("place").type == column.type
+    write_native_generations(uri, SECOND, [[Put(written(5, 4))]])
+
+    report = merge(uri, way)
+
+    assert {region.region_id: region.verdict for region in report.regions} == {
+        REGION: Verdict.PARKED,
+        SECOND: Verdict.COMPLETE,
+    }
+    assert "fields inside of column 'place' were dropped and added again" in report.regions[0].evidence
+    kept = {key: str(values[-1]) for key, values in rows(uri).items()}
+    assert kept.keys() == {1, 2, 4}
+    assert "None" in kept[1]
+    assert "5" in kept[4]
+    with pytest.raises(MemwalError, match="dropped and added again"):
+        Table.open(uri).to_arrow()

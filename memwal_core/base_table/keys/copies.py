@@ -10,6 +10,8 @@ import pyarrow as pa
 from memwal_core.base_table.keys.counts import key_groups
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
+from memwal_core.deduplicate import last_row_per_key
+from memwal_core.errors import DuplicateKeysError
 
 ROW_ADDRESS = "_rowaddr"
 UPDATED_AT = "_row_last_updated_at_version"
@@ -40,6 +42,24 @@ def copies_of(dataset: lance.LanceDataset, keys: pa.Table, key: Sequence[str]) -
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))
         return pa.concat_tables(parts) if parts else scanner.projected_schema.empty_table()
+
+
+def require_single(dataset: lance.LanceDataset, rows: pa.Table, key: Sequence[str]) -> None:
+    """Refuse rows of a version several of which have one key, where each key is to have one row.
+
+    Raises:
+        DuplicateKeysError: There are such rows; nothing tells which one counts.
+    """
+    keys = len(last_row_per_key(rows, key))
+    if keys < rows.num_rows:
+        raise DuplicateKeysError(
+            "keys occur more than once in the base table, so it is unknown which row has the values that others lack",
+            remedy="start no merge and no garbage collection; follow docs/runbooks/duplicate-keys.md",
+            table=dataset.uri,
+            version=dataset.version,
+            rows=rows.num_rows,
+            keys=keys,
+        )
 
 
 def has_stable_row_ids(dataset: lance.LanceDataset) -> bool:

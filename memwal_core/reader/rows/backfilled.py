@@ -13,6 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
+from memwal_core.base_table.keys.copies import require_single
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.flushed.read import MergeTarget
@@ -63,7 +64,9 @@ def _backfilled(
         done = rows.keys.take(pa.array(settled))
         pending = pending.filter(pa.array(~KeySearch(done, key).found(pending)))
     if pending.num_rows:
-        found.append(cast_rows(rows_with_keys(base, pending, key, [column]).select([*key, column]), schema))
+        held = rows_with_keys(base, pending, key, [column]).select([*key, column])
+        require_single(base, held, key)
+        found.append(cast_rows(held, schema))
     values = pa.concat_tables(found)
     # A key that no source holds has a NULL position, which take turns into NULL.
     return values.column(column).take(positions(keys, values.select(key), key))

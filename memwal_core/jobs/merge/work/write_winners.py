@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader
 from memwal_core.base_table.commit.row_changes import rows_of_keys, write_rows
+from memwal_core.base_table.keys.copies import require_single
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import deduplicate
 from memwal_core.errors import MemwalError
@@ -155,6 +156,7 @@ class _Backfilled:
     def __init__(self, dataset: lance.LanceDataset, keys: pa.Table, task: RegionTask) -> None:
         self._target: MergeTarget = task.target
         self._values = rows_of_keys(dataset, KeySearch(keys, task.target.key), task.target.key, task.missing)
+        require_single(dataset, self._values, task.target.key)
 
     def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Add the lacking columns to rows."""

@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import MemwalError
+from memwal_core.errors import DuplicateKeysError, FrozenError, MemwalError
 from memwal_core.jobs.merge.commit.passes import MERGE_COMMIT
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
@@ -252,3 +252,21 @@ def test_field_inside_made_anew_under_a_dropped_name_parks_the_region_and_takes_
     assert "5" in kept[4]
     with pytest.raises(MemwalError, match="dropped and added again"):
         Table.open(uri).to_arrow()
+
+
+def test_keys_that_the_base_table_has_twice_freeze_it_where_it_supplies_values(tmp_path, way):
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(1, 2))
+    lance.write_dataset(people(1, name="loaded twice"), uri, mode="append")
+    write_native_generations(uri, REGION, [[Put(people(1, 3, name="g1"))]])
+    add_backfilled_column(uri)
+
+    with pytest.raises(DuplicateKeysError, match="duplicate-keys"):
+        Table.open(uri).to_arrow()
+    with pytest.raises(DuplicateKeysError, match="duplicate-keys"):
+        merge(uri, way)
+
+    with pytest.raises(FrozenError) as refused:
+        merge(uri, way)
+    assert refused.value.facts["causes"] == ["duplicate-keys"]
+    assert lance.dataset(uri).count_rows() == 3

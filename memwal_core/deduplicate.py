@@ -100,9 +100,16 @@ def last_row_per_key(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[
         # A stable sort of plain integers is several times faster than hashing them.
         ordered = keys.column(key_columns[0]).to_numpy()[order]
         return np.sort(order[np.append(ordered[1:] != ordered[:-1], True)])
-    numbered = keys.select(list(key_columns)).append_column(_ROW, pa.array(np.arange(rows, dtype=np.int64)))
-    last = numbered.group_by(list(key_columns)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+    columns, names = numbered_columns(keys, key_columns)
+    numbered = columns.append_column(_ROW, pa.array(np.arange(rows, dtype=np.int64)))
+    last = numbered.group_by(names).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
     return np.sort(last.to_numpy())
+
+
+def numbered_columns(rows: pa.Table, key_columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """Return the key columns under names that no other column of a join or a group has, and these names."""
+    names = [f"key {number}" for number in range(len(key_columns))]
+    return rows.select(list(key_columns)).rename_columns(names), names
 
 
 def key_order(keys: pa.Table, key_columns: Sequence[str]) -> npt.NDArray[np.int64] | None:
@@ -163,7 +170,7 @@ def rows_without_key(rows: pa.Table, others: pa.Table, key_columns: Sequence[str
     """Return the rows whose key does not occur in ``others`` (an anti join that keeps the order)."""
     if rows.num_rows == 0 or others.num_rows == 0:
         return rows
-    key = list(key_columns)
-    numbered = rows.select(key).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-    kept = numbered.join(others.select(key), keys=key, join_type="left anti").column(_ROW)
+    columns, names = numbered_columns(rows, key_columns)
+    numbered = columns.append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    kept = numbered.join(numbered_columns(others, key_columns)[0], keys=names, join_type="left anti").column(_ROW)
     return rows.take(pa.array(np.sort(kept.to_numpy())))

@@ -85,3 +85,10 @@ def test_rows_without_key_drops_exactly_the_shared_keys_and_keeps_order(left: li
     others = pa.table({"id": pa.array(right, pa.int64())})
     kept = rows_without_key(rows, others, ["id"])
     assert kept.column("v").to_pylist() == [row for row, key in enumerate(left) if key not in set(right)]
+
+
+@pytest.mark.parametrize("name", ["__row", "__row_max", "__position", "key 0"])
+def test_key_columns_may_have_any_name(name: str) -> None:
+    table = pa.table({name: ["a", "b", "a"]})
+    assert last_row_per_key(table, [name]).tolist() == [1, 2]
+    assert rows_without_key(table, pa.table({name: ["b"]}), [name]).column(name).to_pylist() == ["a", "a"]

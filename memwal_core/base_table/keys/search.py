@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memwal_core.deduplicate import numbered_columns
+
 _ROW = "__row"
 _POSITION = "__position"
 _DENSE_FACTOR = 16
@@ -52,8 +54,10 @@ class KeySearch:
             values = self._keys.column(0).combine_chunks()
             hits = pc.is_in(rows.column(self._key[0]), value_set=values)
             return np.asarray(hits.to_numpy(), dtype=bool)
-        numbered = rows.select(self._key).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-        matched = numbered.join(self._keys, keys=self._key, join_type="left semi").column(_ROW).to_numpy()
+        columns, names = numbered_columns(rows, self._key)
+        numbered = columns.append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+        wanted, _ = numbered_columns(self._keys, self._key)
+        matched = numbered.join(wanted, keys=names, join_type="left semi").column(_ROW).to_numpy()
         mask = np.zeros(rows.num_rows, dtype=bool)
         mask[matched] = True
         return mask
@@ -118,8 +122,8 @@ def _wide(values: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
 
 def positions(rows: pa.Table, among: pa.Table, key: Sequence[str]) -> pa.Array:
     """Return for each row the position of the row of ``among`` (each key once) that has its key, or NULL."""
-    names = list(key)
-    left = rows.select(names).append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-    right = among.select(names).append_column(_POSITION, pa.array(np.arange(among.num_rows, dtype=np.int64)))
+    (left, names), (right, _) = numbered_columns(rows, key), numbered_columns(among, key)
+    left = left.append_column(_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    right = right.append_column(_POSITION, pa.array(np.arange(among.num_rows, dtype=np.int64)))
     joined = left.join(right, keys=names, join_type="left outer").select([_ROW, _POSITION])
     return joined.sort_by(_ROW).column(_POSITION).combine_chunks()

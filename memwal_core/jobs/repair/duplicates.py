@@ -20,6 +20,7 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.history.fragment_ages import fragment_ages
 from memwal_core.base_table.keys.copies import ROW_ADDRESS, UPDATED_AT, copies_of, repeated_keys
+from memwal_core.deduplicate import numbered_columns
 from memwal_core.jobs.repair.plan import DuplicateKeys
 
 _FRAGMENT_BITS = np.uint64(32)
@@ -123,8 +124,8 @@ def decide(
 
 def _groups(keys: pa.Table, key: Sequence[str]) -> npt.NDArray[np.int64]:
     """Number the keys from 0; return the number of each row's key."""
-    names = list(key)
-    numbered = keys.append_column(_ROW, pa.array(np.arange(keys.num_rows, dtype=np.int64)))
+    columns, names = numbered_columns(keys, key)
+    numbered = columns.append_column(_ROW, pa.array(np.arange(keys.num_rows, dtype=np.int64)))
     lowest = numbered.group_by(names).aggregate([(_ROW, "min")])
     joined = numbered.join(lowest, keys=names).sort_by(_ROW)
     _, groups = np.unique(joined.column(f"{_ROW}_min").to_numpy(), return_inverse=True)

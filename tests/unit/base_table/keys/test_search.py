@@ -83,3 +83,10 @@ def test_positions_name_the_row_with_the_key(keys, rows):
     among = sorted(keys)
     places = positions(columns(rows), columns(among), ["n", "s"]).to_pylist()
     assert places == [among.index(row) if row in keys else None for row in rows]
+
+
+@pytest.mark.parametrize("names", [("__row", "__position"), ("key 1", "key 0")])
+def test_key_columns_may_have_any_name(names):
+    rows, among = (pa.table(dict(zip(names, values, strict=True))) for values in ((["a", "b"], [1, 1]), (["b"], [1])))
+    assert KeySearch(among, names).found(rows).tolist() == [False, True]
+    assert positions(rows, among, names).to_pylist() == [None, 0]

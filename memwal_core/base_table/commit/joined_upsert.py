@@ -19,6 +19,8 @@ from memwal_core.base_table.translate import translated
 from memwal_core.format.paths import DATA_DIRECTORY
 from memwal_core.native.casting import compact
 
+_OWN_COLUMNS = frozenset({"__action", "__merge_source_sentinel"})
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedUpsert:
@@ -34,6 +36,15 @@ class JoinedUpsert:
     inserted: int
     updated: int
     paths: frozenset[str]
+
+
+def join_obstacle(schema: pa.Schema, key: Sequence[str]) -> str:
+    """Return why Lance cannot join rows of a schema, because of names; empty if it can."""
+    quoted = [name for name in key if '"' in name]
+    if quoted:
+        return f"key columns {quoted} have quotes in their names"
+    own = sorted(_OWN_COLUMNS & set(schema.names))
+    return f"Lance's join has columns {own} of its own" if own else ""
 
 
 def prepare_upsert(dataset: lance.LanceDataset, rows: pa.Table, key: Sequence[str]) -> JoinedUpsert:

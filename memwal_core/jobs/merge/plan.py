@@ -108,12 +108,14 @@ class MergeSurvey:
 
     Attributes:
         has_key: Whether the table has a primary key; without one rows are appended.
+        join_obstacle: Why Lance cannot join its columns; empty if it can.
     """
 
     table_uri: str
     version: int
     regions: tuple[SurveyedRegion, ...]
     has_key: bool = True
+    join_obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +276,7 @@ def plan_merge(
         tombstones,
         lacks_columns=any(generation.missing for plan in plans for generation in plan.take),
         has_key=survey.has_key,
+        join_obstacle=survey.join_obstacle,
     )
     return MergePlan(
         table_uri=survey.table_uri,

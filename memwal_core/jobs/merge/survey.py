@@ -9,6 +9,7 @@ from functools import partial
 
 from memwal_core.base_table import BaseTable, TableState, named_regions, regions_at_rest
 from memwal_core.base_table.blobs import require_no_blobs
+from memwal_core.base_table.commit.joined_upsert import join_obstacle
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import MemwalError
 from memwal_core.flushed.read import MergeTarget
@@ -110,7 +111,8 @@ class MergeSurveyor:
             for manifest in manifests
         )
         damaged = tuple(_damaged(each, progress.merged_generation(region)) for region, each in census.damaged.items())
-        return MergeSurvey(self._table.uri, state.version, (*found, *damaged), bool(target.key)), state
+        obstacle = join_obstacle(target.schema, target.key)
+        return MergeSurvey(self._table.uri, state.version, (*found, *damaged), bool(target.key), obstacle), state
 
     def _read(self, made: TableState | None) -> tuple[Census, TableState]:
         if made is not None and self._seen is not None and self._still_newest(*self._seen):

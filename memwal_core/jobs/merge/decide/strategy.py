@@ -19,12 +19,14 @@ class PassSize:
         size_bytes: Arrow bytes of its generations.
         lacks_columns: Whether generations lack columns, which the base table supplies.
         has_key: Whether rows have a primary key; without one they are appended.
+        join_obstacle: Why Lance cannot join these columns; empty if it can.
     """
 
     size_bytes: int
     tombstones: int
     lacks_columns: bool = False
     has_key: bool = True
+    join_obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ def _obstacle(size: PassSize, settings: MergeSettings) -> str:
         return f"{size.tombstones} tombstones"
     if size.lacks_columns:
         return "generations lack columns"
+    if size.join_obstacle:
+        return size.join_obstacle
     if size.size_bytes > settings.join_max_bytes:
         return f"{size.size_bytes} bytes are more than merge.join_max_bytes, which is {settings.join_max_bytes}"
     return ""

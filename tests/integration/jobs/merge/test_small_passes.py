@@ -74,3 +74,17 @@ def test_dry_run_says_where_the_run_would_be_done_and_what_it_lacks(tmp_path):
         table.run(MergeRequest(engine="spark"))
     asked = table.run(MergeRequest(engine="spark", dry_run=True), executors=MergeExecutors(workers=Busy()))
     assert asked.strategy_reason == "it was asked for, by the run or by merge.strategy"
+
+
+@pytest.mark.parametrize(("key", "column"), [('my "id"', "n"), ("id", "__action"), ("id", "__merge_source_sentinel")])
+def test_columns_that_lance_cannot_join_by_their_names_are_merged_in_units(tmp_path, key, column):
+    schema = pa.schema([pa.field(key, pa.string(), nullable=False), pa.field(column, pa.int64())])
+    table = Table.create(str(tmp_path / "t"), schema, key=key)
+    for value in (1, 2):
+        with table.writer() as writer:
+            writer.put(pa.table({key: ["a", str(value)], column: [value, value]}, schema=schema))
+            writer.flush()
+        assert table.run(MergeRequest()).outcome is JobOutcome.DONE
+
+    merged = lance.dataset(table.uri).to_table().sort_by(key)
+    assert merged.to_pydict() == {key: ["1", "2", "a"], column: [1, 2, 2]}

@@ -17,6 +17,7 @@ BOUNDED = MergeSettings(join_max_bytes=1000, executors_min_bytes=0)
         (PassSize(1001, 0), 1, "in_process", False, "1001 bytes are more than merge.join_max_bytes, which is 1000"),
         (PassSize(10, 1), 1, "in_process", False, "1 tombstones"),
         (PassSize(10, 0, lacks_columns=True), 1, "in_process", False, "lack columns"),
+        (PassSize(10, 0, join_obstacle="odd names"), 1, "in_process", False, "odd names: written"),
         (PassSize(10, 0), 4, "executors", False, "4 executors"),
         (PassSize(10_000, 5), None, "in_process", False, "5 tombstones"),
         (PassSize(0, 0), None, "in_process", True, "0 bytes"),

@@ -13,9 +13,9 @@ from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from memwal_core.base_table.blobs import require_no_blobs
+from memwal_core.base_table.column_names import require_usable_names
 from memwal_core.base_table.indexes.inventory import IndexFacts, check_maintained, vector_columns_without_ivf
 from memwal_core.base_table.keys.primary_key import PrimaryKey
-from memwal_core.base_table.reserved import require_no_reserved_names
 from memwal_core.base_table.state import TableState
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.memwal_index import MEM_WAL_DETAILS_TYPE_URL, MEM_WAL_INDEX_NAME, MemWalIndexDetails
@@ -64,7 +64,7 @@ def require_not_enabled(state: TableState) -> None:
 def check_table(schema: pa.Schema, field_ids: Mapping[str, int], key: PrimaryKey, specs: Sequence[RegionSpec]) -> None:
     """Refuse a schema that MemTables cannot hold, and specs that break a rule (``InvalidRequestError``)."""
     require_no_blobs(schema, "write")
-    require_no_reserved_names(schema)
+    require_usable_names(schema)
     fields = {field_id: schema.field(name) for name, field_id in field_ids.items()}
     for position, spec in enumerate(specs):
         for warning in validate_new_spec(spec, specs[:position], fields, key.field_ids):

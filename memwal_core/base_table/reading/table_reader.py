@@ -14,13 +14,13 @@ import lance
 from lance.lance import _Session
 
 from memwal_core.base_table.blobs import require_no_blobs
+from memwal_core.base_table.column_names import require_usable_names
 from memwal_core.base_table.history.torn import torn_error
 from memwal_core.base_table.indexes.inventory import IndexFacts, list_indexes
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.keys.primary_key import check_primary_key, primary_key_of
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.reading.sound import require_sound
-from memwal_core.base_table.reserved import require_no_reserved_names
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
@@ -212,7 +212,7 @@ class TableReader:
 
         Raises:
             LegacyIndexError: The index has the layout of early releases; leave the table alone.
-            InvalidRequestError: There is no usable primary key, a blob column or a reserved name, MemWAL is not
+            InvalidRequestError: There is no usable primary key, a blob column or a name that Lance takes, MemWAL is not
                 enabled, or the index is gone while regions exist (``frozen`` in the facts): an overwrite or restore
                 dropped progress, and merging old generations again would resurrect rows.
         """
@@ -220,7 +220,7 @@ class TableReader:
         state.require_primary_key()
         details = self.require_mem_wal(state)
         require_no_blobs(state.schema, "write")
-        require_no_reserved_names(state.schema)
+        require_usable_names(state.schema)
         return details
 
     def require_mem_wal(self, state: TableState | None = None) -> MemWalIndexDetails:

@@ -15,9 +15,7 @@ from memwal_core.base_table import BaseTable, PrimaryKey, list_versions, remove_
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.memwal_index.configure import with_region_spec
 from memwal_core.ids import RegionId
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region.spec import RegionField, RegionSpec
-from memwal_core.table import Table
 from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
@@ -174,22 +172,6 @@ def test_lance_itself_refuses_a_nullable_key(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="must not be nullable"):
         lance.write_dataset(pa.table({"id": [1]}, schema=schema), str(tmp_path / "t"))
-
-
-def test_a_column_with_the_name_of_the_tombstone_mark_is_refused(tmp_path: Path) -> None:
-    """Every put ended with an OSError of Lance, and an ingestion with a KeyError."""
-    table, mark = make_people_table(str(tmp_path / "t")), pa.field(TOMBSTONE_COLUMN, pa.string())
-    lance.dataset(table.uri).add_columns(mark)
-    lance.write_dataset(people(1).schema.append(mark).empty_table(), str(tmp_path / "other"))
-
-    for attempt in (
-        table.require_writable,
-        BaseTable.open(str(tmp_path / "other")).create_mem_wal_index,
-        lambda: Table.create(str(tmp_path / "new"), PEOPLE.append(mark), key="id"),
-    ):
-        with pytest.raises(InvalidRequestError, match="of their own"):
-            attempt()
-    assert not (tmp_path / "new").exists()
 
 
 def test_table_without_mem_wal_index_is_refused_for_regions(tmp_path: Path) -> None:

@@ -32,3 +32,14 @@ def _inside(field: LanceField) -> Iterator[int]:
     for inner in field.children():
         yield inner.id()
         yield from _inside(inner)
+
+
+def field_path(columns: Iterable[LanceField], number: int) -> tuple[str, ...]:
+    """Return the names that lead to the field with an id, the column first; nothing if there is no such field."""
+    for each in columns:
+        if each.id() == number:
+            return (each.name(),)
+        below = field_path(each.children(), number)
+        if below:
+            return (each.name(), *below)
+    return ()

@@ -15,8 +15,11 @@ from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import ConflictError
+from memwal_core.format.lance_field import field_path
 from memwal_core.format.memwal_index import MemWalIndexDetails, is_internal_index
 from memwal_core.ids import RegionId
+
+_INVERTED = "Inverted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class IndexCoverage:
         unindexed_rows: Live rows of the fragments that no segment covers.
         is_trained: Whether it has a model that the next extension keeps.
         vectors_missing: Vectors that the table lacks before Lance can train it.
+        takes_segments: Whether Lance can add a segment beside the others.
     """
 
     name: str
@@ -38,6 +42,7 @@ class IndexCoverage:
     unindexed_rows: int
     is_trained: bool = True
     vectors_missing: int = 0
+    takes_segments: bool = True
 
     @property
     def is_vector(self) -> bool:
@@ -86,7 +91,22 @@ def _coverage(
         unindexed_rows=sum(rows[fragment] for fragment in unindexed),
         is_trained=trained,
         vectors_missing=0 if trained else vectors_missing(dataset, index),
+        takes_segments=_takes_segments(dataset, index),
     )
+
+
+def _takes_segments(dataset: lance.LanceDataset, index: lance.IndexDescription) -> bool:
+    """Return whether Lance can add a segment to an index; seen with pylance 14.0.2.
+
+    For a new segment of a scalar index over a field inside of a column it looks for a column of the field's own name,
+    and refuses if there is none. It does not where segments become one.
+    """
+    kind = str(index.index_type)
+    if is_vector_index(kind) or kind == _INVERTED:
+        return True
+    columns = dataset.lance_schema.fields()
+    paths = (field_path(columns, int(number)) for number in index.fields)
+    return {path[-1] for path in paths if len(path) > 1} <= set(dataset.schema.names)
 
 
 def _live_rows(fragment: lance.FragmentMetadata) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import lance
 
 from memwal_core.base_table.indexes.inventory import is_vector_index
+from memwal_core.format.lance_field import field_path
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.storage.protocol import ObjectStore
 
@@ -34,9 +35,10 @@ def is_trained(store: ObjectStore, index: lance.IndexDescription) -> bool:
 def vectors_missing(dataset: lance.LanceDataset, index: lance.IndexDescription) -> int:
     """Return how many vectors a table lacks before Lance can train an index; NULL is not a vector."""
     needed = _vectors_needed(index.details or {})
-    column = index.field_names[0].replace("`", "``")
+    names = field_path(dataset.lance_schema.fields(), int(index.fields[0]))
+    column = ".".join("`" + name.replace("`", "``") + "`" for name in names)
     # The count matters only up to the number needed, so no more rows are read.
-    found = dataset.scanner(columns=[], filter=f"`{column}` IS NOT NULL", limit=needed, with_row_address=True)
+    found = dataset.scanner(columns=[], filter=f"{column} IS NOT NULL", limit=needed, with_row_address=True)
     return max(0, needed - int(found.to_table().num_rows))
 
 

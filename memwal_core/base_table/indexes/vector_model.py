@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 
+import lance
 import numpy as np
 
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.format.index_file import IndexFile
+from memwal_core.format.lance_field import field_path
 from memwal_core.format.paths import INDEX_DIRECTORY
 
 _QUANTIZER_FILE = "auxiliary.idx"
@@ -23,13 +25,22 @@ def vector_model_digest(table: TableReader, version: int, name: str) -> str:
     """Return a digest of the centroids and quantizers of a trained vector index."""
     dataset = table.dataset(version)
     with translated("read a vector index", table.uri, index=name, version=version):
-        centroids = dataset.get_ivf_model(name).centroids
-        segments = next(index for index in dataset.describe_indices() if index.name == name).segments
-        quantizers = {_quantizer_digest(table, segment.uuid) for segment in segments}
-    digest = hashlib.sha256(centroids.flatten().to_numpy(zero_copy_only=False).tobytes())
+        index = next(index for index in dataset.describe_indices() if index.name == name)
+        centroids = _centroids(dataset, index)
+        quantizers = {_quantizer_digest(table, segment.uuid) for segment in index.segments}
+    digest = hashlib.sha256(centroids)
     for quantizer in sorted(quantizers):
         digest.update(quantizer)
     return digest.hexdigest()
+
+
+def _centroids(dataset: lance.LanceDataset, index: lance.IndexDescription) -> bytes:
+    if len(field_path(dataset.lance_schema.fields(), int(index.fields[0]))) == 1:
+        found = dataset.get_ivf_model(index.name).centroids.flatten()
+        return bytes(found.to_numpy(zero_copy_only=False).tobytes())
+    # For a field inside of a column Lance looks for a column of the field's own name; the statistics do not.
+    segments = dataset.stats.index_stats(index.name)["indices"]
+    return b"".join(sorted({np.asarray(each["centroids"], np.float32).tobytes() for each in segments}))
 
 
 def _quantizer_digest(table: TableReader, segment: str) -> bytes:

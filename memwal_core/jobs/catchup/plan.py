@@ -181,7 +181,8 @@ def _plan_index(
     lags = [merged - recorded.get(region, 0) for region, merged in survey.merged.items()]
     # An index that cannot be trained holds nothing back: no query uses it.
     behind = [] if index.vectors_missing else [lag for lag in lags if lag > 0]
-    in_one = merge_segments or index.segments + 1 > settings.max_segments or index.name in survey.outdated
+    too_many = index.segments + 1 > settings.max_segments
+    in_one = merge_segments or too_many or index.name in survey.outdated or not index.takes_segments
     return IndexPlan(
         name=index.name,
         kind=index.kind,

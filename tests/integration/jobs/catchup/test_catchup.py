@@ -155,6 +155,45 @@ def test_indexes_forget_values_of_rows_that_kept_their_ids_when_they_changed(tmp
     }
 
 
+NESTED = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY_METADATA),
+        pa.field("in", pa.struct([("n", pa.int64()), ("t", pa.string()), ("vec", pa.list_(pa.float32(), 8))])),
+    ]
+)
+
+
+def nested(ids: range) -> pa.Table:
+    values = [{"n": number, "t": f"word{number}", "vec": [float(number)] * 8} for number in ids]
+    return pa.table({"id": ids, "in": values}, schema=NESTED)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        ("n", "BTREE"), ("n", "BITMAP"), ("n", "ZONEMAP"), ("n", "BLOOMFILTER"), ("t", "NGRAM"), ("t", "INVERTED"),
+        ("vec", "IVF_FLAT"),
+    ],
+)  # fmt: skip
+def test_indexes_over_fields_inside_of_a_column_catch_up_again_and_again(tmp_path: Path, field: str, kind: str) -> None:
+    uri = str(tmp_path / "t")
+    dataset = lance.write_dataset(nested(range(100)), uri)
+    if kind == "IVF_FLAT":
+        dataset.create_index("in.vec", kind, name="idx", num_partitions=1)
+    else:
+        dataset.create_scalar_index(f"in.{field}", kind, name="idx")
+    table = BaseTable.open(uri)
+    table.create_mem_wal_index([])
+
+    for generation, first in enumerate((100, 110), start=1):
+        merge_natively(table, nested(range(first, first + 10)), {A: generation})
+        report = run(table)
+        assert (report.outcome, recorded(table)) == (JobOutcome.DONE, {"idx": {A: generation}})
+
+    assert [lance.dataset(uri).count_rows(f"`in`.n = {number}") for number in (5, 105, 115, 125)] == [1, 1, 1, 0]
+    assert not any(each.unindexed_fragments for each in read_coverage(table, table.state().version).indexes)
+
+
 @pytest.mark.req("CAT-14")
 def test_second_run_changes_nothing(table: BaseTable) -> None:
     merge_natively(table, articles(2000, 50), {A: 1})

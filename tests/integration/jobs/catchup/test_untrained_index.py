@@ -27,6 +27,7 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.articles import ARTICLES, DIMENSIONS, articles, make_articles_table
 from testkit.tables.garbage import drop_old_versions
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 
 FEW, ENOUGH = 100, 256
 """Rows of the table, and the vectors that a product quantizer of 8 bits needs."""
@@ -161,3 +162,31 @@ def test_fragments_are_rewritten_although_an_index_is_not_trained(tmp_path: Path
     assert report.fragments_after == 1
     assert table.dataset().count_rows() == before
     assert finds_itself(table, articles(FEW, 10))
+
+
+def test_untrained_index_over_a_field_inside_of_a_column_blocks_no_job(tmp_path: Path) -> None:
+    vectors = pa.list_(pa.float32(), DIMENSIONS)
+    inside = pa.field("in", pa.struct([("vec", vectors)]))
+    schema = pa.schema([ARTICLES.field("id"), ARTICLES.field("topic"), inside])
+
+    def rows(first: int, count: int) -> pa.Table:
+        found = articles(first, count)
+        nested = pa.StructArray.from_arrays([found.column("vec").combine_chunks()], fields=[pa.field("vec", vectors)])
+        return pa.table([found.column("id"), found.column("topic"), nested], schema=schema)
+
+    uri = str(tmp_path / "t")
+    dataset = lance.write_dataset(rows(0, FEW), uri)
+    dataset.create_scalar_index("topic", "BITMAP", name="topic_idx")
+    dataset.create_index("in.vec", "IVF_PQ", name="vec_idx", num_partitions=1, num_sub_vectors=4)
+    BaseTable.open(uri).create_mem_wal_index([])
+    write_native_generations(uri, native_region_id(1), [[Put(rows(FEW, 50))]])
+    admin = Table.open(uri)
+    admin.run(MergeRequest())
+
+    report = admin.run(CatchupRequest())
+
+    assert {each.name: each.verdict for each in report.indexes} == {
+        "topic_idx": CatchupVerdict.BEHIND,
+        "vec_idx": CatchupVerdict.UNTRAINED,
+    }
+    assert [each.vectors_missing for each in report.plan.indexes] == [0, ENOUGH - FEW - 50]

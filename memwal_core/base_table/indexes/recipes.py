@@ -65,13 +65,15 @@ class IndexRecipe:
 def index_recipes(table: TableReader, version: int, names: Sequence[str] | None) -> tuple[IndexRecipe, ...]:
     """Read the recipes of the named indexes; of all but the primary key's and Lance's own if None.
 
-    Unknown names and kinds that cannot be rebuilt are left out with a warning. So is an untrained
+    Unknown names and kinds that cannot be rebuilt are left out with a warning, and so are indexes over several
+    columns or over a field inside of one. So is an untrained
     vector index, until it is trained: queries scan the base table for it, and there are no distances to
     match. Scalar and RaBitQ quantizers cannot be handed on; their recipe has the same centroids and
     exact distances, which the base index only approximates.
     """
     dataset = table.dataset(version)
     key = table.state(version).primary_key.field_ids
+    columns = {field.id() for field in dataset.lance_schema.fields()}
     recipes = []
     with translated("read the indexes to maintain", table.uri, version=version):
         for index in dataset.describe_indices():
@@ -82,7 +84,7 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
             if not is_trained(table.store, index):
                 _log.info("index is not trained yet, so MemTables do not maintain it [index=%s]", index.name)
                 continue
-            recipe = _recipe(table, dataset, index) if len(fields) == 1 else None
+            recipe = _recipe(table, dataset, index) if len(fields) == 1 and columns.issuperset(fields) else None
             if recipe is None:
                 _log.warning(
                     "index cannot be maintained in MemTables [index=%s, kind=%s]", index.name, index.index_type

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.base_table.indexes.segments import segment_build
 from memwal_core.format.paths import generation_path
 from memwal_core.region import RegionStatus
 from memwal_core.writer import RegionWriter
@@ -159,3 +160,30 @@ def test_maintain_all_indexes_builds_all_but_the_primary_keys(tmp_path: Path) ->
     table = BaseTable.open(dataset.uri, settings=SETTINGS)
     assert table.state().details.maintained_indexes == ()
     assert _built(_flushed(table, _rows(0, 10))) == {"kind_idx": "Bitmap"}
+
+
+@pytest.mark.parametrize("kind", ["IVF_FLAT", "BTREE", "INVERTED"])
+def test_index_over_a_field_inside_of_a_column_keeps_no_memtable_from_its_flush(tmp_path: Path, kind: str) -> None:
+    inside = {"vec": SCHEMA.field("vec").type, "kind": pa.int32(), "text": pa.string()}
+    schema = pa.schema([SCHEMA.field("id"), pa.field("in", pa.struct(list(inside.items())))])
+
+    def rows(first: int, count: int) -> pa.Table:
+        flat = _rows(first, count)
+        values = [flat.column(name).combine_chunks() for name in inside]
+        return pa.table(
+            [flat.column("id"), pa.StructArray.from_arrays(values, fields=list(schema.field("in").type))], schema=schema
+        )
+
+    dataset = lance.write_dataset(rows(0, ROWS), str(tmp_path / "t.lance"))
+    if kind == "IVF_FLAT":
+        dataset.create_index("in.vec", kind, name="idx", num_partitions=4)
+    else:
+        dataset.create_scalar_index("in.kind" if kind == "BTREE" else "in.text", kind, name="idx")
+    table = BaseTable.open(dataset.uri, settings=SETTINGS)
+    table.create_mem_wal_index((), ["idx"])
+
+    flushed = _flushed(table, rows(1000, 5))
+
+    assert flushed.count_rows() == 5
+    assert _built(flushed) == {}
+    assert segment_build(table, table.state().version, "idx", dataset.describe_indices()[0].index_type) is None

@@ -42,13 +42,14 @@ class NotedField:
         """Return the nested fields in order; their ids follow that of the column."""
         found: list[NotedField] = []
         number = self.number + 1
-        for inner in _inner_fields(self.field.type):
+        for inner in inner_fields(self.field.type):
             found.append(NotedField(inner, number))
             number += len(list(_depth_first([found[-1]])))
         return found
 
 
-def _inner_fields(data_type: pa.DataType) -> list[pa.Field]:
+def inner_fields(data_type: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a type that have ids of their own in Lance."""
     if pa.types.is_struct(data_type):
         return [data_type.field(number) for number in range(data_type.num_fields)]
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):

@@ -16,11 +16,14 @@ from memwal_core.base_table import TableReader, TableState
 from memwal_core.base_table.history.fields import MAX_VERSIONS, Renamings
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, numbered
+from memwal_core.flushed.write.fields import inner_fields
 from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
 from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.generation_rows import Inherit, MemoryRows
+from memwal_core.text import whole_number
 from memwal_core.wal import noted_field_ids
+from memwal_core.wal.entry import FIELD_ID_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class _Column:
 
     called: str
     field_id: int
+    inside: tuple[_Column, ...] = ()
 
     def name(self) -> str:
         return self.called
@@ -37,7 +41,7 @@ class _Column:
         return self.field_id
 
     def children(self) -> Sequence[_Column]:
-        return ()
+        return self.inside
 
 
 def unflushed_rows(
@@ -70,9 +74,11 @@ def _mapping(table: TableReader, state: TableState, source: GenerationSource, ta
         ids = _ids_in_history(table, state, target.key, found)
     if ids is None:
         raise _unreadable(source, target, found, "no retained version of the table has these columns")
-    fields = [_Column(name, number) for name, number in ids.items()]
-    # WAL entries note the ids of whole columns only.
-    mapping = map_columns(replace(target, inner_ids={}), fields, found)
+    fields = [_Column(name, number, _inside(found.field(name))) for name, number in ids.items()]
+    # Entries of ours note the ids of whole columns only.
+    told = {each.id() for each in fields if each.inside}
+    inner = {name: known for name, known in target.inner_ids.items() if target.field_ids[name] in told}
+    mapping = map_columns(replace(target, inner_ids=inner), fields, found)
     if isinstance(mapping, SchemaMismatch):
         raise _unreadable(source, target, found, mapping.reason)
     unproven = Renamings(table, state.version).unproven(mapping.renamed)
@@ -90,6 +96,18 @@ def _noted_ids(schema: pa.Schema) -> Mapping[str, int] | None:
     noted = noted_field_ids(schema)
     own = [name for name in schema.names if name != TOMBSTONE_COLUMN]
     return {name: noted[name] for name in own} if noted is not None and noted.keys() >= set(own) else None
+
+
+def _inside(field: pa.Field) -> tuple[_Column, ...]:
+    """Return the fields inside of a column with the ids that its entry notes; nothing if it does not note all."""
+    found = []
+    for inner in inner_fields(field.type):
+        number = whole_number((inner.metadata or {}).get(FIELD_ID_KEY, b""))
+        below = _inside(inner)
+        if number is None or (inner_fields(inner.type) and not below):
+            return ()
+        found.append(_Column(inner.name, number, below))
+    return tuple(found)
 
 
 def _ids_in_history(

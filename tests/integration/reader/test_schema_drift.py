@@ -229,3 +229,24 @@ def test_unflushed_rows_that_no_version_explains_are_refused_with_what_to_do(tmp
     with pytest.raises(InvalidRequestError, match="no retained version of the table has these columns") as told:
         unflushed_rows(table, state, source, target, lambda keys, _: keys)
     assert "opening a writer" in str(told.value)
+
+
+def test_unflushed_values_of_a_dropped_field_inside_do_not_come_back_in_a_new_one_of_its_name(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    column = pa.field("place", pa.struct([("city", pa.string()), ("code", pa.int64())]))
+
+    def written(code: int, *ids: int) -> pa.Table:
+        values = pa.array([{"city": "here", "code": code}] * len(ids), column.type)
+        return people(*ids).append_column(column, values)
+
+    lance.write_dataset(written(1, 1, 2), uri)
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+    region = str(native_region_id(1))
+    with lance.dataset(uri).mem_wal_writer(region, max_wal_flush_interval_ms=1) as writer:
+        writer.put(written(77, 1, 3))
+        before = Table.open(uri).to_arrow(consistency=Consistency.DURABLE)
+        lance.dataset(uri).drop_columns(["place.code"])
+        lance.dataset(uri).add_columns(pa.field("place", pa.struct([("code", pa.int64())])))
+        with pytest.raises(InvalidRequestError, match="dropped and added again"):
+            Table.open(uri).to_arrow(consistency=Consistency.DURABLE)
+    assert {row["place"]["code"] for row in before.to_pylist()} == {1, 77}

@@ -13,6 +13,9 @@ from memwal_core.ids import RegionId
 FLUSHED = "flushed"
 """In the evidence: region -> newest generation that was flushed when the table froze."""
 
+MERGED_BEFORE = "merged_before"
+"""In the evidence: the merge progress seen before; region -> progress where the whole table froze."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -94,7 +97,7 @@ def _table(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
 def _index(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     before = {str(region_id): merged for region_id, merged in sorted(memory.progress.items()) if merged}
     present = {str(region_id): merged for region_id, merged in sorted(seen.progress.items()) if merged}
-    evidence: dict[str, object] = {"version": now.version, "merged_before": before, FLUSHED: flushed_generations(seen)}
+    evidence: dict[str, object] = {"version": now.version, MERGED_BEFORE: before, FLUSHED: flushed_generations(seen)}
     if now.index_id is None:
         yield Contradiction(FreezeCause.INDEX_GONE, evidence)
     elif seen.interrupted_at is not None or (seen.unproven and not _goes_on(before, present, seen)):
@@ -117,7 +120,7 @@ def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contra
     for region_id, highest in sorted(memory.progress.items()):
         merged = seen.progress.get(region_id, 0)
         if merged < highest:
-            evidence: dict[str, object] = {"version": now.version, "merged": merged, "merged_before": highest}
+            evidence: dict[str, object] = {"version": now.version, "merged": merged, MERGED_BEFORE: highest}
             if region_id in seen.regions:
                 evidence[FLUSHED] = {str(region_id): seen.regions[region_id].current_generation - 1}
             yield Contradiction(FreezeCause.PROGRESS_WENT_BACK, evidence, region_id)
@@ -151,7 +154,7 @@ def _known_facts(memory: Memory, region_id: RegionId) -> dict[str, object]:
     return {
         "seen_manifest_version": known.version if known is not None else None,
         "seen_current_generation": known.current_generation if known is not None else None,
-        "merged_before": memory.progress.get(region_id, 0),
+        MERGED_BEFORE: memory.progress.get(region_id, 0),
     }
 
 

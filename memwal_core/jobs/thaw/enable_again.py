@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from memwal_core.base_table import TableState, retained_versions
 from memwal_core.coordination.freeze import FreezeCause, Memory, Sighting
-from memwal_core.coordination.freeze.comparison import FLUSHED, flushed_generations
+from memwal_core.coordination.freeze.comparison import FLUSHED, MERGED_BEFORE, flushed_generations
 from memwal_core.coordination.freeze.watch import contradictions, look
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.context import OpenTable
@@ -101,7 +101,7 @@ def freeze_for_lost_index(opened: OpenTable) -> None:
 def _evidence(seen: Sighting) -> dict[str, object]:
     """Return what is true of a table whose past nothing tells."""
     version = seen.table.version if seen.table is not None else None
-    return {"version": version, "merged_before": {}, FLUSHED: flushed_generations(seen)}
+    return {"version": version, MERGED_BEFORE: {}, FLUSHED: flushed_generations(seen)}
 
 
 def _renumbered(spec: RegionSpec, before: TableState, now: TableState) -> RegionSpec:

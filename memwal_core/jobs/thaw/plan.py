@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from memwal_core.coordination.freeze import Choice, Freeze, FreezeCause, MaintenanceRecord, Memory, Sighting
-from memwal_core.coordination.freeze.comparison import FLUSHED
+from memwal_core.coordination.freeze.comparison import FLUSHED, MERGED_BEFORE
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.region import FIRST_GENERATION, RegionManifest
@@ -189,10 +189,17 @@ def _target(choice: Choice, freeze: Freeze, region_id: RegionId, merged: int, me
     if choice is Choice.ACCEPT:
         return merged
     if choice is Choice.RESTORE_PROGRESS:
-        return max(merged, memory.progress.get(region_id, 0))
-    flushed = freeze.evidence.get(FLUSHED)
-    newest = int(flushed.get(str(region_id), 0)) if isinstance(flushed, Mapping) else 0
+        # A choice about another cause may have lowered the memory since; the evidence stays.
+        return max(merged, memory.progress.get(region_id, 0), _evident(freeze, MERGED_BEFORE, region_id))
+    newest = _evident(freeze, FLUSHED, region_id)
     return newest if freeze.cause in _REGION_CAUSES else max(merged, newest)
+
+
+def _evident(freeze: Freeze, name: str, region_id: RegionId) -> int:
+    """Return what the evidence says of a region; 0 if it says nothing."""
+    found = freeze.evidence.get(name)
+    found = found.get(str(region_id)) if isinstance(found, Mapping) else found
+    return found if isinstance(found, int) else 0
 
 
 def _region_thaw(manifest: RegionManifest, merged: int, target: int) -> RegionThaw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import lance
@@ -79,6 +80,25 @@ def test_one_decision_says_what_becomes_of_the_regions(uri: str, choice: Choice,
     assert merged(uri) == rows
     put(uri, 2, name="later")
     assert merged(uri) == {**rows, 2: "later"}
+
+
+def test_what_was_merged_is_remembered_through_the_first_of_several_decisions(uri: str) -> None:
+    """Accepting that the table went back forgot the progress, and restoring it then brought merged rows back."""
+    for directory in ("_versions", "_transactions", "data"):
+        shutil.rmtree(Path(uri) / directory)
+    lance.write_dataset(people(1, 7, name="replaced"), uri)
+    Table.open(uri).enable(key="id", regions=BUCKETS)
+
+    for cause, choice in (
+        (FreezeCause.TABLE_WENT_BACK, Choice.ACCEPT),
+        (FreezeCause.INDEX_GONE, Choice.RESTORE_PROGRESS),
+        (FreezeCause.PROGRESS_WENT_BACK, Choice.RESTORE_PROGRESS),
+    ):
+        decision = Decision(choice, "someone", cause)
+        assert Table.open(uri).thaw(decision).outcome is JobOutcome.DONE
+
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert merged(uri) == {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}
 
 
 def test_key_and_columns_that_have_other_ids_now_are_found_by_name(uri: str) -> None:

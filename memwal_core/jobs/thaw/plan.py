@@ -11,6 +11,7 @@ from memwal_core.coordination.freeze.comparison import FLUSHED, MERGED_BEFORE
 from memwal_core.errors import InvalidRequestError
 from memwal_core.ids import RegionId
 from memwal_core.region import FIRST_GENERATION, RegionManifest
+from memwal_core.region.census import Census
 from memwal_core.region.holes import holes
 
 _Seen = TypeVar("_Seen")
@@ -28,7 +29,7 @@ class RegionThaw:
 
     Attributes:
         target: Its merge progress from then on.
-        merges: Recorded generations that the next merges take on.
+        merges: Recorded generations that the next merges take on; none are known of a region that cannot be read.
         skips: Recorded generation -> its rows (None if unknown), of those that are not merged although progress does
             not say so yet. Of ``restore-progress`` they were merged before; of ``discard-generations`` they are lost
             where nothing else holds them.
@@ -78,7 +79,7 @@ class ThawPlan:
 def plan_thaw(
     record: MaintenanceRecord,
     seen: Sighting,
-    manifests: Mapping[RegionId, RegionManifest],
+    census: Census,
     choice: Choice,
     cause: FreezeCause | None,
 ) -> ThawPlan:
@@ -87,7 +88,7 @@ def plan_thaw(
     Args:
         record: With the active freezes.
         seen: The table as it is now.
-        manifests: Those of its regions that can be read.
+        census: Its regions. A choice holds for those that cannot be read, too: they may be mended later.
         choice: What was chosen.
         cause: End only the freezes of this cause; may be None if all active ones have the same.
 
@@ -98,11 +99,15 @@ def plan_thaw(
     ends = _chosen(record.active, choice, cause)
     stays = tuple(each for each in record.active if each not in ends)
     regions, obstacles = [], list(_obstacles(ends, seen))
-    for region_id, freeze in _regions_of(ends, manifests).items():
-        manifest, merged = manifests[region_id], seen.progress.get(region_id, 0)
+    manifests = {each.region_id: each for each in census.manifests}
+    for region_id, freeze in _regions_of(ends, census.region_ids | record.memory.regions.keys()).items():
+        manifest, merged = manifests.get(region_id), seen.progress.get(region_id, 0)
         target = _target(choice, freeze, region_id, merged, record.memory)
-        regions.append(_region_thaw(manifest, merged, target))
-        obstacles += _region_obstacles(choice, manifest, target)
+        regions.append(_region_thaw(region_id, manifest, merged, target))
+        if manifest is not None:
+            obstacles += _region_obstacles(choice, manifest, target)
+        elif choice is Choice.DISCARD_GENERATIONS:
+            obstacles += _unknown_generations(freeze, region_id)
     vanished = (each.region_id for each in ends if each.cause is FreezeCause.REGION_VANISHED)
     given_up = tuple(each for each in vanished if each is not None and each not in (seen.listed or ()))
     return ThawPlan(choice, ends, stays, tuple(regions), tuple(obstacles), given_up)
@@ -172,13 +177,13 @@ def _obstacles(ends: Iterable[Freeze], seen: Sighting) -> Iterator[str]:
         yield "the table has no MemWAL index; restore a version that has it, or run `memwal enable` first"
 
 
-def _regions_of(ends: Iterable[Freeze], manifests: Mapping[RegionId, RegionManifest]) -> dict[RegionId, Freeze]:
+def _regions_of(ends: Iterable[Freeze], known: Collection[RegionId]) -> dict[RegionId, Freeze]:
     found: dict[RegionId, Freeze] = {}
     for freeze in ends:
         region_id = freeze.region_id
         if freeze.cause in _INDEX_CAUSES:
-            found.update(dict.fromkeys(sorted(manifests), freeze))
-        elif freeze.cause in _PROGRESS_CAUSES | _REGION_CAUSES and region_id is not None and region_id in manifests:
+            found.update(dict.fromkeys(sorted(known), freeze))
+        elif freeze.cause in _PROGRESS_CAUSES | _REGION_CAUSES and region_id is not None and region_id in known:
             found[region_id] = freeze
     return found
 
@@ -202,10 +207,11 @@ def _evident(freeze: Freeze, name: str, region_id: RegionId) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _region_thaw(manifest: RegionManifest, merged: int, target: int) -> RegionThaw:
-    recorded = {each.generation: each.physical_rows for each in manifest.flushed_generations}
+def _region_thaw(region_id: RegionId, manifest: RegionManifest | None, merged: int, target: int) -> RegionThaw:
+    flushed = manifest.flushed_generations if manifest is not None else ()
+    recorded = {each.generation: each.physical_rows for each in flushed}
     return RegionThaw(
-        region_id=manifest.region_id,
+        region_id=region_id,
         merged=merged,
         target=target,
         merges=tuple(number for number in recorded if number > target),
@@ -226,4 +232,13 @@ def _region_obstacles(choice: Choice, manifest: RegionManifest, target: int) -> 
         yield (
             f"region {region_id}: generations {missing[0][0]} to {missing[-1][-1]} were collected after their merge "
             "and cannot be merged again; restore a version after that merge, or make another choice"
+        )
+
+
+def _unknown_generations(freeze: Freeze, region_id: RegionId) -> Iterator[str]:
+    flushed = freeze.evidence.get(FLUSHED)
+    if not isinstance(flushed, Mapping) or str(region_id) not in flushed:
+        yield (
+            f"region {region_id}: it cannot be read, and could not be when the table froze, so that nothing tells "
+            "which generations to discard; bring it back first, see docs/runbooks/corrupt-region-manifest.md"
         )

@@ -16,15 +16,12 @@ from memwal_core.coordination.freeze import (
 )
 from memwal_core.coordination.freeze.watch import look
 from memwal_core.coordination.job_key import JobKey
-from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
-from memwal_core.ids import RegionId
+from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import ThawPlan, memory_after, plan_thaw
 from memwal_core.jobs.thaw.report import ThawReport
-from memwal_core.region import RegionManifest
 from memwal_core.region.census import CensusTaker
-from memwal_core.storage.concurrent import map_concurrently
 
 FREEZE = JobKey("freeze")
 THAW = JobKey("thaw")
@@ -116,14 +113,14 @@ class _Thaw:
         more = [each for each in compare(self._record.memory, seen) if (each.cause, each.region_id) not in known]
         if more and not dry_run:
             opened.freezes.freeze(more, "thaw")
-        plan = plan_thaw(self._record, seen, self._manifests(), decision.choice, decision.cause)
+        census = CensusTaker(opened.base.store, opened.manifests, opened.settings.storage.concurrency)
+        plan = plan_thaw(self._record, seen, census.read(seen.listed or ()), decision.choice, decision.cause)
         if plan.obstacles or dry_run:
             outcome = JobOutcome.BLOCKED if plan.obstacles else JobOutcome.PLANNED
             return self._report(plan, outcome, plan.stays)
         version = self._commit(plan, seen)
         if plan.given_up:
-            concurrency = opened.settings.storage.concurrency
-            CensusTaker(opened.base.store, opened.manifests, concurrency).forget(plan.given_up)
+            census.forget(plan.given_up)
         end = FreezeEnd(decision.choice, decision.by, opened.clock.now(), decision.reason)
         ends = {each.subject: end for each in plan.ends}
         after = look(opened.base, opened.manifests, self._record.memory)
@@ -142,18 +139,6 @@ class _Thaw:
         base = self._opened.base
         message = f"thaw with {plan.choice.value}: progress of {len(plan.progress)} regions"
         return base.declare_progress(plan.progress, read=base.state(seen.table.version), message=message)
-
-    def _manifests(self) -> dict[RegionId, RegionManifest]:
-        manifests, concurrency = self._opened.manifests, self._opened.settings.storage.concurrency
-        found = map_concurrently(self._manifest, manifests.region_ids(), concurrency)
-        return {each.region_id: each for each in found if each is not None}
-
-    def _manifest(self, region_id: RegionId) -> RegionManifest | None:
-        try:
-            return self._opened.manifests.load(region_id)
-        except (CorruptionError, ObjectNotFoundError) as error:
-            _log.warning("a region that cannot be read is left as it is [region_id=%s]: %s", region_id, error)
-            return None
 
     def _report(self, plan: ThawPlan, outcome: JobOutcome, active: tuple[Freeze, ...]) -> ThawReport:
         return ThawReport(

@@ -11,7 +11,7 @@ import pytest
 
 from memwal_core.coordination.freeze import Choice, FreezeCause
 from memwal_core.errors import CommitUnknownError, FrozenError, InvalidRequestError
-from memwal_core.format.paths import RECORD_DIRECTORY, TABLE_VERSIONS_DIRECTORY
+from memwal_core.format.paths import RECORD_DIRECTORY, TABLE_VERSIONS_DIRECTORY, manifest_path, region_directory
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -98,6 +98,53 @@ def test_what_was_merged_is_remembered_through_the_first_of_several_decisions(ur
         assert Table.open(uri).thaw(decision).outcome is JobOutcome.DONE
 
     assert Table.open(uri).opened.freezes.active() == ()
+    assert merged(uri) == {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}
+
+
+@pytest.mark.parametrize("what", ["manifest", "directory"])
+@pytest.mark.parametrize(
+    ("choice", "waits"), [(Choice.RESTORE_PROGRESS, {2: "waits", 3: "waits"}), (Choice.DISCARD_GENERATIONS, {})]
+)
+def test_decision_holds_for_regions_that_are_mended_after_it(
+    uri: str, tmp_path: Path, choice: Choice, waits: dict[int, str], what: str
+) -> None:
+    """Their progress stayed at none, so that all of them was merged again."""
+    Table.open(uri).enable()
+    manifests = Table.open(uri).opened.manifests
+    lost = [Path(uri) / region_directory(each) for each in manifests.region_ids()]
+    if what == "manifest":
+        newest = manifests.load_many(manifests.region_ids())
+        lost = [Path(uri) / manifest_path(each.region_id, each.version) for each in newest]
+    for number, path in enumerate(lost):
+        path.rename(tmp_path / str(number))
+        if what == "manifest":
+            path.write_bytes(bytes(100))
+
+    decision = Decision(choice, "someone", FreezeCause.INDEX_GONE)
+    assert Table.open(uri).thaw(decision).outcome is JobOutcome.DONE
+
+    for number, path in enumerate(lost):
+        (tmp_path / str(number)).rename(path)
+    if what == "directory":
+        Table.open(uri).thaw(Decision(Choice.ACCEPT, "someone", FreezeCause.REGION_VANISHED))
+    assert Table.open(uri).opened.freezes.active() == ()
+    assert merged(uri) == {1: "replaced", 7: "replaced", **waits}
+
+
+def test_generations_that_nothing_tells_are_not_discarded_blindly(uri: str) -> None:
+    manifests = Table.open(uri).opened.manifests
+    first = manifests.region_ids()[0]
+    path = Path(uri) / manifest_path(first, manifests.load(first).version)
+    good = path.read_bytes()
+    path.write_bytes(bytes(100))
+    Table.open(uri).enable()
+
+    blocked = thaw(uri, Choice.DISCARD_GENERATIONS)
+
+    assert blocked.outcome is JobOutcome.BLOCKED
+    assert f"region {first}: it cannot be read" in blocked.why()
+    path.write_bytes(good)
+    assert thaw(uri, Choice.RESTORE_PROGRESS).outcome is JobOutcome.DONE
     assert merged(uri) == {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}
 
 

@@ -96,9 +96,12 @@ class Memory:
         return replace(self, absent=self.absent | (frozenset(regions) - self.regions.keys()))
 
     def without_generation(self, region_id: RegionId, generation: int) -> Memory:
-        """Return the memory without the directory of a generation, which a repair is about to write anew."""
+        """Return the memory without the directory of a generation, which a repair is about to write anew.
+
+        Nor need the manifest that is remembered have recorded it: it may have been forgotten before.
+        """
         known = self.regions.get(region_id)
-        if known is None or generation not in known.generations:
+        if known is None or generation >= known.current_generation:
             return self
         anew = {**known.generations, generation: ANY_DIRECTORY}
         return replace(self, regions={**self.regions, region_id: replace(known, generations=anew)})

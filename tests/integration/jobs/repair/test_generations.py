@@ -12,6 +12,7 @@ import pytest
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import REPAIR_DIRECTORY, wal_directory, wal_entry_path
 from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -188,6 +189,15 @@ def test_generation_that_jobs_have_seen_in_another_directory_does_not_freeze_the
     assert record is not None
     assert 2 in record.memory.regions[made.region_id].generations, "the job remembers what it saw"
     shutil.rmtree(Path(made.table.uri) / made.directory())
+    assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
+    assert made.merged() == RIGHT
+    assert made.table.opened.freezes.active() == ()
+
+
+def test_generation_that_jobs_have_seen_forgotten_does_not_freeze_the_table(made: GenerationTable) -> None:
+    """The merge that stopped at the hole remembers the manifest without it."""
+    made.table.opened.manifests.update(made.region_id, lambda stored: drain(stored, {2}))
+    assert made.table.run(MergeRequest()).outcome is JobOutcome.BLOCKED
     assert made.table.run(RepairRequest()).outcome is JobOutcome.DONE
     assert made.merged() == RIGHT
     assert made.table.opened.freezes.active() == ()

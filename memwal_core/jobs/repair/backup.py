@@ -46,9 +46,13 @@ class Backup:
         return self.copy(info.path for info in self._store.list_objects(prefix))
 
     def rows(self, name: str, rows: pa.Table) -> str:
-        """Keep rows as an Arrow file; return its path."""
+        """Keep rows as an Arrow stream, which a file is not: it takes another dictionary with each batch.
+
+        Returns:
+            Its path.
+        """
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, rows.schema) as writer:
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
         path = f"{self.directory}/{name}.arrow"
         self._store.put_if_absent(path, sink.getvalue().to_pybytes())

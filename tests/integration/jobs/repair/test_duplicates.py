@@ -57,10 +57,33 @@ def test_removed_rows_are_in_the_copy(table: Table) -> None:
     append(table, people(2, name="newest"))
     report = table.run(REPAIR)
     [kept] = (Path(table.uri) / str(report.backup)).glob("duplicate-rows.arrow")
-    with pa.ipc.open_file(kept.read_bytes()) as reader:
+    with pa.ipc.open_stream(kept.read_bytes()) as reader:
         rows = reader.read_all()
     assert sorted(rows.column("name").to_pylist()) == ["newest", "old"]
     assert set(PEOPLE.names) < set(rows.schema.names)
+
+
+def test_rows_with_other_dictionaries_are_in_the_copy(tmp_path: Path) -> None:
+    """Each file of Lance has its own; together they may have more values than their indices can count."""
+    code = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("code", code)])
+
+    def rows(name: str) -> pa.Table:
+        codes = pa.array([f"{name} {number}" for number in range(100)]).dictionary_encode().cast(code)
+        return pa.table([pa.array(range(100), pa.int64()), codes], schema=schema)
+
+    lance.write_dataset(rows("old"), str(tmp_path / "t"))
+    table = Table.open(str(tmp_path / "t"))
+    table.enable(key="id")
+    append(table, rows("newer"))
+
+    report = table.run(REPAIR)
+
+    assert report.outcome is JobOutcome.DONE
+    assert lance.dataset(table.uri).to_table().column("code").to_pylist() == rows("newer").column("code").to_pylist()
+    with pa.ipc.open_stream((Path(table.uri) / report.backup / "duplicate-rows.arrow").read_bytes()) as reader:
+        kept = reader.read_all().column("code").to_pylist()
+    assert sorted(kept) == sorted(rows("old").column("code").to_pylist() + rows("newer").column("code").to_pylist())
 
 
 def test_copies_of_one_commit_are_left_to_a_person(table: Table) -> None:

@@ -66,7 +66,7 @@ def test_keys_that_are_gone_are_written_down_in_copy_and_ledger(tmp_path: Path) 
     loss = json.loads(record.read_text())["loss"]
     assert (loss["keys_gone"], loss["keys_known_from"]) == (4, "its key index")
     [keys] = backup.glob("lost-keys-*.arrow")
-    with pa.ipc.open_file(keys.read_bytes()) as reader:
+    with pa.ipc.open_stream(keys.read_bytes()) as reader:
         assert sorted(reader.read_all().column("id").to_pylist()) == [1, 4, 5, 6]
     [run] = made.table.opened.ledger.runs("repair")
     [step] = run.facts["steps"]

@@ -116,12 +116,13 @@ def _kept_for_open_writer(item: Item, directory: DirectoryState, base: BaseState
 
     An open writer of pylance reads the base table as of its opening and the generations that the manifest lists. It
     ignores merge progress, so rows that were merged since are hidden from it once their record is gone. Since when
-    rows are merged, the oldest retained version tells; where versions go sooner than that, twice the time since the
-    flush ends the wait.
+    rows are merged, the oldest retained version with the MemWAL index tells; where versions go sooner than that, twice
+    the time since the flush ends the wait.
     """
     wait_s = policy.gc.open_writer_s
     merged_s = max(
-        (policy.age_s(each.modified) for each in base.retained if each.modified and not each.branch), default=0.0
+        (policy.age_s(each.modified) for each in base.retained if each.modified and each.enabled and not each.branch),
+        default=0.0,
     )
     flushed_s = policy.age_s(directory.modified)
     if merged_s >= wait_s or flushed_s >= 2 * wait_s:

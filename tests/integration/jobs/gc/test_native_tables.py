@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import lance
 import pytest
 
@@ -140,6 +142,31 @@ def test_scanner_of_a_live_pylance_writer_shows_rows_that_were_merged_since_it_o
     live.close()
     clock.advance(2 * DAY_S)
     assert Kind.FLUSHED_MEMTABLE in collect(admin).done or not wait_s
+
+
+def test_tag_from_before_memwal_does_not_hide_what_was_merged_since_a_pylance_writer_opened(tmp_path):
+    """S4: the oldest version told since when rows were merged, although it knew of no region."""
+    address = str(tmp_path / "live")
+    lance.write_dataset(people(1, 2), address)
+    lance.dataset(address).tags.create("before", 1)
+    [first] = (tmp_path / "live" / "_versions").glob("*.manifest")
+    long_ago = SystemClock().now().timestamp() - 1.5 * DAY_S
+    os.utime(first, (long_ago, long_ago))
+    Table.open(address).enable(key="id")
+    live = lance.dataset(address).mem_wal_writer(str(REGION), max_wal_flush_interval_ms=1, max_memtable_rows=1)
+    live.put(people(3, name="a"))
+    live.put(people(4, name="a"))
+    _await_generations(address, 1)
+    admin = gc_admin(address, settings=GcSettings(open_writer_s=DAY_S), clock=later(60))
+    admin.run(MergeRequest())
+    drop_old_versions(address)
+
+    assert Kind.FLUSHED_MEMTABLE not in collect(admin).done
+
+    live.put(people(5, name="a"))
+    _await_generations(address, 2)
+    assert {1, 2, 3, 4} <= set(live.lsm_scanner().to_table().column("id").to_pylist())
+    live.close()
 
 
 def _await_generations(uri: str, count: int) -> None:

@@ -99,7 +99,7 @@ class Pinner:
         """Return a moment that is not before this call.
 
         Raises:
-            DamagedError: A region cannot be read.
+            DamagedError: A region cannot be read, or is merged and gone, as all are on a clone that Lance made.
             InvalidRequestError: The table has files elsewhere, or no MemWAL index.
             ConflictError: The table changed during every attempt, or misses files. Try again, or run the doctor.
         """
@@ -123,13 +123,16 @@ class Pinner:
         record = self._opened.freezes.load() or MaintenanceRecord()
         releases = self._contents([WRITERS_DIRECTORY])
         documents = self._contents(_DOCUMENTS)
-        census = CensusTaker(self._store, self._opened.manifests, self._concurrency).take()
+        taker = CensusTaker(self._store, self._opened.manifests, self._concurrency)
+        census = taker.take()
         manifests = census.require_all()
         contents = map_concurrently(
             lambda each: self._opened.manifests.read(each.region_id, each.version), manifests, self._concurrency
         )
         state = self._opened.base.state()
         merged = self._opened.base.require_mem_wal(state).merged_generations
+        # A region that is merged and was not listed came since, which another look finds, or is gone for good.
+        census.with_known(taker, (each for each, generation in merged.items() if generation)).require_all()
         for problem in out_of_step(manifests, merged):
             raise _MovedOnError(problem)
         path = self._opened.base.manifests.locate(state.version).path

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.errors import CorruptionError, FrozenError, InvalidRequestError
+from memwal_core.errors import CorruptionError, DamagedError, FrozenError, InvalidRequestError
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.backup.identity import with_same_identity
 from memwal_core.jobs.backup.request import BackupRequest
@@ -230,3 +230,15 @@ def test_merged_flushed_memtable_that_is_gone_is_left_out(tmp_path: Path) -> Non
     assert table.run(backup_to(place, "copy.lance")).outcome is JobOutcome.DONE
     assert seen(place.open("copy.lance")) == RIGHT
     assert os.path.exists(place.uri(f"copy.lance/{JOURNAL_DIRECTORY}"))
+
+
+def test_table_that_lacks_a_merged_region_is_refused_at_once_and_not_told_to_try_again(tmp_path: Path) -> None:
+    """A deep clone of Lance has the progress of regions that stayed behind; no other moment of it will have them."""
+    original, clone = str(tmp_path / "original.lance"), str(tmp_path / "clone.lance")
+    PYLANCE.make(original)
+    PYLANCE.write(original, [1], "merged")
+    assert Table.open(original).run(MergeRequest()).outcome is JobOutcome.DONE
+    lance.dataset(original).deep_clone(clone, lance.dataset(original).version)
+
+    with pytest.raises(DamagedError, match="directory is gone; the merge progress of the table names it"):
+        Table.open(clone).run(BackupRequest(target=str(tmp_path / "copy.lance")))

@@ -13,6 +13,7 @@ from memwal_core.coordination.lease import Lease, LeaseHeldError, LeaseKeeper
 from memwal_core.errors import ConflictError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoint, Failpoints
 from memwal_core.flushed.write import rebase_flushed
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.jobs.backup.copying import Copier, GoneError
 from memwal_core.jobs.backup.identity import Identify
 from memwal_core.jobs.backup.pin import Pinner
@@ -68,7 +69,8 @@ def copy_table(context: CopyContext, request: CopyRequest, identify: Identify) -
     """Copy one moment of a table to ``request.target``; a second call finishes what the first one began.
 
     Raises:
-        InvalidRequestError: The target is not empty and no half-done copy of this table, or lies inside the table.
+        InvalidRequestError: The target is not empty and no half-done copy of this table, or was changed since it became
+            a table, or lies inside the table.
         LeaseHeldError: Garbage collection or compaction is under way. Try again.
         ConflictError: The table changed too often. Try again.
         CorruptionError: The table is damaged, or the copy is not what was copied.
@@ -95,6 +97,8 @@ class _Copying:
         journal = self._journal()
         if journal is not None and journal.is_complete:
             return self._report(JobOutcome.NOTHING_TO_DO, journal.moment, {})
+        if journal is not None:
+            self._require_unused(journal.moment)
         if self._request.dry_run:
             return self._report(JobOutcome.PLANNED, journal.moment if journal is not None else self._pin(), {})
         with self._nothing_is_deleted():
@@ -169,6 +173,19 @@ class _Copying:
         if (journal.source, journal.kind) != (self._opened.uri, self._request.info.name):
             raise self._not_empty(holds=f"a {journal.kind} of {journal.source}")
         return journal
+
+    def _require_unused(self, moment: CopyMoment) -> None:
+        """Refuse to go on with a copy that was used since it became a table: its rows would be taken for remains."""
+        names = (each.path.rpartition("/")[2] for each in self._target.list_objects(TABLE_VERSIONS_DIRECTORY))
+        later = {version_of_manifest(name) or moment.version for name in names} - {moment.version}
+        if later:
+            raise InvalidRequestError(
+                "the copy became a table and was changed since, before it was proven",
+                remedy="keep it, or name another target; `memwal doctor --deep` examines it as it is",
+                target=self._target.uri,
+                copied_version=moment.version,
+                version=max(later),
+            )
 
     def _not_empty(self, **facts: object) -> InvalidRequestError:
         return InvalidRequestError(

@@ -12,7 +12,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from memwal_core.errors import ConflictError
+from memwal_core.errors import ConflictError, InvalidRequestError
 from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.backup import run as places
 from memwal_core.jobs.backup.identity import with_own_identity, with_same_identity
@@ -28,6 +28,8 @@ from memwal_core.storage import open_store
 from memwal_core.storage.local import LocalStore
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
+from testkit.tables.garbage import drop_old_versions
+from testkit.tables.people import people
 from tests.integration.jobs.copies.places import RIGHT, flushed_and_merged, make_place, make_table, seen
 
 PLACES = [value for name, value in vars(places).items() if name.startswith("COPY_")]
@@ -100,6 +102,31 @@ def test_copy_that_became_a_table_is_proven_and_not_written_again(tmp_path: Path
     assert table.run(request, holder="one").outcome is JobOutcome.DONE
 
     assert {each: each.stat().st_mtime_ns for each in files} == written
+
+
+@pytest.mark.parametrize("old_version", ["kept", "removed"])
+def test_clone_that_was_used_before_it_was_proven_is_left_as_it_is(tmp_path: Path, old_version: str) -> None:
+    """The error said to empty the target, and documents of the first moment came back into it."""
+    place = make_place("links", tmp_path, None)
+    table = make_table(place)
+    request = CloneRequest(target=place.uri("clone.lance"))
+    failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
+    with pytest.raises(SimulatedCrash):
+        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, with_own_identity)
+    with place.open("clone.lance").writer() as writer:
+        writer.put(people(60, name="of the clone"))
+    used = flushed_and_merged(place.open("clone.lance"))
+    if old_version == "removed":
+        drop_old_versions(request.target)
+    written = {each: each.stat().st_mtime_ns for each in Path(request.target).rglob("*") if each.is_file()}
+
+    with pytest.raises(InvalidRequestError, match="changed since") as caught:
+        table.run(request, holder="one")
+
+    assert "empty" not in caught.value.remedy
+    assert {each: each.stat().st_mtime_ns for each in Path(request.target).rglob("*") if each.is_file()} == written
+    assert flushed_and_merged(place.open("clone.lance")) == used
+    assert used[60] == "of the clone"
 
 
 _KILLED = """

@@ -136,9 +136,11 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
 def _removed_meanwhile(table: BaseTable, error: ObjectNotFoundError) -> ConflictError | None:
     """Return what a job met if the version of the table that it reads was superseded and cleaned up; else None."""
     version = error.facts.get("version")
+    if not isinstance(version, int):
+        return None
     with suppress(MemwalError):
         existing = [each.version for each in list_versions(table)]
-        if isinstance(version, int) and version not in existing and version < max(existing, default=0):
+        if version not in existing and version < max(existing, default=0):
             return ConflictError(
                 "a version of the table was removed while this run read it",
                 remedy="run it again; keep old versions longer than any job runs",

@@ -66,10 +66,9 @@ def index_recipes(table: TableReader, version: int, names: Sequence[str] | None)
     """Read the recipes of the named indexes; of all but the primary key's and Lance's own if None.
 
     Unknown names and kinds that cannot be rebuilt are left out with a warning, and so are indexes over several
-    columns or over a field inside of one. So is an untrained
-    vector index, until it is trained: queries scan the base table for it, and there are no distances to
-    match. Scalar and RaBitQ quantizers cannot be handed on; their recipe has the same centroids and
-    exact distances, which the base index only approximates.
+    columns or over a field inside of one. So is an untrained vector index, until it is trained: queries scan the base
+    table for it, and there are no distances to match. Scalar and RaBitQ quantizers cannot be handed on; their recipe
+    has the same centroids and exact distances, which the base index only approximates.
     """
     dataset = table.dataset(version)
     key = table.state(version).primary_key.field_ids

@@ -88,14 +88,19 @@ def test_power_cut_that_tears_the_journal_leaves_a_copy_that_the_next_run_finish
     assert seen(place.open("copy.lance")) == RIGHT
 
 
+def die_before_the_proof(table: Table, request: CopyRequest) -> None:
+    """Copy, and die when the copy has become a table."""
+    failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
+    with pytest.raises(SimulatedCrash):
+        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, KINDS[type(request)])
+
+
 def test_copy_that_became_a_table_is_proven_and_not_written_again(tmp_path: Path) -> None:
     """A cut, or a writer of the copy, would meet documents that are replaced."""
     place = make_place("no links", tmp_path, None)
     table = make_table(place)
     request = BackupRequest(target=place.uri("copy.lance"))
-    failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
-    with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, with_same_identity)
+    die_before_the_proof(table, request)
     files = [each for each in Path(request.target).rglob("*") if each.is_file() and JOURNAL_DIRECTORY not in each.parts]
     written = {each: each.stat().st_mtime_ns for each in files}
 
@@ -110,9 +115,7 @@ def test_clone_that_was_used_before_it_was_proven_is_left_as_it_is(tmp_path: Pat
     place = make_place("links", tmp_path, None)
     table = make_table(place)
     request = CloneRequest(target=place.uri("clone.lance"))
-    failpoints = ArmedFailpoints().arm(places.COPY_PUBLISHED)
-    with pytest.raises(SimulatedCrash):
-        copy_table(CopyContext(table.opened, holder="one", failpoints=failpoints), request, with_own_identity)
+    die_before_the_proof(table, request)
     with place.open("clone.lance").writer() as writer:
         writer.put(people(60, name="of the clone"))
     used = flushed_and_merged(place.open("clone.lance"))

@@ -179,9 +179,12 @@ def _held(
 
 def _prefetch(opened: OpenTable, request: JobRequest) -> None:
     """Read what a run begins with, while its lease is being taken."""
-    opened.ledger.prefetch(request.key)
-    with suppress(MemwalError):
-        opened.freezes.load()
+
+    def load() -> None:
+        with suppress(MemwalError):
+            opened.freezes.load()
+
+    both(opened.base.store.kind, partial(opened.ledger.prefetch, request.key), load)
 
 
 def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseTicket) -> Lease:

@@ -35,6 +35,8 @@ _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - the tables of a seed live for seco
 _FRESH_BELOW = 10**9
 _SHORTENED = 3
 """So many failures at most are made shorter: a broken rule fails in hundreds of seeds, of the same."""
+_TOLD_EVERY = 100
+"""After so many seeds each, a log is told how far it is; a terminal has a bar."""
 
 
 @dataclass
@@ -124,6 +126,9 @@ def play_seeds(
                 for problem in played.problems:
                     console.print(problem, markup=False, highlight=False, soft_wrap=True)
                 progress.advance(task)
+                done = len(outcome.passed) + len(outcome.failed)
+                if not console.is_terminal and done % _TOLD_EVERY == 0:
+                    console.print(f"{done} of {len(seeds)} played, {len(outcome.failed)} failed", highlight=False)
         except KeyboardInterrupt:
             outcome.is_ended = len(outcome.passed) + len(outcome.failed) < len(seeds)
             # Waiting for the seeds under way: a pool that is given up at once forgets to cancel the others.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -57,6 +58,13 @@ def test_a_run_that_is_ended_early_plays_no_further_seed_and_says_how_to_go_on()
     assert "ended early; on: make sim FIRST=" in output
 
 
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 class _EndAskedFor:
     """Five seeds, of which somebody asks for an end when two are handed out."""
 
@@ -68,12 +76,18 @@ class _EndAskedFor:
         raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("_signals")
 def test_an_end_that_is_asked_for_while_seeds_are_handed_out_is_heard() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        played = play_seeds(_EndAskedFor(), (), 1, Console(quiet=True))
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    played = play_seeds(_EndAskedFor(), (), 1, Console(quiet=True))
 
     assert played.is_ended
     assert played.failed == []
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_log_is_told_how_far_a_run_is() -> None:
+    log = io.StringIO()
+
+    play_seeds(range(200), (), 1, Console(file=log))
+
+    assert "100 of 200 played, 0 failed" in log.getvalue()

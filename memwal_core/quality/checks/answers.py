@@ -47,19 +47,20 @@ def compare_answers(dataset: lance.LanceDataset, check: IndexCheck, samples: int
         values = dataset.take(numbers.tolist(), columns=[check.column]).column(0).combine_chunks().drop_null()
         if check.is_vector:
             return list(_nearest(dataset, check, values))
-        return _equal(dataset, check, pc.unique(values))
+        return _equal(dataset, check, values.to_pylist())
 
 
-def _equal(dataset: lance.LanceDataset, check: IndexCheck, values: pa.Array) -> list[Answer]:
-    literals = [_literal(value) for value in values.to_pylist()]
-    if not literals or None in literals:
+def _equal(dataset: lance.LanceDataset, check: IndexCheck, values: Sequence[Any]) -> list[Answer]:
+    literals = [literal for value in values if (literal := _literal(value)) is not None]
+    if not literals or len(literals) < len(values):
         return []
     column = check.column.replace("`", "``")
-    condition = f"`{column}` IN ({', '.join(literal for literal in literals if literal is not None)})"
+    condition = f"`{column}` IN ({', '.join(dict.fromkeys(literals))})"
     indexed = _addresses(dataset, check.column, condition, use_index=True)
     scanned = _addresses(dataset, check.column, condition, use_index=False)
     return [
-        Answer(check.name, str(value), _digest(indexed, value), _digest(scanned, value)) for value in values.to_pylist()
+        Answer(check.name, str(value), _digest(indexed, value), _digest(scanned, value))
+        for value in dict.fromkeys(values)
     ]
 
 

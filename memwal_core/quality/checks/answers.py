@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,10 +96,15 @@ def _nearest(dataset: lance.LanceDataset, check: IndexCheck, vectors: Sequence[A
         query = {"column": check.column, "q": np.asarray(vector.as_py(), dtype=np.float32), "k": 1, "metric": metric}
         indexed = _distance(dataset, {**query, "use_index": True, "nprobes": _ALL_PARTITIONS, "refine_factor": _REFINE})
         scanned = _distance(dataset, {**query, "use_index": False})
-        # Distances by inner product may be negative.
-        if scanned is None or (indexed is not None and indexed <= scanned + abs(scanned) * _RELATIVE + _ABSOLUTE):
-            indexed = scanned
-        yield Answer(check.name, f"vector {number}", str(indexed), str(scanned))
+        answer = scanned if _is_as_near(indexed, scanned) else indexed
+        yield Answer(check.name, f"vector {number}", str(answer), str(scanned))
+
+
+def _is_as_near(indexed: float | None, scanned: float | None) -> bool:
+    if scanned is None or not math.isfinite(scanned):
+        return True  # A vector with infinite values is as far from all.
+    # Distances by inner product may be negative.
+    return indexed is not None and indexed <= scanned + abs(scanned) * _RELATIVE + _ABSOLUTE
 
 
 def _distance(dataset: lance.LanceDataset, query: Mapping[str, Any]) -> float | None:

@@ -40,3 +40,14 @@ def test_values_that_have_no_sql_are_not_asked_for(tmp_path: Path, value: list[o
     dataset = lance.write_dataset(pa.table({"k": pa.array([value, value])}), str(tmp_path / "t"))
     dataset.create_scalar_index("k", "ZONEMAP", name="by_k")
     assert compare_answers(lance.dataset(str(tmp_path / "t")), IndexCheck("by_k", "k", False), 10) == []
+
+
+@pytest.mark.parametrize("metric", ["l2", "dot"])
+def test_a_vector_that_is_infinitely_far_from_all_is_no_fault_of_an_index(tmp_path: Path, metric: str) -> None:
+    vectors = np.random.default_rng(7).normal(size=(300, 4)).astype(np.float32)
+    vectors[::3, 1] = np.inf
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+    dataset = lance.write_dataset(pa.table({"v": column}), str(tmp_path / "t"))
+    dataset.create_index("v", "IVF_FLAT", name="by_v", num_partitions=2, metric=metric)
+    answers = compare_answers(lance.dataset(str(tmp_path / "t")), IndexCheck("by_v", "v", True), 10)
+    assert [each.indexed for each in answers] == [each.scanned for each in answers]

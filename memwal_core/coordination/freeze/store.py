@@ -31,7 +31,8 @@ _log = logging.getLogger(__name__)
 class FreezeStore:
     """The maintenance record of one table, as a versioned register in ``_mem_wal/_record/``.
 
-    Safe to share between threads. A record that was read before costs one request to read again, unless it changed.
+    Safe to share between threads. A record that was read before costs one request to read again, unless it changed or
+    has a freeze.
     """
 
     def __init__(self, store: ObjectStore, ids: IdSource, *, clock: Clock) -> None:
@@ -49,12 +50,17 @@ class FreezeStore:
         """Return the same for another store of the table, with nothing read yet."""
         return type(self)(store, self._ids, clock=self._clock)
 
-    def load(self) -> MaintenanceRecord | None:
+    def load(self, *, again: bool = False) -> MaintenanceRecord | None:
         """Return the record; None if the table was never maintained.
+
+        Args:
+            again: Do not rely on what was read before, which is gone if the table was dropped and made again.
 
         Raises:
             CorruptionError: It cannot be read. Do not act on the table.
         """
+        if again:
+            self._known = None
         found = self._load()
         return found[1] if found is not None else None
 
@@ -78,7 +84,7 @@ class FreezeStore:
         with self._lock:
             if again or self._shown_at is None or self._clock.monotonic() - self._shown_at >= _SHOWN_FOR_S:
                 try:
-                    self._shown = self.load()
+                    self._shown = self.load(again=again)
                 except MemwalError as error:
                     self._shown = self._shown or MaintenanceRecord()
                     _log.warning("readers cannot tell whether the table is frozen: %s", error)
@@ -158,7 +164,8 @@ class FreezeStore:
 
     def _load(self) -> tuple[Entry, MaintenanceRecord] | None:
         known = self._known
-        fresh = known is not None and self._clock.monotonic() - self._read_at < _TRUST_S
+        # A freeze is read anew: it ends with its table, which may have been dropped and made again.
+        fresh = known is not None and not known[1].active and self._clock.monotonic() - self._read_at < _TRUST_S
         if known is not None and fresh and not self._register.exists(known[0].version + 1):
             return known
         entry = self._register.latest()

@@ -170,7 +170,7 @@ class HistoryWatch:
             return
         with self._lock:
             self.check()
-            record = self._freezes.load()
+            record = self._freezes.load(again=True)
             refuse_frozen(self._base.uri, record.active if record is not None else ())
             self._memory = record.memory if record is not None else Memory()
             self._freeze(self._unknown(compare(self._known(), self._second_look(suspects))))

@@ -250,3 +250,31 @@ def test_full_text_search_of_a_clone_whose_index_stayed_behind_is_refused(tmp_pa
         READS["full-text search"](clone)
     lance.dataset(clone).create_scalar_index("text", "INVERTED", replace=True)
     assert ids_of(READS["full-text search"](clone)) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("versions", "frozen"),
+    [(1, False), (9, False), (1, True)],
+    ids=["fewer versions", "more versions", "of a frozen table"],
+)
+def test_table_that_was_dropped_and_made_again_is_judged_by_its_own_history(
+    uri: str, versions: int, frozen: bool
+) -> None:
+    """Who held the dropped table open refused reads of the new one, and froze it by a record that went with the old."""
+    held = Table.open(uri)
+    assert ids_of(held.to_arrow()) == {0, 1}
+    assert held.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    if frozen:
+        held.freeze("a reason", by="someone")
+    shutil.rmtree(uri)
+    lance.write_dataset(notes(7), uri)
+    for _ in range(versions):
+        lance.dataset(uri).update_config({"made": "again"})
+    lance.dataset(uri).initialize_mem_wal(unsharded=True)
+
+    assert ids_of(held.to_arrow()) == {7}
+    assert held.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    write(uri, 8)
+    assert held.run(MergeRequest()).outcome is JobOutcome.DONE
+    assert ids_of(Table.open(uri).to_arrow()) == {7, 8}
+    assert Table.open(uri).status().frozen == ()

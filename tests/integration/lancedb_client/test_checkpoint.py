@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.lancedb import maintained
 from memwal_core.table import Table
@@ -92,3 +93,14 @@ def test_other_objects_are_refused(client: lancedb.table.Table) -> None:
     lancedb.connect(str(Path(client.uri).parent)).drop_table("docs")
     with pytest.raises(ObjectNotFoundError):
         maintained(client)
+
+
+def test_job_on_a_dropped_table_does_not_bring_its_name_back(client: lancedb.table.Table) -> None:
+    """Its lease and its ledger were written below the address, so that the client listed the table again."""
+    ours, database = maintained(client), lancedb.connect(str(Path(client.uri).parent))
+    ours.checkpoint()
+    database.drop_table("docs")
+    for job in (ours.merge, ours.checkpoint, lambda: ours.run(CompactRequest())):
+        with pytest.raises(ObjectNotFoundError, match="gone"):
+            job()
+    assert database.list_tables().tables == []

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.items import Item, Kind
 from memwal_core.jobs.gc.plan import GcPlan
+from memwal_core.text import show_count
 
 _WORDS = {
-    Kind.FLUSHED_MEMTABLE: "flushed MemTables",
-    Kind.DIRECTORY: "unrecorded directories",
-    Kind.WAL_ENTRY: "WAL entries",
-    Kind.MANIFEST_VERSION: "manifest versions",
-    Kind.LEFTOVER: "leftover files",
+    Kind.FLUSHED_MEMTABLE: "flushed MemTable",
+    Kind.DIRECTORY: "unrecorded directory",
+    Kind.WAL_ENTRY: "WAL entry",
+    Kind.MANIFEST_VERSION: "manifest version",
+    Kind.LEFTOVER: "leftover file",
 }
 _EXPLAINED = (Kind.FLUSHED_MEMTABLE, Kind.DIRECTORY)
 """The kinds that the sentence explains; the rest is counted in the facts."""
@@ -37,7 +38,7 @@ def explain_garbage(plan: GcPlan, region_id: RegionId) -> tuple[bool, str, dict[
         return False, f"frozen: {frozen}", facts
     parts = []
     if free:
-        parts.append("collects " + ", ".join(f"{count} {kind}" for kind, count in _named(free)))
+        parts.append("collects " + ", ".join(show_count(count, kind) for kind, count in _named(free)))
     parts += [_kept(items, kind) for kind in _EXPLAINED if _gated(items, kind)]
     return bool(free), "; ".join(parts) or "nothing is merged, so nothing is garbage", facts
 
@@ -47,7 +48,8 @@ def _kept(items: Sequence[Item], kind: Kind) -> str:
     gated = _gated(items, kind)
     oldest = min(gated, key=lambda item: item.number)
     evidence = f" ({oldest.evidence})" if oldest.evidence else ""
-    return f"keeps {len(gated)} {_WORDS[kind]}, generation {oldest.number} because: {oldest.reason.value}{evidence}"
+    kept = show_count(len(gated), _WORDS[kind])
+    return f"keeps {kept}, generation {oldest.number} because: {oldest.reason.value}{evidence}"
 
 
 def _gated(items: Sequence[Item], kind: Kind) -> list[Item]:

@@ -47,6 +47,17 @@ def test_young_region_with_few_generations_is_not_due_and_tells_the_distances(ur
     assert answers["gc"].reason == ("keeps 2 flushed MemTables, generation 1 because: not merged (merge progress is 0)")
 
 
+def test_one_flushed_memtable_is_told_in_the_singular(tmp_path):
+    uri = str(tmp_path / "t")
+    make_people_table(uri, rows=people(*range(5)))
+    write_native_generations(uri, REGION, [[Put(people(1, 2))]])
+    assert ask(uri)[1]["gc"].reason.startswith("keeps 1 flushed MemTable, generation 1")
+    Table.open(uri).run(MergeRequest())
+    drop_old_versions(uri)
+    _, answers = ask(uri, later_s=700, gc=GcSettings(open_writer_s=0))
+    assert answers["gc"].reason == "collects 1 flushed MemTable"
+
+
 def test_quiet_region_becomes_due_by_age_alone(uri):
     """Two generations never reach a count of eight; their age makes them due (bug 36)."""
     _, answers = ask(uri, later_s=700)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.base_table.indexes.text_index import tokenizer_options
+from memwal_core.base_table.indexes.text_index import read_tokenizer
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
@@ -113,13 +113,13 @@ def _recipe(table: TableReader, dataset: lance.LanceDataset, index: lance.IndexD
     scalar = _SCALAR_KINDS.get(kind)
     if scalar is None:
         return None
-    return IndexRecipe(index.name, field_id, scalar, False, _text_parameters(index) if scalar == _TEXT else {})
+    return IndexRecipe(index.name, field_id, scalar, False, _text_parameters(table, index) if scalar == _TEXT else {})
 
 
-def _text_parameters(index: lance.IndexDescription) -> dict[str, Any]:
-    details = index.details or {}
-    has_positions = details.get(_WITH_POSITION)
-    return tokenizer_options(details) | ({} if has_positions is None else {_WITH_POSITION: has_positions})
+def _text_parameters(table: TableReader, index: lance.IndexDescription) -> dict[str, Any]:
+    has_positions = (index.details or {}).get(_WITH_POSITION)
+    tokenizer = read_tokenizer(table.store, index, INDEX_DIRECTORY)
+    return tokenizer | ({} if has_positions is None else {_WITH_POSITION: has_positions})
 
 
 def _vector_recipe(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -14,18 +16,22 @@ from lance.file import LanceFileReader
 
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.index_file import IndexFile
 from memwal_core.format.paths import INDEX_DIRECTORY
+from memwal_core.storage import ObjectStore
 
 _KIND = "INVERTED"
+_REMOVES_STOP_WORDS = "remove_stop_words"
+_CUSTOM_STOP_WORDS = "custom_stop_words"
 _TOKENIZER_OPTIONS = (
     "base_tokenizer",
     "language",
     "max_token_length",
     "lower_case",
     "stem",
-    "remove_stop_words",
-    "custom_stop_words",
+    _REMOVES_STOP_WORDS,
+    _CUSTOM_STOP_WORDS,
     "ascii_folding",
     "min_ngram_length",
     "max_ngram_length",
@@ -36,6 +42,8 @@ _CODE = "code"
 _CODE_OPTIONS = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 """Options that Lance takes only with this tokenizer, and only if it is named as the analyzer, too."""
 _LENGTH_OPTION = "max_token_length"
+_PARAMETERS_FILE = "metadata.lance"
+_PARAMETERS = b"params"
 _DOCUMENTS_SUFFIX = "_docs.lance"
 _TOTAL_TOKENS = b"total_tokens"
 _ROW_ID = "_rowid"
@@ -83,8 +91,21 @@ class DocumentLengths:
         return np.where(self.ids[places] == ids, self.tokens[places], 0).astype(np.int64)
 
 
-def tokenizer_options(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tokenizer of a text index, under the names that ``lance.tokenize`` and index creation take."""
+def read_tokenizer(store: ObjectStore, index: lance.IndexDescription, directory: str) -> dict[str, Any]:
+    """Return the tokenizer of a text index, under the names that ``lance.tokenize`` and index creation take.
+
+    ``directory`` has the table's indexes. Lance's description leaves out custom stop words; the index's file has them.
+    """
+    details = dict(index.details or {})
+    for segment in index.segments if details.get(_REMOVES_STOP_WORDS) else ():
+        with suppress(ObjectNotFoundError):  # Of a segment without rows, or left behind by a shallow clone.
+            file = IndexFile(store, f"{directory}/{segment.uuid}/{_PARAMETERS_FILE}")
+            details[_CUSTOM_STOP_WORDS] = json.loads(file.metadata(_PARAMETERS)).get(_CUSTOM_STOP_WORDS)
+            break
+    return _tokenizer_options(details)
+
+
+def _tokenizer_options(details: Mapping[str, Any]) -> dict[str, Any]:
     is_code = details.get("base_tokenizer") == _CODE
     names = (*_TOKENIZER_OPTIONS, *(_CODE_OPTIONS if is_code else ()))
     found = {name: details[name] for name in names if name in details}
@@ -105,10 +126,10 @@ def read_text_index(
         if not found:
             return None
         index = found[0]
-        options = tokenizer_options(index.details)
+        prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
+        options = read_tokenizer(table.store, index, prefix)
         documents = tokens = 0
         files = []
-        prefix = f"{directory}/{INDEX_DIRECTORY}" if directory else INDEX_DIRECTORY
         for segment in index.segments:
             listed = list(table.store.list_objects(f"{prefix}/{segment.uuid}/"))
             if segment.fragment_ids and not listed:

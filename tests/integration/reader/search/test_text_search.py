@@ -91,6 +91,8 @@ def test_ranking_and_scores_are_those_of_one_index(tmp_path: Path, query: str) -
         _assert_same(table.view(Consistency.LATEST), query, 10, tmp_path / "one", "id < 50")
 
 
+OWN_STOP_WORDS = {"remove_stop_words": True, "custom_stop_words": ["user"]}
+"""They take the place of Lance's own, "some" among them."""
 CODE = {"analyzer": "code", "base_tokenizer": "code", "split_identifiers": True}
 
 
@@ -108,6 +110,8 @@ CODE = {"analyzer": "code", "base_tokenizer": "code", "split_identifiers": True}
         ({"base_tokenizer": "ngram"}, "er 42"),
         ({"stem": True}, "databases"),
         ({"stem": True}, "databases/internals"),
+        (OWN_STOP_WORDS, "user name"),
+        (OWN_STOP_WORDS, "some"),
     ],
 )
 def test_every_tokenizer_finds_and_scores_as_one_index(

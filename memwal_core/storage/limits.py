@@ -11,6 +11,8 @@ _KIB, _MIB = 1024, 1024 * 1024
 
 MAX_OBJECT_BYTES = 2048 * _MIB
 """Any object that is read whole: WAL entries, and data files when damage is looked for."""
+MAX_ENTRY_ROWS_BYTES = MAX_OBJECT_BYTES // 2
+"""Arrow bytes of the rows of one WAL entry; the rest is room for what its file adds, so that it can be read again."""
 MAX_HINT_BYTES = 4 * _KIB
 """A version hint: one number."""
 MAX_REGISTER_BYTES = 256 * _MIB

@@ -21,7 +21,7 @@ from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings, default_settings
 from memwal_core.writer.admission.admission import Admission
 from memwal_core.writer.admission.memory import MemoryBudget
-from memwal_core.writer.admission.storable import require_storable
+from memwal_core.writer.admission.storable import require_fits_entry, require_storable
 from memwal_core.writer.admission.validate import conform, tombstones
 from memwal_core.writer.claim.opening import WriterContext, open_context
 from memwal_core.writer.claim.takeover import note_release
@@ -226,8 +226,9 @@ class RegionWriter:
             InvalidRequestError: The batch does not fit.
         """
         layout = self._layout
-        conformed = owned(conform(rows, layout.schema, layout.key))
-        batch = with_tombstones(conformed, layout.memtable_schema, deleted=False)
+        conformed = conform(rows, layout.schema, layout.key)
+        require_fits_entry(conformed)
+        batch = with_tombstones(owned(conformed), layout.memtable_schema, deleted=False)
         require_storable(batch, layout.storage_version)
         return batch
 
@@ -239,6 +240,7 @@ class RegionWriter:
         """
         layout = self._layout
         batch = tombstones(keys, layout.schema, layout.key, layout.memtable_schema)
+        require_fits_entry(batch)
         require_storable(batch, layout.storage_version)
         return batch
 

@@ -19,6 +19,7 @@ from memwal_core.format.lance_file.encodings import is_plain
 from memwal_core.format.lance_file.example import example
 from memwal_core.native.casting import compact
 from memwal_core.native.panics import panics_raised
+from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 
 _IN_MEMORY = "memory://trial.lance"
 _REFUSALS = (OSError, ValueError, RuntimeError, pa.ArrowException)
@@ -41,6 +42,18 @@ def require_storable(rows: pa.Table, version: str) -> None:
             _write(_IN_MEMORY, rows, version)
     except _REFUSALS as error:
         raise _unstorable(version, _reason(error)) from error
+
+
+def require_fits_entry(rows: pa.Table) -> None:
+    """Refuse rows whose WAL entry no writer and no reader would fetch again (``InvalidRequestError``)."""
+    if rows.nbytes > MAX_ENTRY_ROWS_BYTES:
+        raise InvalidRequestError(
+            "the rows of one region are larger than one WAL entry may be; the whole batch was refused",
+            remedy="put the rows in several smaller batches",
+            rows=rows.num_rows,
+            size_bytes=rows.nbytes,
+            max_bytes=MAX_ENTRY_ROWS_BYTES,
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ from memwal_core.errors import (
     MemwalError,
 )
 from memwal_core.memtable import Fragment, MemTable, StoredEntry
+from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 from memwal_core.wal import WalAppender, WalEntry
 from memwal_core.writer import stats
 from memwal_core.writer.log.replay import rows_of_entry, stored_entry
@@ -157,7 +158,8 @@ class GroupCommit:
             if batches:
                 self._state.ownership.verify_ahead()
             for memtable, fragments in batches:
-                self._append(memtable, fragments)
+                for together in _in_entries(fragments):
+                    self._append(memtable, together)
             self._state.ownership.verify_if_due()
         except CommitUnknownError as error:
             self._state.meters.count(stats.WAL_FAILURES)
@@ -215,6 +217,17 @@ class GroupCommit:
         _settle(tickets, error)
         with self._settled:
             self._settled.notify_all()
+
+
+def _in_entries(fragments: Sequence[Fragment]) -> Iterator[Sequence[Fragment]]:
+    """Divide fragments into WAL entries that can be read again; each of them fits into one."""
+    first = size = 0
+    for number, fragment in enumerate(fragments):
+        if number > first and size + fragment.size_bytes > MAX_ENTRY_ROWS_BYTES:
+            yield fragments[first:number]
+            first, size = number, 0
+        size += fragment.size_bytes
+    yield fragments[first:]
 
 
 def _together(fragments: Sequence[Fragment]) -> pa.Table:

@@ -17,9 +17,11 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.native.casting import cast
 from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.tables.people import PRIMARY_KEY_METADATA
+from memwal_core.writer.log import group_commit
+from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people
 
 FAST = Settings(storage=StorageSettings(fsync=False, retry_wait_s=0))
 NESTED = pa.struct([("in", pa.struct([("v", pa.int32()), ("t", pa.string())]))])
@@ -173,3 +175,43 @@ def test_s8_a_batch_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     with TableWriter.open(_table(uri, pa.string()), settings=FAST) as writer, pytest.raises(InvalidRequestError):
         writer.put(rows)
     assert _stored(uri) == []
+
+
+def test_rows_that_no_reader_would_fetch_again_are_refused(tmp_path: Path) -> None:
+    """An entry of more than ``MAX_OBJECT_BYTES`` was acknowledged, and its region could not be opened again."""
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.schema([KEY, pa.field("n", pa.binary())]).empty_table(), uri)
+    base = BaseTable.open(uri, settings=FAST)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 4)])
+    value = pa.array([bytes(MAX_ENTRY_ROWS_BYTES // 64)])
+    # The same memory again and again: as many bytes as the limit, and each key is one more.
+    rows = pa.table({"id": [1] * 64, "n": pa.chunked_array([value] * 64)})
+    with TableWriter.open(base, settings=FAST) as writer:
+        with pytest.raises(InvalidRequestError, match="larger than one WAL entry may be") as caught:
+            writer.put(rows)
+        assert caught.value.facts["max_bytes"] == MAX_ENTRY_ROWS_BYTES
+        writer.put(rows.slice(0, 1))
+    assert len(_stored(uri)) == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2**20])
+def test_rows_that_wait_together_go_to_entries_that_can_be_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """All rows of a MemTable that waited became one entry, however many they were."""
+    monkeypatch.setattr(group_commit, "MAX_ENTRY_ROWS_BYTES", limit)
+    uri = str(tmp_path / "t")
+    settings = Settings(
+        storage=FAST.storage,
+        writer=WriterSettings(durable_write=False, background_flush=False, wal_flush_interval_s=3600),
+    )
+    base = make_people_table(uri, buckets=1, settings=settings)
+    with TableWriter.open(base, settings=settings) as writer:
+        for number in range(5):
+            writer.put(people(number, 9, name=str(number)))
+    assert len(_stored(uri)) == (5 if limit == 1 else 1)
+    with TableWriter.open(base, settings=settings) as writer:
+        writer.put(people(10))
+        writer.flush()
+    names = Table.open(uri, settings=settings).lookup(pa.table({"id": [0, 9]}), ["name"]).column("name").to_pylist()
+    assert names == ["0", "4"]

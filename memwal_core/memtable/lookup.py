@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,6 +41,7 @@ class CoveredKeys:
         self._engine = make_key_index(kind)
         self._filter: GrowingKeyFilter | None = None
         self._covered: list[Fragment] = []
+        self._starts = array("q")
         self._rows = 0
 
     @property
@@ -70,6 +72,7 @@ class CoveredKeys:
                 if self._filter is not None:
                     self._filter.add(keys, self._key)
                 self._covered.append(fragment)
+                self._starts.append(self._rows)
                 self._rows += fragment.rows.num_rows
 
     def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
@@ -95,13 +98,22 @@ class CoveredKeys:
         return self._filter.may_contain(keys, self._key)
 
     def _take(self, rows: list[int]) -> pa.Table:
-        covered = pa.concat_tables([self._schema.empty_table(), *(fragment.rows for fragment in self._covered)])
-        return covered.take(pa.array(np.asarray(rows, np.int64)))
+        """Return rows by number, in time proportional to the fragments that have them."""
+        if not rows:
+            return self._schema.empty_table()
+        numbers = np.asarray(rows, np.int64)
+        starts = np.array(self._starts, np.int64)
+        used, places = np.unique(np.searchsorted(starts, numbers, "right") - 1, return_inverse=True)
+        parts = [self._covered[number].rows for number in used.tolist()]
+        # Where the rows of each part begin in the whole, and where they begin among those that are looked at.
+        moved = starts[used] - np.cumsum([0, *(part.num_rows for part in parts[:-1])])
+        return pa.concat_tables(parts).take(pa.array(numbers - moved[places]))
 
     def _reset(self) -> None:
         self._engine = make_key_index(self._kind)
         self._filter = None
         self._covered = []
+        self._starts = array("q")
         self._rows = 0
 
 

@@ -63,7 +63,8 @@ class IndexedMemTable:
         self._recipes = recipes
         self._names = names
         self._lock = threading.Lock()
-        self._covered: list[Fragment] = []
+        self._covered = 0
+        self._last: Fragment | None = None
         self._pieces: list[SearchPiece] = []
 
     @property
@@ -75,15 +76,20 @@ class IndexedMemTable:
         """Cover all rows that are in the MemTable now, and return the pieces in write order."""
         with self._lock:
             memtable = self._memtable()
-            fragments = memtable.fragments if memtable is not None else ()
-            if list(fragments[: len(self._covered)]) != self._covered:
-                # A late entry was replayed before covered rows: their order has changed.
-                self._covered, self._pieces = [], []
-            fresh = fragments[len(self._covered) :]
+            if memtable is None:
+                return ()
+            fresh = memtable.fragments_from(max(self._covered - 1, 0))
+            if self._last is not None and fresh[0] is not self._last:
+                # A late entry was replayed before covered rows: their order has changed, and the last one has moved.
+                self._covered, self._pieces = 0, []
+                fresh = memtable.fragments_from(0)
+            elif self._last is not None:
+                fresh = fresh[1:]
             if any(fragment.rows.num_rows for fragment in fresh):
                 rows = pa.concat_tables(fragment.rows for fragment in fresh)
                 while self._pieces and self._pieces[-1].rows.num_rows < _JOINED_FROM * rows.num_rows:
                     rows = pa.concat_tables([self._pieces.pop().rows, rows])
                 self._pieces.append(SearchPiece.of(rows, self._recipes, self._names))
-            self._covered.extend(fresh)
+            if fresh:
+                self._covered, self._last = self._covered + len(fresh), fresh[-1]
             return tuple(self._pieces)

@@ -1,5 +1,6 @@
 """One contract for both key index engines, and the index of a MemTable that is being written."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -218,3 +219,30 @@ def test_limits_that_mean_never_reserve_no_memory_for_as_many_keys() -> None:
     covered = CoveredKeys(SCHEMA, ["id"], capacity=key_capacity(2**60, 2**40))
     MemTableIndex(memtable, covered).refresh()
     assert covered.mem_size < 16 * 1024**2
+
+
+@KINDS
+def test_a_lookup_reads_only_the_fragments_that_have_its_rows(
+    kind: KeyIndexKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lookup put all fragments together: 24 ms for one key after 4,000 puts."""
+    memtable = _memtable()
+    index = MemTableIndex(memtable, CoveredKeys(SCHEMA, ["id"], kind))
+    for number in range(300):
+        memtable.add(_rows(number, 1000 + number, v=str(number)))
+        memtable.add(_rows())  # As a fence that was replayed.
+    index.refresh()
+    joined: list[int] = []
+    concat_tables = pa.concat_tables
+
+    def counted(tables: Iterable[pa.Table]) -> pa.Table:
+        parts = list(tables)
+        joined.append(len(parts))
+        return concat_tables(parts)
+
+    monkeypatch.setattr(pa, "concat_tables", counted)
+    found = index.lookup(pa.table({"id": [1299, 7, 299, 5000]}))
+    assert found.column("v").to_pylist() == ["299", "7", "299"]
+    assert index.scan(1003, 1005).column("v").to_pylist() == ["3", "4", "5"]
+    assert index.lookup(pa.table({"id": [5000]})).num_rows == 0
+    assert joined == [2, 3]

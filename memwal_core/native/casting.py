@@ -115,6 +115,29 @@ def owned(rows: pa.Table) -> pa.Table:
     return _copied(rows, [number for number, kind in enumerate(rows.schema.types) if not _is_delicate(kind)])
 
 
+def trimmed(rows: pa.Table) -> pa.Table:
+    """Return the rows with dictionaries that have no value but those of the rows.
+
+    A slice keeps the dictionary of the whole, which would be copied and stored with each part of a batch.
+    """
+    for number, kind in enumerate(rows.schema.types):
+        if pa.types.is_dictionary(kind):
+            column = pa.chunked_array([_trimmed(chunk) for chunk in rows.column(number).chunks], kind)
+            rows = rows.set_column(number, rows.schema.field(number), column)
+    return rows
+
+
+def _trimmed(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    if pa.types.is_string_view(array.type.value_type) or pa.types.is_binary_view(array.type.value_type):
+        return array  # pyarrow cannot take values of views.
+    used = np.unique(np.asarray(array.indices.drop_null()))
+    if len(used) == len(array.dictionary):
+        return array
+    kept = pa.array(used, array.type.index_type)
+    indices = pc.index_in(array.indices, value_set=kept, skip_nulls=True).cast(array.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(kept), ordered=array.type.ordered)
+
+
 def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return one batch as ``compact`` does."""
     [copied] = compact(pa.Table.from_batches([batch])).to_batches() or [batch]

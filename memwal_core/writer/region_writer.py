@@ -16,7 +16,7 @@ from memwal_core.errors import MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
-from memwal_core.native.casting import owned
+from memwal_core.native.casting import owned, trimmed
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings, default_settings
 from memwal_core.writer.admission.admission import Admission
@@ -226,7 +226,7 @@ class RegionWriter:
             InvalidRequestError: The batch does not fit.
         """
         layout = self._layout
-        conformed = conform(rows, layout.schema, layout.key)
+        conformed = trimmed(conform(rows, layout.schema, layout.key))
         require_fits_entry(conformed)
         batch = with_tombstones(owned(conformed), layout.memtable_schema, deleted=False)
         require_storable(batch, layout.storage_version)

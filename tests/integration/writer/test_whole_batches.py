@@ -215,3 +215,20 @@ def test_rows_that_wait_together_go_to_entries_that_can_be_fetched_again(
         writer.flush()
     names = Table.open(uri, settings=settings).lookup(pa.table({"id": [0, 9]}), ["name"]).column("name").to_pylist()
     assert names == ["0", "4"]
+
+
+def test_what_is_stored_follows_the_rows_and_not_their_dictionary(tmp_path: Path) -> None:
+    """Each put and each region stored, and kept in memory, all values of the batch that its rows were a slice of."""
+    uri, kind = str(tmp_path / "t"), pa.dictionary(pa.int32(), pa.string())
+    values = pa.array([f"{number * 7919 % 100_003:0100d}" for number in range(20_000)])
+    rows = pa.table({"id": range(64), "n": pa.DictionaryArray.from_arrays(pa.array(range(64), pa.int32()), values)})
+    with TableWriter.open(_table(uri, kind), settings=FAST) as writer:
+        writer.put(rows)
+        for number in range(4):
+            writer.put(rows.slice(number, 1))
+        held = sum(region.memtable.size_bytes for region in writer.writers.values())
+        writer.flush()
+    assert held < values.nbytes / 10
+    assert sum(path.stat().st_size for path in _stored(uri)) < values.nbytes / 10
+    found = Table.open(uri, settings=FAST).to_arrow().sort_by("id").to_pylist()
+    assert found == rows.to_pylist()

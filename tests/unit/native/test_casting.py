@@ -15,7 +15,7 @@ from lance.file import LanceFileWriter
 
 from memwal_core.base_table import translated
 from memwal_core.errors import InternalError
-from memwal_core.native.casting import cast, cast_rows, compact, has_forbidden_null
+from memwal_core.native.casting import cast, cast_rows, compact, has_forbidden_null, trimmed
 from memwal_core.native.panics import NativePanicError, panics_raised
 
 VECTOR = pa.list_(pa.float32(), 2)
@@ -200,3 +200,24 @@ def test_s8_nulls_that_a_nested_field_does_not_allow_are_found(
     kind: pa.DataType, value: object, is_forbidden: bool
 ) -> None:
     assert has_forbidden_null(pa.array([None, value], kind)) is is_forbidden
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("codes", [[5, 2, None, 5], [None, None], []])
+def test_trimmed_rows_keep_their_values_and_no_others(codes: list[int | None], ordered: bool) -> None:
+    dictionary = pa.array(["a", "b", "c", "d", "e", "f"])
+    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), dictionary, ordered=ordered)
+    rows = pa.table({"id": range(len(codes)), "n": column}).replace_schema_metadata({"k": "v"})
+
+    found = trimmed(rows)
+
+    assert found.schema.equals(rows.schema, check_metadata=True)
+    assert found.to_pylist() == rows.to_pylist()
+    [chunk] = found.column("n").chunks
+    assert chunk.dictionary.to_pylist() == sorted({dictionary[code].as_py() for code in codes if code is not None})
+
+
+def test_a_dictionary_of_views_stays_as_it_is() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([1], pa.int32()), pa.array(["a", "b"], pa.string_view()))
+    rows = pa.table({"n": column})
+    assert trimmed(rows).equals(rows)

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memwal_core.native.casting import trimmed
+
 
 def deduplicated(tables: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
     """Keep the last row of each key. Rows of one key are adjacent, across tables, too.
@@ -53,8 +55,12 @@ def _is_last_of_its_key(keys: pa.Table) -> np.ndarray:
 
 
 def _divided(table: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
-    if not table.num_rows:
+    """Divide a table into pieces within the limit, again and again where rows are larger than the others."""
+    table = trimmed(table)
+    if table.num_rows <= 1 or table.nbytes <= limit_bytes:
+        if table.num_rows:
+            yield table
         return
-    pieces = min(table.num_rows, -(-table.nbytes // limit_bytes)) or 1
-    rows = -(-table.num_rows // pieces)
-    yield from (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+    rows = -(-table.num_rows // min(table.num_rows, -(-table.nbytes // limit_bytes)))
+    for start in range(0, table.num_rows, rows):
+        yield from _divided(table.slice(start, rows), limit_bytes)

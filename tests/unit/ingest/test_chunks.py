@@ -49,3 +49,30 @@ def test_chunks_have_about_the_size_that_is_asked_for(limit: int) -> None:
 
     assert pa.concat_tables(chunks).column("number").to_pylist() == list(range(100))
     assert max(chunk.nbytes for chunk in chunks) <= max(limit, 8)
+
+
+def test_a_few_large_rows_among_many_small_ones_are_divided() -> None:
+    """All rows were taken for equally large: one chunk had five times the limit, and so had its WAL entry."""
+    limit = 4_000
+    texts = ["x" * 1_000] * 20 + ["x" * 9_000] + ["y"] * 500
+    rows = pa.table({"place": range(len(texts)), "text": texts})
+
+    chunks = list(in_chunks([rows], limit))
+
+    assert pa.concat_tables(chunks).equals(rows)
+    assert [chunk.num_rows for chunk in chunks if chunk.nbytes > limit] == [1]
+    assert len(chunks) <= 2 * rows.nbytes // limit
+
+
+@pytest.mark.parametrize("limit", [1_000, 100_000])
+def test_chunks_have_no_dictionary_larger_than_their_rows(limit: int) -> None:
+    """The dictionary of the whole batch was written again with each chunk."""
+    values = pa.array([f"value {number:0100d}" for number in range(1_000)])
+    codes = pa.array([number % 7 if number % 11 else None for number in range(500)], pa.int32())
+    rows = pa.table({"place": range(500), "text": pa.DictionaryArray.from_arrays(codes, values)})
+
+    chunks = list(in_chunks([rows], limit))
+
+    assert pa.concat_tables(chunks).to_pylist() == rows.to_pylist()
+    assert sum(chunk.nbytes for chunk in chunks) < rows.nbytes
+    assert all(chunk.nbytes <= limit or chunk.num_rows == 1 for chunk in chunks)

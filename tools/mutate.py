@@ -6,6 +6,7 @@ Each mutant is tried in a copy of the tree, with the tests that are meant to bit
     python -m tools.mutate                       # every mutant of the list
     python -m tools.mutate gc-last-look          # some of them
     python -m tools.mutate --random 20           # a fresh sample of random ones; prints --seed to see it again
+    python -m tools.mutate --random 20 --seed 7 --from 12   # what an interrupted run left, of the same tree
 """
 
 from __future__ import annotations
@@ -211,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="mutants of the list; all of them by default")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="try N random ones instead")
     parser.add_argument("--seed", type=int, default=None, help="which random ones; fresh by default")
+    parser.add_argument("--from", type=int, default=0, dest="first", metavar="N", help="leave out the first N")
     chosen = parser.parse_args(arguments)
     mutants, modules = listed()
     if chosen.random:
@@ -219,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = sample(modules, chosen.random, seed)
     elif chosen.names:
         mutants = [each for each in mutants if each.name in chosen.names]
+    mutants = mutants[chosen.first :]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="memwal-mutants-") as directory:
         trial = Trial(Path(directory))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutate import ROOT, Mutant, SafetyModule, Trial, listed, random_mutants, sample
+from tools.mutate import ROOT, Mutant, SafetyModule, Trial, listed, main, random_mutants, sample
 
 MUTANTS, MODULES = listed()
 SOURCE = "@rule(frozen=True)\ndef allowed(age, limit):\n    return age < limit and not age == 7\n"
@@ -46,6 +46,18 @@ def test_random_mutants_change_one_place_each() -> None:
 
 def test_sample_is_the_same_for_the_same_seed() -> None:
     assert sample(MODULES, 5, 1) == sample(MODULES, 5, 1) != sample(MODULES, 5, 2)
+
+
+def test_interrupted_sample_goes_on_where_it_was_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(Trial, "__init__", lambda *_: None)
+    monkeypatch.setattr(Trial, "survives", lambda _, mutant: tried.append(mutant.name))
+
+    assert main(["--random", "5", "--seed", "1", "--from", "3"]) == 0
+    assert tried == [mutant.name for mutant in sample(MODULES, 5, 1)[3:]]
+    assert "2 of 2 killed" in capsys.readouterr().out
 
 
 def test_text_that_occurs_twice_is_refused() -> None:

@@ -24,6 +24,7 @@ from memwal_core.errors import (
     FencedError,
     InvalidRequestError,
     MemwalError,
+    ObjectNotFoundError,
     UnavailableError,
 )
 from memwal_core.jobs.catchup.request import CatchupRequest
@@ -346,6 +347,19 @@ def test_version_that_was_removed_under_a_run_is_a_conflict_and_not_a_table_that
 
     assert failed.value.facts["version"] < opened.base.dataset().version
     assert opened.ledger.runs("toy")[0].outcome is RunOutcome.CONFLICT
+
+
+def test_what_is_missing_of_a_version_that_stands_is_no_conflict(
+    opened: OpenTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads_what_is_lost(context: JobContext) -> JobOutcome:
+        read = context.base.dataset().version
+        context.base.dataset().add_columns(pa.field("later", pa.int32()))
+        raise ObjectNotFoundError("a data file does not exist", remedy="run `memwal doctor`", version=read)
+
+    ends_with(monkeypatch, reads_what_is_lost)
+    with pytest.raises(ObjectNotFoundError, match="data file"):
+        execute(opened, ToyRequest())
 
 
 def test_failures_before_a_refused_request_still_count(opened: OpenTable, monkeypatch: pytest.MonkeyPatch) -> None:

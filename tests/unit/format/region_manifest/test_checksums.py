@@ -86,6 +86,16 @@ def test_position_in_a_footer_that_nobody_can_index_is_damage_and_no_other_error
         verify(bytes(damaged), schema_range)
 
 
+def test_text_of_a_dictionary_that_looks_like_a_checksum_is_none() -> None:
+    """An entry of another writer, which has no checksum."""
+    rows = pa.table({"id": [1, 2], "name": pa.array(["memwal-xxh3:0123456789abcdef", None]).dictionary_encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+
+    assert not verify(sink.getvalue().to_pybytes(), metadata_range)
+
+
 @pytest.mark.req("LEASE-24", "LEASE-26")
 @pytest.mark.parametrize("name", [["a", None], pa.array(["memwal-xxh3:0123456789abcdef", None]).dictionary_encode()])
 def test_flipped_byte_of_an_arrow_entry_is_found_and_no_other_error(

@@ -340,12 +340,28 @@ def test_unanswered_publication_is_unknown_and_keeps_the_staged_manifest(tmp_pat
     store = FaultyStore(table.store)
     store.fail("put_if_absent", path=_is_version, times=None)
 
-    with pytest.raises(CommitUnknownError):
+    with pytest.raises(CommitUnknownError) as caught:
         reopened(table, store).update_details(_stamped(5))
 
     assert table.state().version == 2
-    assert len([name for name in _files(table, "_versions") if ".manifest-" in name]) == 1
+    (staged,) = (name for name in _files(table, "_versions") if ".manifest-" in name)
+    assert caught.value.facts["transaction_id"].encode() in table.store.get(f"_versions/{staged}")
     assert table.update_details(_stamped(6)).version == 3
+
+
+def test_publication_that_landed_without_an_answer_is_unknown_and_named_in_its_version(tmp_path: Path) -> None:
+    """Lance reads the version back by itself, and ends well."""
+    table = make_people_table(str(tmp_path / "t"))
+    store = FaultyStore(table.store)
+    store.lose_reply("put_if_absent", path=_is_version)
+    store.fail("get", path=_is_version, times=None)
+
+    with pytest.raises(CommitUnknownError) as caught:
+        reopened(table, store).update_details(_stamped(5))
+
+    assert table.state().version == 3
+    made = table.store.get(table.manifests.locate(3).path)
+    assert caught.value.facts["transaction_id"].encode() in made
 
 
 CRASHING = """

@@ -139,6 +139,12 @@ def test_a_version_without_a_hint_of_its_own_is_found(register: VersionedRegiste
     assert (found.hinted, found.is_hinted) == (3, False)
 
 
+@pytest.mark.req("MAN-10", "MAN-12")
+@pytest.mark.parametrize(("hinted", "version", "first"), [(4, 4, True), (3, 4, False), (0, 1, True), (0, 2, False)])
+def test_a_version_is_hinted_where_a_search_finds_it_first(hinted: int, version: int, first: bool) -> None:
+    assert Entry(version, b"", hinted).is_hinted == first
+
+
 @pytest.mark.req("MAN-10", "MAN-11")
 def test_stale_hint_costs_one_probe_per_version_and_no_listing(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 7)
@@ -147,6 +153,18 @@ def test_stale_hint_costs_one_probe_per_version_and_no_listing(register: Version
     assert register.latest() == Entry(7, b"v7")
     assert store.count("list_objects", "list_directories") == 0
     assert [call.path for call in store.calls if call.operation == "head"] == [register.path(v) for v in range(4, 9)]
+
+
+@pytest.mark.req("MAN-10", "MAN-11")
+def test_missing_hint_costs_one_probe_per_version_and_no_listing(
+    register: VersionedRegister, store: FaultyStore
+) -> None:
+    _fill(register, 3)
+    store.delete(HINT)
+    store.calls.clear()
+    assert register.latest() == Entry(3, b"v3")
+    assert store.count("list_objects", "list_directories") == 0
+    assert [call.path for call in store.calls if call.operation == "head"] == [register.path(v) for v in range(2, 5)]
 
 
 @pytest.mark.req("MAN-13")

@@ -41,6 +41,13 @@ def test_a_short_tail_is_probed_one_by_one_and_not_beyond_its_end(store) -> None
     assert [call.path for call in store.calls] == [wal_entry_path(REGION, wal_id, SUFFIX) for wal_id in (1, 2, 3, 4)]
 
 
+def test_a_long_tail_is_probed_in_windows_beyond_its_end(store) -> None:
+    _fill(store, range(1, 18))
+    find_tail(store, REGION, SUFFIX, 0, 4)
+    probed = sorted(call.path for call in store.calls)
+    assert probed == sorted(wal_entry_path(REGION, wal_id, SUFFIX) for wal_id in range(1, 21))
+
+
 def test_entries_written_while_a_window_is_probed_are_no_hole(store) -> None:
     _fill(store, range(1, 19))
     first, second = (wal_entry_path(REGION, wal_id, SUFFIX) for wal_id in (19, 20))

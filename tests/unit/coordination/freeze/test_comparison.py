@@ -53,7 +53,11 @@ def causes(seen: Sighting, memory: Memory = MEMORY) -> list[FreezeCause]:
     return [each.cause for each in compare(memory, seen)]
 
 
-@pytest.mark.parametrize("seen", [SAME, LATER, Sighting(), replace(LATER, table=None, progress={})])
+UNREAD = replace(SAME, regions={REGION: replace(MEMORY.regions[REGION], digest="")})
+"""Whoever has no bytes of a manifest knows no digest."""
+
+
+@pytest.mark.parametrize("seen", [SAME, LATER, UNREAD, Sighting(), replace(LATER, table=None, progress={})])
 def test_what_normal_work_leaves_is_no_contradiction(seen: Sighting) -> None:
     assert causes(seen) == []
     assert causes(seen, Memory()) == []

@@ -10,6 +10,7 @@ from memwal_core.format.paths import LEASES_DIRECTORY, LEDGER_DIRECTORY, RECORD_
 from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
@@ -78,11 +79,15 @@ def test_bounded_passes_reach_the_same_rows(tmp_path, max_generations):
     assert {region.merged_after for region in report.regions} == {3}
 
 
-@pytest.mark.req("MRG-27")
+@pytest.mark.req("MRG-17", "MRG-27")
 def test_second_run_changes_neither_rows_nor_version(tmp_path):
+    """Manifests and the snapshot still list what is merged."""
     two_regions(str(tmp_path / "t"))
     admin = Table.open(str(tmp_path / "t"))
+    admin.run(SnapshotRequest())
     admin.run(MergeRequest())
+    manifests = admin.opened.manifests
+    assert all(manifests.load(region_id).flushed_generations for region_id in manifests.region_ids())
     version, rows = admin.base.state().version, base_rows(admin)
 
     report = admin.run(MergeRequest())

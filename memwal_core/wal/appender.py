@@ -22,6 +22,8 @@ from memwal_core.errors import (
     CorruptionError,
     FencedError,
     InternalError,
+    InvalidRequestError,
+    MemwalError,
     ObjectExistsError,
     ObjectNotFoundError,
     UnavailableError,
@@ -100,8 +102,8 @@ class WalAppender:
 
         Raises:
             FencedError: A newer writer owns the region. Stop.
-            CommitUnknownError: The store did not answer; the entry may exist or appear later. Append the same
-                rows again: if the first attempt landed, it comes back as ``late``.
+            CommitUnknownError: The store did not answer, or refused; the entry may exist or appear later. Append
+                the same rows again: if the first attempt landed, it comes back as ``late``.
         """
         return self._append(rows, {} if generation is None else {GENERATION_KEY: str(generation)})
 
@@ -132,22 +134,19 @@ class WalAppender:
         place = place_of(self._region_id, wal_id)
         metadata = {WRITER_EPOCH_KEY: str(self._epoch), ATTEMPT_KEY: attempt, PLACE_KEY: place, **extra}
         name = f"{attempt}{self._codec.suffix}"
+        self._in_doubt.add(attempt)  # Whatever ends the request, an interruption included: the entry may exist.
+        size: int | None = None
         try:
             content = self._codec.encode(
                 rows, metadata, self._storage_version, lambda: self._store.staging_directory(path) / name
             )
-            return self._put_content(path, content)
+            size = self._put_content(path, content)
         except ObjectExistsError:
-            return None
-        except UnavailableError as error:
-            self._in_doubt.add(attempt)
-            raise CommitUnknownError(
-                "the store did not answer while a WAL entry was written; its rows may or may not be durable",
-                remedy="put the same rows again, or reopen the region; repeating an upsert is harmless",
-                region_id=str(self._region_id),
-                wal_id=wal_id,
-                attempt=attempt,
-            ) from error
+            pass
+        except (UnavailableError, InvalidRequestError) as error:
+            raise self._unknown(error, wal_id, attempt=attempt) from error
+        self._in_doubt.discard(attempt)
+        return size
 
     def _put_content(self, path: str, content: Sequence[memoryview] | Path) -> int:
         if not isinstance(content, Path):
@@ -168,6 +167,8 @@ class WalAppender:
             if not isinstance(error.__cause__, ObjectNotFoundError):
                 raise
             raise self._fenced(": an entry behind this writer's last one was collected", wal_id) from error
+        except (UnavailableError, InvalidRequestError) as error:
+            raise self._unknown(error, wal_id) from error
         if entry.writer_epoch > self._epoch:
             raise self._fenced("", wal_id, found_epoch=entry.writer_epoch)
         if entry.writer_epoch == self._epoch and entry.attempt not in self._in_doubt:
@@ -180,6 +181,17 @@ class WalAppender:
                 attempt=entry.attempt,
             )
         return entry
+
+    def _unknown(self, error: MemwalError, wal_id: int, **facts: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            "a WAL entry could not be written; its rows may or may not be durable",
+            remedy=f"{error.remedy}: put the same rows again, or reopen the region; repeating an upsert is harmless",
+            region_id=str(self._region_id),
+            wal_id=wal_id,
+            cause=error.what,
+            reason=error.facts.get("reason"),
+            **facts,
+        )
 
     def _fenced(self, sign: str, wal_id: int, **facts: int) -> FencedError:
         return FencedError(

@@ -212,7 +212,7 @@ class RegionWriter:
             BackpressureError: The flush queue stayed full; nothing was written.
             FencedError: Another writer owns the region. The rows are not acknowledged.
             ConflictError: A predecessor wrote late, in an older schema. Open the region again.
-            CommitUnknownError: Storage did not answer; the rows stay pending and may be durable.
+            CommitUnknownError: Storage did not answer, or refused; the rows stay pending and may be durable.
                 Put them again, or call ``sync``.
         """
         return self.write(self.prepared(rows))

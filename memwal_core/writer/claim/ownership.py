@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from memwal_core.clock import Clock
-from memwal_core.errors import CommitUnknownError, FencedError, MemwalError, UnavailableError
+from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.region import ManifestStore, RegionManifest, check_epoch
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Ownership:
 
         Raises:
             FencedError: Another writer owns the region; this writer has stopped.
-            CommitUnknownError: The manifest could not be read.
+            CommitUnknownError: The manifest could not be read, or was refused.
         """
         self.require()
         if self._age_s() <= self._interval_s:
@@ -134,12 +134,14 @@ class Ownership:
         began = self._clock.monotonic()
         try:
             stored = self._manifests.load(self.region_id)
-        except UnavailableError as error:
+        except (UnavailableError, InvalidRequestError) as error:
             raise CommitUnknownError(
                 "the rows are stored, but this writer could not verify that it still owns the region",
-                remedy="put the same rows again, or call sync()",
+                remedy=f"{error.remedy}: put the same rows again, or call sync()",
                 region_id=str(self.region_id),
                 writer_epoch=self.epoch,
+                cause=error.what,
+                reason=error.facts.get("reason"),
             ) from error
         self.check(stored)
         self._verified_at = began

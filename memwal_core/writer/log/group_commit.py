@@ -101,7 +101,7 @@ class GroupCommit:
         Raises:
             FencedError: Another writer owns the region.
             ConflictError: A predecessor wrote late, in an older schema; the writer has stopped. Open it again.
-            CommitUnknownError: Storage did not answer; the rows stay pending.
+            CommitUnknownError: Storage did not answer, or refused; the rows stay pending.
             CorruptionError: The region contradicts itself; the writer has stopped.
             InternalError: An impossible state; the writer has stopped.
         """

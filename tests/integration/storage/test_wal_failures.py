@@ -1,0 +1,82 @@
+"""WAL entries that cannot be written: the rows wait, nobody is told that they are safe, and the writer goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memwal_core.base_table import BaseTable
+from memwal_core.errors import CommitUnknownError, InvalidRequestError
+from memwal_core.table import Table
+from memwal_core.writer import RegionWriter
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import create_region, writer_settings
+
+SETTINGS = writer_settings()
+BUFFERED = writer_settings(durable_write=False)
+WAL_PUT = "put_parts_if_absent"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> BaseTable:
+    return make_people_table(str(tmp_path / "people.lance"), settings=SETTINGS)
+
+
+def _ids(table: BaseTable) -> list[int]:
+    return sorted(Table.open(table.store.uri).to_arrow(consistency="durable")["id"].to_pylist())
+
+
+def _refused(call: Call) -> None:
+    raise InvalidRequestError("the store refused access (injected)", remedy="check the credentials", path=call.path)
+
+
+def _interrupted(_: Call) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_put_that_is_interrupted_leaves_a_writer_that_goes_on(table: BaseTable, moment: Moment) -> None:
+    """The next put took the entry that had landed for another process's, and the writer stopped for good."""
+    store = FaultyStore(table.store)
+    with RegionWriter.open(reopened(table, store), create_region(table), settings=SETTINGS) as writer:
+        store.add(Rule(_interrupted, moment, frozenset([WAL_PUT])))
+        with pytest.raises(KeyboardInterrupt):
+            writer.put(people(1))
+        assert writer.put(people(2)).durable
+    assert _ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_put_that_the_store_refuses_is_unknown_and_comes_with_the_next(table: BaseTable, moment: Moment) -> None:
+    """It was reported as a batch that does not fit, of which nothing is written."""
+    store = FaultyStore(table.store)
+    with RegionWriter.open(reopened(table, store), create_region(table), settings=SETTINGS) as writer:
+        store.add(Rule(_refused, moment, frozenset([WAL_PUT])))
+        with pytest.raises(CommitUnknownError, match="refused access .*check the credentials"):
+            writer.put(people(1))
+        assert writer.put(people(2)).durable
+    assert _ids(table) == [1, 2]
+
+
+def test_a_manifest_that_the_store_refuses_to_show_acknowledges_nothing(table: BaseTable) -> None:
+    store, strict = FaultyStore(table.store), writer_settings(epoch_check_interval_s=1e-9)
+    with RegionWriter.open(reopened(table, store), create_region(table), settings=strict) as writer:
+        store.add(Rule(_refused, Moment.BEFORE, path=lambda path: "/manifest/" in path))
+        with pytest.raises(CommitUnknownError, match="refused access"):
+            writer.put(people(1))
+        assert writer.put(people(2)).durable
+    assert _ids(table) == [1, 2]
+
+
+def test_close_that_the_store_refuses_can_be_repeated(table: BaseTable) -> None:
+    """The first attempt closed the writer, and the rows that waited in memory were gone without a word."""
+    store = FaultyStore(table.store)
+    writer = RegionWriter.open(reopened(table, store), create_region(table), settings=BUFFERED)
+    writer.put(people(1))
+    store.add(Rule(_refused, Moment.BEFORE, frozenset([WAL_PUT])))
+    with pytest.raises(CommitUnknownError):
+        writer.close()
+    writer.close()
+    assert _ids(table) == [1]

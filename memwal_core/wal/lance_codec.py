@@ -13,7 +13,7 @@ import lance
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, UnavailableError
 from memwal_core.format.checksum import CHECKSUM_KEY, EMPTY_SLOT, Buffer, sealed, verify
 from memwal_core.format.footer import read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
@@ -96,9 +96,13 @@ class LanceCodec:
         path = new_file()
         try:
             _write_by_lance(path, rows, noted, storage_version)
-        except BaseException:
+        except BaseException as error:
             path.unlink(missing_ok=True)
-            raise
+            if not isinstance(error, OSError | RuntimeError | ValueError):
+                raise
+            raise UnavailableError(
+                "Lance could not write a file", remedy="check the disk, then try again", reason=str(error)
+            ) from error
         return path
 
     def _packed(self, rows: pa.Table, metadata: Mapping[str, str]) -> list[Buffer] | None:

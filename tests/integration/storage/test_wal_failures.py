@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
@@ -16,6 +21,7 @@ from testkit.tables.regions import create_region, writer_settings
 
 SETTINGS = writer_settings()
 BUFFERED = writer_settings(durable_write=False)
+WITH_THREADS = writer_settings(background_flush=True)
 WAL_PUT = "put_parts_if_absent"
 
 
@@ -36,6 +42,17 @@ def _interrupted(_: Call) -> None:
     raise KeyboardInterrupt
 
 
+@contextmanager
+def _largest_file(size_bytes: int) -> Iterator[None]:
+    """Let this process write no larger file, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 @pytest.mark.parametrize("moment", Moment)
 def test_a_put_that_is_interrupted_leaves_a_writer_that_goes_on(table: BaseTable, moment: Moment) -> None:
     """The next put took the entry that had landed for another process's, and the writer stopped for good."""
@@ -54,7 +71,7 @@ def test_a_put_that_the_store_refuses_is_unknown_and_comes_with_the_next(table: 
     store = FaultyStore(table.store)
     with RegionWriter.open(reopened(table, store), create_region(table), settings=SETTINGS) as writer:
         store.add(Rule(_refused, moment, frozenset([WAL_PUT])))
-        with pytest.raises(CommitUnknownError, match="refused access .*check the credentials"):
+        with pytest.raises(CommitUnknownError, match=r"refused access .*check the credentials"):
             writer.put(people(1))
         assert writer.put(people(2)).durable
     assert _ids(table) == [1, 2]
@@ -80,3 +97,41 @@ def test_close_that_the_store_refuses_can_be_repeated(table: BaseTable) -> None:
         writer.close()
     writer.close()
     assert _ids(table) == [1]
+
+
+def _tagged(*ids: int, length: int = 1) -> pa.Table:
+    """Return rows of a type that only Lance writes."""
+    key = pa.field("id", pa.int64(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"})
+    schema = pa.schema([key, pa.field("tags", pa.list_(pa.string()))])
+    return pa.table([list(ids), [["x" * length] for _ in ids]], schema=schema)
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> BaseTable:
+    table = BaseTable.open(lance.write_dataset(_tagged(9), str(tmp_path / "tagged.lance")).uri, settings=SETTINGS)
+    table.create_mem_wal_index((), [])
+    return table
+
+
+@pytest.mark.parametrize("make", [people, _tagged], ids=["ours", "lance"])
+def test_a_disk_without_room_is_named_and_loses_nothing(tmp_path: Path, make) -> None:
+    """Lance's own error came out of ``put`` and ``close``, and ``close`` gave the rows up."""
+    table = BaseTable.open(lance.write_dataset(make(9), str(tmp_path / "t.lance")).uri, settings=BUFFERED)
+    table.create_mem_wal_index((), [])
+    writer = RegionWriter.open(table, create_region(table), settings=BUFFERED)
+    writer.put(make(*range(2000)))
+    with _largest_file(4096):
+        for act in (writer.sync, writer.flush, writer.close):
+            with pytest.raises(CommitUnknownError, match=r"too large|os error 27"):
+                act()
+    writer.close()
+    assert _ids(table) == list(range(2000))
+
+
+def test_a_disk_without_room_leaves_the_thread_that_writes(tagged: BaseTable) -> None:
+    """The thread ended, and no later future was ever settled."""
+    with RegionWriter.open(tagged, create_region(tagged), settings=WITH_THREADS) as writer:
+        with _largest_file(4096), pytest.raises(CommitUnknownError):
+            writer.put_async(_tagged(1, length=20_000)).result(60)
+        assert writer.put_async(_tagged(2)).result(60).durable
+    assert _ids(tagged) == [1, 2, 9]

@@ -22,6 +22,7 @@ from memwal_core.errors import (
     UnavailableError,
 )
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.system_errors import is_of_system
 from memwal_core.redaction import harmless, redact
 
 _REFUSED = r"\(os error (?:1|13|20|30|36)\)"
@@ -64,6 +65,12 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         UnavailableError,
         "the disk is full",
         "free space, then try again",
+    ),
+    (
+        re.compile(r"\(os error (?:23|24)\)|Os \{ code: 2[34],"),
+        UnavailableError,
+        "too many files are open",
+        "let the process open more of them (ulimit -n), then try again",
     ),
     (
         # Before what follows: a file that ends too early comes as a generic error of its store.
@@ -125,7 +132,7 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
         raise translation from harmless(error)
 
 
-_UNANSWERED = re.compile(rf"HTTP error|error sending request|operation timed out|[Cc]onnection|{_REFUSED}")
+_UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
 _PANIC = "PanicException"
 
 
@@ -144,7 +151,7 @@ def decoding(uri: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
             raise
         text = redact(_SOURCE_PLACE.sub("", str(error)))[:_MAX_REASON_LENGTH]
-        if _UNANSWERED.search(text):
+        if _UNANSWERED.search(text) or is_of_system(error):
             raise UnavailableError(
                 "the store did not answer", remedy="back off and retry", uri=uri, reason=text
             ) from None

@@ -106,6 +106,10 @@ def _classified_missing(error: Exception, facts: dict[str, object]) -> InvalidRe
 def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return UnavailableError("the disk is full", remedy="free space, then try again", **facts)
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return UnavailableError(
+            "too many files are open", remedy="let the process open more of them (ulimit -n), then try again", **facts
+        )
     if error.errno in _REFUSED_ERRNO:
         return InvalidRequestError(_REFUSED_ERRNO[error.errno], remedy="correct the path, or choose another", **facts)
     return UnavailableError("the file system did not answer", remedy="check the disk, then try again", **facts)

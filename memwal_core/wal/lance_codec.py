@@ -26,6 +26,7 @@ from memwal_core.ids import RegionId
 from memwal_core.native.casting import compact
 from memwal_core.native.decoding import decode_elsewhere
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.system_errors import is_of_system
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
     FIELD_IDS_KEY,
@@ -159,6 +160,14 @@ class LanceCodec:
             rows.validate(full=True)
         except (OSError, RuntimeError, MemoryError, ValueError, pa.ArrowException) as error:
             # Of ours, Lance's and Arrow's: the checksum fits whatever bytes somebody gave it.
+            if is_of_system(error):
+                raise UnavailableError(
+                    "a WAL entry could not be read here",
+                    remedy="make room in the directory for temporary files, or let more files be open, then try again",
+                    region_id=str(region_id),
+                    wal_id=wal_id,
+                    reason=str(error),
+                ) from error
             refuse_unreadable(region_id, wal_id, self.suffix, apparent_damage(data) or str(error), error)
         return described_entry(region_id, wal_id, stored, rows, len(data), version)
 

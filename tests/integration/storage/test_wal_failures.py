@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import lance
@@ -16,6 +13,7 @@ from memwal_core.errors import CommitUnknownError, InvalidRequestError
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.faults.process_limits import largest_file
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import create_region, writer_settings
 
@@ -40,17 +38,6 @@ def _refused(call: Call) -> None:
 
 def _interrupted(_: Call) -> None:
     raise KeyboardInterrupt
-
-
-@contextmanager
-def _largest_file(size_bytes: int) -> Iterator[None]:
-    """Let this process write no larger file, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("moment", Moment)
@@ -120,7 +107,7 @@ def test_a_disk_without_room_is_named_and_loses_nothing(tmp_path: Path, make) ->
     table.create_mem_wal_index((), [])
     writer = RegionWriter.open(table, create_region(table), settings=BUFFERED)
     writer.put(make(*range(2000)))
-    with _largest_file(4096):
+    with largest_file(4096):
         for act in (writer.sync, writer.flush, writer.close):
             with pytest.raises(CommitUnknownError, match=r"too large|os error 27"):
                 act()
@@ -131,7 +118,7 @@ def test_a_disk_without_room_is_named_and_loses_nothing(tmp_path: Path, make) ->
 def test_a_disk_without_room_leaves_the_thread_that_writes(tagged: BaseTable) -> None:
     """The thread ended, and no later future was ever settled."""
     with RegionWriter.open(tagged, create_region(tagged), settings=WITH_THREADS) as writer:
-        with _largest_file(4096), pytest.raises(CommitUnknownError):
+        with largest_file(4096), pytest.raises(CommitUnknownError):
             writer.put_async(_tagged(1, length=20_000)).result(60)
         assert writer.put_async(_tagged(2)).result(60).durable
     assert _ids(tagged) == [1, 2, 9]

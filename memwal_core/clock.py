@@ -10,6 +10,10 @@ _LAST_S = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 """Early enough that anything may be added to it."""
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""That of ``time.monotonic`` stands still on Linux while a machine is suspended."""
+
+
 class Clock(Protocol):
     """Wall time, monotonic time and waiting."""
 
@@ -34,8 +38,11 @@ class SystemClock:
         return datetime.now(tz=UTC)
 
     def monotonic(self) -> float:
-        """Return the monotonic time in seconds."""
-        return time.monotonic()
+        """Return the monotonic time in seconds, those in which the machine slept included.
+
+        Other machines did not sleep: what this process held before may be theirs since.
+        """
+        return time.clock_gettime(_CLOCK)
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""

@@ -205,7 +205,8 @@ class RemoteStore:
         """Return a directory in the system's temporary space, removed with this store."""
         check_path(path)
         if self._staging is None:
-            self._staging = Path(tempfile.mkdtemp(prefix="memwal-"))
+            with self._translated("staging_directory", path):
+                self._staging = Path(tempfile.mkdtemp(prefix="memwal-"))
             weakref.finalize(self, shutil.rmtree, self._staging, ignore_errors=True)
         return self._staging
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from memwal_core.ids import RegionId
 from memwal_core.native.casting import compact
 from memwal_core.native.decoding import decode_elsewhere
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import is_of_system
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
@@ -233,10 +233,10 @@ def _local_file(store: ObjectStore, path: str, data: bytes) -> Iterator[str]:
     if store.kind is StoreKind.LOCAL:
         yield store.uri_of(path)
         return
-    with tempfile.NamedTemporaryFile(dir=store.staging_directory(path), suffix=LANCE_WAL_SUFFIX) as file:
-        file.write(data)
-        file.flush()
-        yield file.name
+    with scratch_directory("entry", store.staging_directory(path)) as scratch:
+        file = scratch / f"entry{LANCE_WAL_SUFFIX}"
+        file.write_bytes(data)
+        yield str(file)
 
 
 @lru_cache(maxsize=64)

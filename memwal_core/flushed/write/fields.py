@@ -7,7 +7,6 @@ the commit.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from lance.fragment import LanceFragment
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.lance_field import LanceField
 from memwal_core.format.lance_file.example import example
+from memwal_core.native.scratch import scratch_directory
 
 _PLACEHOLDER = "__memwal_gap_"
 _MOST_PLACEHOLDERS = 10_000
@@ -153,8 +153,8 @@ def _physical_columns(schema: pa.Schema, storage_version: str) -> _PhysicalColum
     nullable = pa.schema([_without_key(field.with_nullable(True)) for field in schema])
     # Lance rejects a table without rows, and in version 2.0 a NULL struct.
     one_row = pa.table([example(field.type, 1) for field in nullable], schema=nullable)
-    with tempfile.TemporaryDirectory(prefix="memwal-layout-") as scratch:
-        sample = LanceFragment.create(scratch, one_row, data_storage_version=storage_version).files[0]
+    with scratch_directory("layout") as scratch:
+        sample = LanceFragment.create(str(scratch), one_row, data_storage_version=storage_version).files[0]
     return _PhysicalColumns(
         list(sample.fields), list(sample.column_indices), (sample.file_major_version, sample.file_minor_version)
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import errno
+import os
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
@@ -18,6 +18,8 @@ from memwal_core.format.lance_file.unpack import KnownSchema, known_schema
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.scratch import scratch_directory
+from memwal_core.native.system_errors import is_of_system
 
 
 def schema_range(data: bytes) -> tuple[int, int]:
@@ -41,10 +43,13 @@ def plain_shape(schema: pa.Schema) -> FileShape | None:
     """Return what files of a schema have in common; None if they cannot be packed."""
     if not is_plain(schema):
         return None
-    with tempfile.NamedTemporaryFile(suffix=LANCE_WAL_SUFFIX) as file:
-        with LanceFileWriter(file.name, schema, version=PLAIN_VERSION):
+    with scratch_directory("schema") as scratch:
+        path = scratch / f"schema{LANCE_WAL_SUFFIX}"
+        with LanceFileWriter(str(path), schema, version=PLAIN_VERSION):
             pass  # No rows: Lance's description of the schema is all that is wanted.
-        data = Path(file.name).read_bytes()
+        data = path.read_bytes()
+        if not data:  # Lance does not say it where there is no room.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     start, end = schema_range(data)
     return file_shape(schema, data[start:end])
 
@@ -68,11 +73,13 @@ def plain_file(rows: pa.Table, metadata: Mapping[str, str]) -> bytes:
 @lru_cache(maxsize=64)
 def described_schema(message: bytes, columns: int) -> KnownSchema | None:
     """Let Lance decode a description of a schema; None if it cannot, or if the schema is not plain."""
-    with tempfile.NamedTemporaryFile(suffix=LANCE_WAL_SUFFIX) as file:
-        file.write(empty_file(message, columns))
-        file.flush()
+    with scratch_directory("schema") as scratch:
+        path = scratch / f"schema{LANCE_WAL_SUFFIX}"
+        path.write_bytes(empty_file(message, columns))
         try:
             with panics_raised():
-                return known_schema(LanceFileReader(file.name).metadata().schema)
-        except (OSError, RuntimeError, ValueError):
+                return known_schema(LanceFileReader(str(path)).metadata().schema)
+        except (OSError, RuntimeError, ValueError) as error:
+            if is_of_system(error):
+                raise
             return None  # Lance reports what is wrong when it reads the file.

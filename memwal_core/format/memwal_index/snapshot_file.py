@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 import xxhash
@@ -23,6 +21,7 @@ from memwal_core.format.footer import PLACE, read_file_footer
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.messages import parse
 from memwal_core.format.pb import lance_file_pb2
+from memwal_core.native.scratch import scratch_directory
 
 ROWS_KEY = "memwal:rows"
 """Schema metadata: number of the global buffer with the rows, and the XXH3 (64 bits) of its bytes."""
@@ -38,8 +37,8 @@ def snapshot_to_bytes(snapshot: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, snapshot.schema) as stream:
         stream.write_table(snapshot)
     rows = sink.getvalue().to_pybytes()
-    with tempfile.TemporaryDirectory(prefix="memwal-snapshot-") as directory:
-        path = Path(directory) / _FILE_NAME
+    with scratch_directory("snapshot") as directory:
+        path = directory / _FILE_NAME
         with LanceFileWriter(str(path), snapshot.schema) as writer:
             if snapshot.num_rows:
                 writer.write_batch(snapshot.combine_chunks().to_batches()[0])

@@ -7,18 +7,18 @@ when its WAL entry is written would be stored in some regions and lost in others
 
 from __future__ import annotations
 
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.format.lance_file.encodings import is_plain
 from memwal_core.format.lance_file.example import example
 from memwal_core.native.casting import compact
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.scratch import scratch_directory
+from memwal_core.native.system_errors import is_of_system
 from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 
 _IN_MEMORY = "memory://trial.lance"
@@ -57,6 +57,12 @@ def require_fits_entry(rows: pa.Table) -> None:
 
 
 def _reason(error: Exception) -> str:
+    if is_of_system(error):
+        raise UnavailableError(
+            "Lance could not be asked here whether it can store the rows; nothing was written",
+            remedy="make room in the directory for temporary files, or let more files be open, then try again",
+            reason=str(error),
+        ) from error
     return str(error).partition(", /")[0]
 
 
@@ -97,8 +103,8 @@ def _read_again(field: pa.Field, values: pa.Array, version: str, *, may_refuse: 
     # A second column shows whether Lance gives the first one the right number of rows.
     columns = [pa.array([True, False]), values]
     rows = compact(pa.Table.from_arrays(columns, schema=pa.schema([pa.field("other", pa.bool_()), field])))
-    with tempfile.TemporaryDirectory(prefix="memwal-trial-") as directory:
-        path = str(Path(directory) / "trial.lance")
+    with scratch_directory("trial") as directory:
+        path = str(directory / "trial.lance")
         try:
             with panics_raised():
                 _write(path, rows, version)

@@ -14,7 +14,8 @@ from memwal_core.format.malformed import MalformedError
 
 _FILE = struct.Struct("<QQQIIHH4s")
 _MANIFEST = struct.Struct("<QHH4s")
-_MAGIC = b"LANC"
+MAGIC = b"LANC"
+"""The last bytes of every file of Lance."""
 
 FILE_FOOTER_BYTES = _FILE.size
 MANIFEST_FOOTER_BYTES = _MANIFEST.size
@@ -35,7 +36,7 @@ class FileFooter(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the footer's bytes."""
-        return _FILE.pack(*self, _MAGIC)
+        return _FILE.pack(*self, MAGIC)
 
 
 class ManifestFooter(NamedTuple):
@@ -51,7 +52,7 @@ class ManifestFooter(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the footer's bytes."""
-        return _MANIFEST.pack(*self, _MAGIC)
+        return _MANIFEST.pack(*self, MAGIC)
 
 
 def read_file_footer(tail: bytes, size_bytes: int) -> FileFooter:
@@ -71,7 +72,7 @@ def read_file_footer(tail: bytes, size_bytes: int) -> FileFooter:
     if at < 0:
         raise MalformedError(f"{len(tail)} bytes are too short for the footer of a Lance file")
     columns_start, column_places, buffer_places, buffers, columns, major, minor, magic = _FILE.unpack_from(tail, at)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise MalformedError("the footer is not that of a Lance file")
     column_places_end, buffer_places_end = column_places + columns * PLACE.size, buffer_places + buffers * PLACE.size
     if columns_start > body or column_places_end > body or buffer_places_end > body:
@@ -92,6 +93,6 @@ def read_manifest_footer(tail: bytes) -> ManifestFooter:
     if at < 0:
         raise MalformedError(f"{len(tail)} bytes are too short for the footer of a table manifest")
     *numbers, magic = _MANIFEST.unpack_from(tail, at)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise MalformedError("the footer is not that of a table manifest")
     return ManifestFooter(*numbers)

@@ -19,6 +19,7 @@ from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
 from memwal_core.format.lance_file.pack import FOOTER_VERSION, PLAIN_VERSION, FileShape, pack
 from memwal_core.format.lance_file.schema import described_schema, plain_shape, schema_range
 from memwal_core.format.lance_file.unpack import KnownSchema, unpack
+from memwal_core.format.lance_file.whole import read_written
 from memwal_core.format.malformed import apparent_damage
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, wal_entry_path
 from memwal_core.ids import RegionId
@@ -185,7 +186,7 @@ def _write_by_lance(path: Path, rows: pa.Table, metadata: Mapping[str, str], sto
             writer.add_schema_metadata(key, value)
         for batch in pa.Table.from_arrays(compact(rows).columns, schema=schema).to_batches():
             writer.write_batch(batch)
-    data = path.read_bytes()
+    data = read_written(path)
     before, digits, _ = sealed([data], 0, schema_range(data))
     with path.open("r+b") as file:
         file.seek(len(before))

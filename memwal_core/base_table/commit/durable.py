@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
+from memwal_core.format.lance_file.whole import require_written
 from memwal_core.format.table_manifest import NamedFiles, read_named_files
 from memwal_core.storage import ObjectStore, StoreKind
 
@@ -34,7 +35,7 @@ class DurableFiles:
             ConflictError: A file that is new in this version is gone, for example because another process cleaned
                 up; prepare the commit again.
             CorruptionError: The bytes are not a table manifest.
-            UnavailableError: The disk refused; nothing may be published.
+            UnavailableError: The disk refused, or a file of the new version lost its end; nothing may be published.
         """
         if self._store.kind is not StoreKind.LOCAL:
             return
@@ -43,6 +44,8 @@ class DurableFiles:
         with self._lock:
             known = self._known
         try:
+            if before_path:  # Without it, nothing tells what is new.
+                self._require_written(named, before)
             self._store.sync_objects(named.files - before.files - known)
         except ObjectNotFoundError as error:
             raise ConflictError(
@@ -80,6 +83,13 @@ class DurableFiles:
         self._store.sync_objects([path])
         with self._lock:
             self._known = named.files | named.directories
+
+    def _require_written(self, named: NamedFiles, before: NamedFiles) -> None:
+        """Refuse what is new and was not written to its end."""
+        new = set(named.files - before.files)
+        for directory in named.directories - before.directories:
+            new |= {info.path for info in self._store.list_objects(directory)}
+        require_written(self._store, new)
 
     def _before(self, version: int) -> tuple[NamedFiles, tuple[str, ...]]:
         """Return what the version before names, and its manifest; nothing if it is gone or cannot be read."""

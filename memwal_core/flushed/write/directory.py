@@ -14,6 +14,7 @@ from memwal_core.flushed.wal_files import wal_base, wal_digest
 from memwal_core.flushed.write.fields import FieldLayout
 from memwal_core.flushed.write.files import fragments_of, hide_rows, link_entries, write_packed
 from memwal_core.flushed.write.flush_plan import FlushPlan
+from memwal_core.format.lance_file.whole import require_written
 from memwal_core.format.paths import generation_path, wal_directory
 from memwal_core.format.region_manifest.model import FlushedGeneration
 from memwal_core.memtable import MemTable
@@ -66,7 +67,9 @@ def write_flushed_memtable(  # noqa: PLR0913  (what is written, from where, and 
     _check(table, plan, layout)
     with _writing(plan):
         complete(table)
-    store.sync_directory(generation_path(plan.region_id, plan.directory))
+    root = generation_path(plan.region_id, plan.directory)
+    require_written(store, [info.path for info in store.list_objects(root)])
+    store.sync_directory(root)
     return FlushedGeneration(
         generation=plan.generation,
         path=plan.directory,

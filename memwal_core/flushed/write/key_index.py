@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance.lance import _write_pk_sidecar  # type: ignore[attr-defined]  # missing in the stubs
 
 from memwal_core.deduplicate import key_order
+from memwal_core.format.lance_file.whole import require_end
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal import plain_file
 
@@ -60,6 +61,7 @@ def write_key_index(
         with tempfile.TemporaryDirectory(dir=store.staging_directory(path)) as scratch:
             _write_pk_sidecar(scratch, keys, list(key_columns))
             for file in sorted(Path(scratch).rglob("*.lance")):
+                require_end(file)
                 store.put_file_if_absent(f"{path}/{file.relative_to(scratch).as_posix()}", file)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -15,6 +13,7 @@ from memwal_core.format.footer import PLACE, read_file_footer
 from memwal_core.format.lance_file.encodings import NotPlainError, is_plain
 from memwal_core.format.lance_file.pack import PLAIN_VERSION, FileShape, empty_file, file_shape, pack
 from memwal_core.format.lance_file.unpack import KnownSchema, known_schema
+from memwal_core.format.lance_file.whole import read_written
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.native.panics import panics_raised
@@ -47,9 +46,7 @@ def plain_shape(schema: pa.Schema) -> FileShape | None:
         path = scratch / f"schema{LANCE_WAL_SUFFIX}"
         with LanceFileWriter(str(path), schema, version=PLAIN_VERSION):
             pass  # No rows: Lance's description of the schema is all that is wanted.
-        data = path.read_bytes()
-        if not data:  # Lance does not say it where there is no room.
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        data = read_written(path)
     start, end = schema_range(data)
     return file_shape(schema, data[start:end])
 

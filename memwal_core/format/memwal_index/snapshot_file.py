@@ -18,6 +18,7 @@ from lance.file import LanceFileWriter
 from memwal_core.errors import CorruptionError
 from memwal_core.format.bounded import BoundedFile
 from memwal_core.format.footer import PLACE, read_file_footer
+from memwal_core.format.lance_file.whole import read_written
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.messages import parse
 from memwal_core.format.pb import lance_file_pb2
@@ -44,7 +45,7 @@ def snapshot_to_bytes(snapshot: pa.Table) -> bytes:
                 writer.write_batch(snapshot.combine_chunks().to_batches()[0])
             number = writer.add_global_buffer(rows)
             writer.add_schema_metadata(ROWS_KEY, f"{number}:{xxhash.xxh3_64_hexdigest(rows)}")
-        return path.read_bytes()
+        return read_written(path)
 
 
 def snapshot_from_bytes(data: bytes) -> pa.Table:

@@ -16,6 +16,7 @@ from lance.file import LanceFileReader, LanceFileWriter
 from pyspark.sql.datasource import WriterCommitMessage
 
 from memwal_core.base_table import TableReader, translated
+from memwal_core.format.lance_file.whole import require_end
 from memwal_core.format.paths import staged_rows_path
 from memwal_core.ingest.admission import RowAdmission, RowProblem
 from memwal_core.ingest.batch import combined_hash
@@ -95,13 +96,15 @@ class Stager:
         path = staged_rows_path(self._directory, self._table.ids.commit_id().hex())
         file = store.staging_directory(path) / path.rpartition("/")[2]
         start = 0
-        with translated("stage rows", str(file)), LanceFileWriter(str(file), parts[0][1].schema) as writer:
-            for value, rows in parts:
-                for batch in compact(rows).to_batches():
-                    writer.write_batch(batch)
-                digest = combined_hash(rows, self._admission.key)
-                self.staged.append(StagedRows(value, path, start, rows.num_rows, digest))
-                start += rows.num_rows
+        with translated("stage rows", str(file)):
+            with LanceFileWriter(str(file), parts[0][1].schema) as writer:
+                for value, rows in parts:
+                    for batch in compact(rows).to_batches():
+                        writer.write_batch(batch)
+                    digest = combined_hash(rows, self._admission.key)
+                    self.staged.append(StagedRows(value, path, start, rows.num_rows, digest))
+                    start += rows.num_rows
+            require_end(file)
         try:
             store.put_file_if_absent(path, file)
         finally:

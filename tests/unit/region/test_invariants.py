@@ -49,6 +49,7 @@ def test_sound_manifest_breaks_no_rule() -> None:
         ({"version": 0}, "counters_fit"),
         ({"writer_epoch": -1}, "counters_fit"),
         ({"wal_id_last_seen": 2**64}, "counters_fit"),
+        ({"replay_after_wal_id": 2**64 - 1}, "counters_fit"),
         ({"current_generation": 0, "flushed_generations": ()}, "generations_start_at_one"),
         ({"flushed_generations": (FlushedGeneration(0, "aa_gen_0"),)}, "generations_start_at_one"),
         ({"flushed_generations": OLD.flushed_generations[::-1]}, "generations_ascend"),

@@ -153,6 +153,15 @@ class FlushQueue:
         except MemwalError as error:
             self._failed(oldest.memtable, error)
             raise
+        except MemoryError as error:
+            short = UnavailableError(
+                "there is not enough memory to flush a MemTable",
+                remedy="give it more, or lower MEMWAL_WRITER__MAX_MEMTABLE_BYTES; the rows are safe in the WAL",
+                region_id=str(self._state.ownership.region_id),
+                generation=oldest.memtable.generation,
+            )
+            self._failed(oldest.memtable, short)
+            raise short from error
         meters = self._state.meters
         meters.last_flush_s = self._clock.monotonic() - started
         meters.last_flush_error = None

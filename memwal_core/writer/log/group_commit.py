@@ -164,6 +164,9 @@ class GroupCommit:
         except CommitUnknownError as error:
             self._state.meters.count(stats.WAL_FAILURES)
             return taken, error
+        except MemoryError:
+            self._state.meters.count(stats.WAL_FAILURES)
+            return taken, _without_memory()
         except (FencedError, ConflictError, CorruptionError, InternalError) as error:
             return taken, self._state.ownership.end(error)
         except BaseException:
@@ -241,6 +244,13 @@ def _settle(tickets: Sequence[_Ticket], error: MemwalError | None) -> None:
         else:
             rows = ticket.fragment.rows.num_rows
             ticket.future.set_result(PutReceipt(rows, ticket.generation, ticket.fragment.wal_id))
+
+
+def _without_memory() -> CommitUnknownError:
+    return CommitUnknownError(
+        "there is not enough memory to write a WAL entry; its rows may or may not be durable",
+        remedy="give the process more memory, then put the same rows again, or call sync()",
+    )
 
 
 def _interrupted() -> CommitUnknownError:

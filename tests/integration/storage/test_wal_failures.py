@@ -10,8 +10,10 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import CommitUnknownError, InvalidRequestError
+from memwal_core.flushed.write.directory import FLUSH_COMMIT
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
+from testkit.faults.failpoints import ArmedFailpoints
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.faults.process_limits import largest_file
 from testkit.tables.people import make_people_table, people, reopened
@@ -122,3 +124,32 @@ def test_a_disk_without_room_leaves_the_thread_that_writes(tagged: BaseTable) ->
             writer.put_async(_tagged(1, length=20_000)).result(60)
         assert writer.put_async(_tagged(2)).result(60).durable
     assert _ids(tagged) == [1, 2, 9]
+
+
+def _no_memory(_: object = None) -> None:
+    raise MemoryError
+
+
+def test_want_of_memory_leaves_the_thread_that_writes(table: BaseTable) -> None:
+    """The thread ended, and no later future was ever settled."""
+    store = FaultyStore(table.store)
+    with RegionWriter.open(reopened(table, store), create_region(table), settings=WITH_THREADS) as writer:
+        store.add(Rule(_no_memory, Moment.BEFORE, frozenset([WAL_PUT])))
+        with pytest.raises(CommitUnknownError, match="memory"):
+            writer.put_async(people(1)).result(60)
+        assert writer.put_async(people(2)).result(60).durable
+    assert _ids(table) == [1, 2]
+
+
+def test_want_of_memory_leaves_the_thread_that_flushes(table: BaseTable) -> None:
+    """The thread ended, and puts met a full queue for as long as the writer lived, without a reason."""
+    points = ArmedFailpoints().arm(FLUSH_COMMIT, _no_memory)
+    settings = writer_settings(background_flush=True, flush_retry_wait_s=0.01, max_queued_memtables=1)
+    with RegionWriter.open(table, create_region(table), settings=settings, failpoints=points) as writer:
+        for key in range(3):
+            writer.put(people(key))
+            while not writer.rotate():  # The queue has room once the one before is flushed.
+                assert "memory" in (writer.stats().last_flush_error or "memory")
+        writer.flush()
+    assert points.hits[FLUSH_COMMIT] == 4
+    assert _ids(table) == [0, 1, 2]

@@ -53,6 +53,21 @@ def test_only_a_region_without_a_living_writer_is_flushed(seen, reason):
     assert verdict.reason.flushes == (reason in {IdleReason.RELEASED, IdleReason.SILENT})
 
 
+def test_rows_that_a_wrong_clock_dated_wait_for_no_age():
+    """They were too young for as long as the clock had been ahead, even where the writer had given the region back."""
+    assert judge_region(signs(-(10**7), released=True), NOW, BOUNDS).reason is IdleReason.RELEASED
+    assert judge_region(signs(-30, released=True), NOW, BOUNDS).reason is IdleReason.YOUNG
+
+
+def test_sign_of_life_that_lies_ahead_says_so_and_what_to_do():
+    """The evidence was a silence of a negative time."""
+    verdict = judge_region(signs(-(10**7), -(10**7), is_ours=True), NOW, BOUNDS)
+
+    assert verdict.reason is IdleReason.ALIVE
+    assert "lies 10000000 s ahead" in verdict.evidence
+    assert "memwal flush --fence" in verdict.evidence
+
+
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [

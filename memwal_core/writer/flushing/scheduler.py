@@ -160,16 +160,19 @@ class BackgroundScheduler:
                 return 0.0
             return max(0.0, since + self._settings.wal_flush_interval_s - self._clock.monotonic())
 
-    def _try_wal_write(self) -> None:
+    def _try_wal_write(self) -> bool:
         try:
             self._wal.write_pending()
-        except RETRYABLE:
-            _log.warning("WAL entry not written, its rows stay pending [region_id=%s]", self._state.ownership.region_id)
+        except RETRYABLE as error:
+            region_id = self._state.ownership.region_id
+            _log.warning("WAL entry not written, its rows stay pending [region_id=%s]: %s", region_id, error)
+            return False
+        return True
 
     def _wal_round(self) -> float | None:
         try:
-            if self._seconds_until_wal_write() == 0:
-                self._try_wal_write()
+            if self._seconds_until_wal_write() == 0 and not self._try_wal_write():
+                return max(self._settings.wal_flush_interval_s, _SHORTEST_WAIT_S)  # A full disk refuses at once.
         except MemwalError:
             return None  # The writer has stopped; its callers meet the error.
         remaining_s = self._seconds_until_wal_write()

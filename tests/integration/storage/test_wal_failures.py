@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import lance
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
+from memwal_core.clock import SystemClock
 from memwal_core.errors import CommitUnknownError, InvalidRequestError
 from memwal_core.flushed.write.directory import FLUSH_COMMIT
 from memwal_core.table import Table
@@ -153,3 +155,22 @@ def test_want_of_memory_leaves_the_thread_that_flushes(table: BaseTable) -> None
         writer.flush()
     assert points.hits[FLUSH_COMMIT] == 4
     assert _ids(table) == [0, 1, 2]
+
+
+def test_disk_that_refuses_at_once_is_not_asked_twenty_times_a_second(table: BaseTable) -> None:
+    store, interval_s, asked = FaultyStore(table.store), 0.4, threading.Semaphore(0)
+    settings = writer_settings(background_flush=True, durable_write=False, wal_flush_interval_s=interval_s)
+
+    def refuse(call: Call) -> None:
+        asked.release()
+        _refused(call)
+
+    with RegionWriter.open(reopened(table, store), create_region(table), settings=settings) as writer:
+        store.add(Rule(refuse, Moment.BEFORE, frozenset([WAL_PUT]), times=None))
+        writer.put(people(1))
+        assert asked.acquire(timeout=60)
+        first = SystemClock().monotonic()
+        assert asked.acquire(timeout=60)
+        assert SystemClock().monotonic() - first > interval_s / 2
+        store.heal()
+    assert _ids(table) == [1]

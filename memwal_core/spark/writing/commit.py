@@ -25,10 +25,12 @@ from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.batch import BatchId, RegionRows, keys_digest
 from memwal_core.ingest.records import BatchDone, BatchRecords
 from memwal_core.ingest.share import RegionShare, write_share
+from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.spark.options import WriteOptions
-from memwal_core.spark.writing.staging import StagedMessage, StagedRows, staged_batches
+from memwal_core.spark.writing.staging import StagedMessage, StagedRows, staged_batches, staged_schema
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer import Takeover
+from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
@@ -78,7 +80,8 @@ class BatchCommit:
         Raises:
             ConflictError: A region seems to have another live writer, see option ``takeover``. Run the batch again.
             FencedError: Another writer took a region over. Decide who writes it, then run the batch again.
-            InvalidRequestError: An earlier attempt began the batch with other rows that are gone.
+            InvalidRequestError: The table's schema has changed since the rows were staged, or an earlier attempt began
+                the batch with other rows, which are gone or fit no more. Nothing was written.
             CorruptionError: A region contradicts itself; follow the runbook that the error names.
         """
         done = self._records.done(self._batch)
@@ -98,21 +101,51 @@ class BatchCommit:
         return done
 
     def _settle_intent(self, staged: Sequence[StagedRows]) -> Sequence[StagedRows]:
-        """Return the rows that count: those of the first attempt that got this far."""
+        """Return the rows that count: those of the first attempt that got this far, while the table can take them."""
+        misfit = self._misfit(staged)
         path = staged_intent_path(self._directory)
-        document = json.dumps([astuple(piece) for piece in staged]).encode()
-        try:
-            self._table.store.put_if_absent(path, document)
-        except ObjectExistsError:
-            first = [StagedRows(*piece) for piece in json.loads(self._table.store.get(path))]
-            if all(self._table.store.head(name) is not None for name in {piece.path for piece in first}):
-                return first
-            _log.warning(
-                "staged rows of an earlier attempt are gone, using those of this attempt [batch=%s]", self._batch
-            )
-        except ObjectNotFoundError:
-            pass
+        if misfit is None:
+            document = json.dumps([astuple(piece) for piece in staged]).encode()
+            try:
+                self._table.store.put_if_absent(path, document)
+            except ObjectExistsError:
+                pass
+            else:
+                return staged
+        first = self._first(path)
+        if first is not None and self._misfit(first) is None:
+            return first
+        if misfit is not None:
+            raise misfit
+        _log.warning(
+            "staged rows of an earlier attempt are gone or fit no more, using those of this attempt [batch=%s]",
+            self._batch,
+        )
         return staged
+
+    def _first(self, path: str) -> Sequence[StagedRows] | None:
+        """Return the rows of the first attempt; None if there was none, or its rows are gone."""
+        try:
+            first = [StagedRows(*piece) for piece in json.loads(self._table.store.get(path))]
+        except ObjectNotFoundError:
+            return None
+        present = all(self._table.store.head(name) is not None for name in {piece.path for piece in first})
+        return first if present else None
+
+    def _misfit(self, staged: Sequence[StagedRows]) -> InvalidRequestError | None:
+        """Return why the table takes no rows of an attempt: its schema may have changed since they were staged."""
+        if not staged:
+            return None
+        try:
+            schema = staged_schema(self._table, staged[0])  # All tasks of an attempt stage the same columns.
+        except ObjectNotFoundError:
+            return None  # Another attempt has finished the batch and removed them.
+        columns = schema.remove(schema.get_field_index(TOMBSTONE_COLUMN))
+        try:
+            conform(columns.empty_table(), self._admission.schema, self._admission.key)
+        except InvalidRequestError as error:
+            return error
+        return None
 
     def _regions(self, by_region: Iterable[str]) -> Mapping[str, RegionId]:
         table = self._table

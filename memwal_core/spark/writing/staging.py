@@ -121,3 +121,10 @@ def staged_batches(
             options = dict(table.storage_options) or None
             reader = LanceFileReader(address, options, list(columns) if columns is not None else None)
             yield from reader.read_range(piece.start, piece.rows, batch_size=_READ_ROWS, batch_readahead=1).to_batches()
+
+
+def staged_schema(table: TableReader, piece: StagedRows) -> pa.Schema:
+    """Return the columns of a staged file, ``_tombstone`` included."""
+    address = table.store.uri_of(piece.path)
+    with translated("read staged rows", address):
+        return LanceFileReader(address, dict(table.storage_options) or None).metadata().schema

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -146,6 +147,42 @@ def test_rows_that_vanished_are_taken_from_the_next_attempt_if_they_are_the_same
     commit(table, batch, stage(table, batch, people(*reversed(range(20)), name="same")))
 
     assert model(table) == dict.fromkeys(range(20), "same")
+
+
+def with_city(rows: pa.Table) -> pa.Table:
+    return rows.append_column("city", pa.array(["Ulm"] * rows.num_rows))
+
+
+def add_city(table: BaseTable) -> None:
+    lance.dataset(table.uri).add_columns(pa.field("city", pa.string()))
+
+
+def test_batch_staged_before_the_schema_changed_is_refused_and_written_by_the_next_attempt(table: BaseTable) -> None:
+    batch = BatchId.numbered("query", 0)
+    first = stage(table, batch, people(*range(20), name="first"))
+    add_city(table)
+
+    with pytest.raises(InvalidRequestError, match="columns"):
+        commit(table, batch, first)
+    commit(table, batch, stage(table, batch, with_city(people(*range(5), name="second"))))
+
+    assert model(table) == {key: "second" if key < 5 else f"p{key}" for key in range(10)}
+
+
+def test_batch_begun_before_the_schema_changed_is_finished_with_the_next_attempts_rows(table: BaseTable) -> None:
+    batch = BatchId.numbered("query", 0)
+    store = FaultyStore(table.store)
+    store.fail(*WRITES, path=lambda path: "/wal/" in path, nth=2, times=None)  # one region gets its rows
+    with pytest.raises(MemwalError):
+        commit(reopened(table, store), batch, stage(table, batch, people(*range(20), name="x")))
+    add_city(table)
+
+    with pytest.raises(InvalidRequestError, match="with other rows"):
+        commit(table, batch, stage(table, batch, with_city(people(*range(21), name="x"))))
+    commit(table, batch, stage(table, batch, with_city(people(*range(20), name="x"))))
+
+    assert model(table) == dict.fromkeys(range(20), "x")
+    assert staged_files(table) == []
 
 
 def test_one_bad_row_refuses_the_whole_batch(table: BaseTable) -> None:

@@ -169,8 +169,8 @@ class TableWriter:
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
-        self._require_open()
         with self._lock:
+            self._require_open()
             try:
                 self._follow_schema()
                 batch = self._conformed(rows)
@@ -190,8 +190,8 @@ class TableWriter:
         Returns:
             The receipts of the tombstones; errors as for ``put`` and ``RegionWriter.delete``.
         """
-        self._require_open()
         with self._lock:
+            self._require_open()
             try:
                 self._follow_schema()
                 begun = self._begin_deletes(keys)
@@ -219,19 +219,20 @@ class TableWriter:
         Raises:
             MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this, and nothing else.
         """
-        if self._closed:
-            return
-        self._closing = True
-        closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
-        errors = [error for future in closing if (error := future.exception()) is not None]
-        self._lost += [error for error in errors if not isinstance(error, RETRYABLE)]
-        for error in errors:
-            if isinstance(error, RETRYABLE):
-                raise error
-        self._pool.shutdown()
-        self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
-        if self._lost:
-            raise self._lost[0]
+        with self._lock:  # A put must not claim a region that would stay open.
+            if self._closed:
+                return
+            self._closing = True
+            closing = [self._pool.submit(writer.close) for writer in self._writers.values()]
+            errors = [error for future in closing if (error := future.exception()) is not None]
+            self._lost += [error for error in errors if not isinstance(error, RETRYABLE)]
+            for error in errors:
+                if isinstance(error, RETRYABLE):
+                    raise error
+            self._pool.shutdown()
+            self._closed = True  # Not before: until then, readers need rows that are in no WAL yet.
+            if self._lost:
+                raise self._lost[0]
 
     def __enter__(self) -> Self:
         return self
@@ -307,6 +308,7 @@ class TableWriter:
             return False
         target = self._context.target(shape)
         self._idle.wait_for(lambda: self._running == 0)
+        self._require_open()  # The wait let others have the lock.
         # In this order: a region whose flush fails keeps its writer, and the next put begins here again.
         for value, writer in list(self._writers.items()):
             writer.flush()

@@ -215,6 +215,24 @@ def test_a_writer_whose_close_failed_takes_only_another_close(table, call: str) 
     assert found["name"].equals(people(*range(20))["name"])
 
 
+def test_a_close_during_a_put_gives_up_the_region_that_the_put_claims(table) -> None:
+    """The put ended with a RuntimeError of the thread pool, and its region seemed to have a live writer."""
+    store = FaultyStore(table.store)
+    writer = TableWriter.open(reopened(table, store, FAST), settings=FAST)
+    with blocking(store, "put_if_absent") as blocked, ThreadPoolExecutor(2) as pool:
+        put = pool.submit(writer.put, people(1))
+        assert blocked.reached.wait(60)
+        close = pool.submit(writer.close)
+        wait([close], timeout=0.2)
+        blocked.release.set()
+        close.result(60)
+        assert put.exception(60) is None or "the writer is closed" in str(put.exception())
+
+    with TableWriter.open(table, settings=FAST) as successor:
+        successor.put(people(1, name="later"))
+        assert successor.flush()
+
+
 @pytest.mark.req("WRT-87")
 @pytest.mark.parametrize("fenced", [0, 3])
 def test_a_repeated_close_still_tells_that_a_region_was_taken_over_before_its_rows_were_durable(

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
@@ -31,6 +32,8 @@ from memwal_core.writer.schema_watch import SchemaWatch
 from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 InputCheck = Callable[[pa.Table], None]
 """Examines a batch in the table's schema; raises ``InvalidRequestError`` to refuse it whole."""
@@ -207,10 +210,10 @@ class TableWriter:
         Returns:
             The recorded generations; regions with nothing to flush are missing.
         """
-        self._require_open()
-        flushing = {writer.region_id: self._pool.submit(writer.flush) for writer in self._writers.values()}
-        _raise_worst([future.exception() for future in flushing.values()])
-        done = {region_id: future.result() for region_id, future in flushing.items()}
+        with self._lock:
+            self._require_open()
+            flushing = self._submitted({writer.region_id: writer.flush for writer in self._writers.values()})
+        done = self._results(flushing)
         return {region_id: record for region_id, record in done.items() if record is not None}
 
     def close(self) -> None:
@@ -274,20 +277,28 @@ class TableWriter:
                 left += part.num_rows
         self._claim(value for value in own if value not in self._writers)
         ready = [(writer, prepared(writer, part)) for value, part in own.items() for writer in [self._writers[value]]]
-        self._running += 1
-        return _Begun({writer.region_id: self._pool.submit(writer.write, part) for writer, part in ready}, left)
+        return _Begun(self._submitted({writer.region_id: partial(writer.write, part) for writer, part in ready}), left)
 
     def _finish(self, begun: _Begun) -> TableReceipt:
+        return TableReceipt(self._results(begun.futures), begun.left)
+
+    def _submitted(self, work: Mapping[RegionId, Callable[[], Result]]) -> Mapping[RegionId, Future[Result]]:
+        """Begin work of some regions, which keeps them open until ``_results``; call under the lock."""
+        futures = {region_id: self._pool.submit(step) for region_id, step in work.items()}
+        self._running += 1
+        return futures
+
+    def _results(self, futures: Mapping[RegionId, Future[Result]]) -> dict[RegionId, Result]:
         """Wait for the regions without the lock, so that concurrent callers share WAL entries."""
         try:
             # Wait for every region, so that no put is still running when an error is raised.
-            errors = [future.exception() for future in begun.futures.values()]
+            errors = [future.exception() for future in futures.values()]
         finally:
             with self._lock:
                 self._running -= 1
                 self._idle.notify_all()
         _raise_worst(errors)
-        return TableReceipt({region_id: future.result() for region_id, future in begun.futures.items()}, begun.left)
+        return {region_id: future.result() for region_id, future in futures.items()}
 
     def _claim(self, values: Iterable[RegionValue]) -> None:
         """Open the regions of some values side by side; where one cannot be opened, the others stay open."""

@@ -1,5 +1,6 @@
 """The base table's schema changes while regions hold rows of the old one."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import ConflictError, InvalidRequestError
+from memwal_core.format.paths import WRITERS_DIRECTORY
 from memwal_core.ids import IdSource
 from memwal_core.memtable import with_tombstones
 from memwal_core.region import ManifestStore, RegionStatus
@@ -22,7 +24,7 @@ from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
 from testkit.tables.native_regions import native_scan
 from testkit.tables.people import make_people_table, people, reopened
-from testkit.tables.regions import create_region, writer_settings
+from testkit.tables.regions import blocking, create_region, writer_settings
 
 SETTINGS = writer_settings(schema_check_interval_s=10)
 NEW = pa.field("city", pa.string())
@@ -53,6 +55,24 @@ def test_a_batch_with_a_new_column_makes_the_writer_look_again(table) -> None:
         writer.put(_people_with_city(2, 3))
         writer.flush()
     assert _shown(table, ["id", "city"]) == {"id": [1, 2, 3], "city": [None, "c2", "c3"]}
+
+
+def test_a_flush_keeps_its_regions_open_while_a_put_follows_the_schema(table) -> None:
+    """It ended with "the writer is closed" although nobody had closed it."""
+    store = FaultyStore(table.store)
+    with TableWriter.open(reopened(table, store, SETTINGS), settings=SETTINGS) as writer, ThreadPoolExecutor(2) as pool:
+        writer.put(people(1, 2))
+        lance.dataset(table.uri).add_columns(NEW)
+        with blocking(store, "put", path=lambda path: path.startswith(WRITERS_DIRECTORY)) as blocked:
+            put = pool.submit(writer.put, _people_with_city(3))  # It gives the region up in its old schema.
+            assert blocked.reached.wait(60)
+            flush = pool.submit(writer.flush)
+            wait([flush], timeout=0.2)
+            blocked.release.set()
+            assert put.result(60).rows == 1
+            flush.result(60)
+        writer.flush()
+    assert _shown(table, ["id", "city"]) == {"id": [1, 2, 3], "city": [None, None, "c3"]}
 
 
 def test_a_delete_that_the_old_schema_refuses_makes_the_writer_look_again(tmp_path: Path) -> None:

@@ -386,13 +386,15 @@ class RegionWriter:
         Due are full MemTables, and rows that have waited for ``max_memtable_age_s``, under earlier writers
         included. Younger rows stay in the WAL, as do those whose flush fails; the next writer or the job
         ``flush`` flushes them. Skipping it loses nothing that was acknowledged as durable. Closing twice is
-        harmless.
+        harmless, and a fork of the writer's process closes nothing.
 
         Raises:
             FencedError: Another writer owns the region; rows since the last sync are not acknowledged.
             CommitUnknownError: Storage did not answer; call again.
             MemwalError: Another reason why the writer had to stop; it is closed.
         """
+        if not self._state.ownership.process.is_this:
+            return
         with self._state.lock:
             if self._state.is_closed:
                 return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -25,6 +26,7 @@ from memwal_core.settings.writer import Takeover
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.admission.memory import MemoryBudget
 from memwal_core.writer.admission.validate import conform
+from memwal_core.writer.claim.process import OwnProcess
 from memwal_core.writer.flushing.flush_queue import RETRYABLE
 from memwal_core.writer.log.group_commit import PutReceipt
 from memwal_core.writer.region_writer import RegionWriter
@@ -121,6 +123,7 @@ class TableWriter:
         check: InputCheck | None = None,
         executor: Executor | None = None,
     ) -> None:
+        self._process = OwnProcess()
         self._check = check
         self._context = context
         self._accept = accept
@@ -145,8 +148,8 @@ class TableWriter:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the regions were given up."""
-        return self._closed
+        """Whether the regions were given up, or belong to a process of which this one is a fork."""
+        return self._closed or not self._process.is_this
 
     @property
     def writers(self) -> Mapping[RegionValue, RegionWriter]:
@@ -172,8 +175,7 @@ class TableWriter:
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
-        with self._lock:
-            self._require_open()
+        with self._opened():
             try:
                 self._follow_schema()
                 batch = self._conformed(rows)
@@ -193,8 +195,7 @@ class TableWriter:
         Returns:
             The receipts of the tombstones; errors as for ``put`` and ``RegionWriter.delete``.
         """
-        with self._lock:
-            self._require_open()
+        with self._opened():
             try:
                 self._follow_schema()
                 begun = self._begin_deletes(keys)
@@ -210,8 +211,7 @@ class TableWriter:
         Returns:
             The recorded generations; regions with nothing to flush are missing.
         """
-        with self._lock:
-            self._require_open()
+        with self._opened():
             flushing = self._submitted({writer.region_id: writer.flush for writer in self._writers.values()})
         done = self._results(flushing)
         return {region_id: record for region_id, record in done.items() if record is not None}
@@ -219,9 +219,13 @@ class TableWriter:
     def close(self) -> None:
         """Make pending rows durable and give up all regions. Closing twice is harmless.
 
+        A fork of the writer's process closes nothing.
+
         Raises:
             MemwalError: As for ``RegionWriter.close``. Where that may be called again, so may this, and nothing else.
         """
+        if not self._process.is_this:
+            return
         with self._lock:  # A put must not claim a region that would stay open.
             if self._closed:
                 return
@@ -244,6 +248,14 @@ class TableWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Hold the lock of an open writer."""
+        self._process.require(table=self._context.table.uri)  # A fork may find the lock taken for ever.
+        with self._lock:
+            self._require_open()
+            yield
 
     def _require_open(self) -> None:
         if self._closed:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from memwal_core.clock import Clock
 from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError, UnavailableError
 from memwal_core.region import ManifestStore, RegionManifest, check_epoch
+from memwal_core.writer.claim.process import OwnProcess
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Ownership:
     ) -> None:
         self.region_id = claimed.region_id
         self.epoch = claimed.writer_epoch
+        self.process = OwnProcess()
         self._manifests = manifests
         self._verified_at = verified_at
         self._interval_s = check_interval_s
@@ -58,7 +60,8 @@ class Ownership:
         return self._ended
 
     def require(self) -> None:
-        """Raise the error that ended this writer, if any; makes no request."""
+        """Raise the error that ended this writer, if any, and refuse a fork of its process; makes no request."""
+        self.process.require(region_id=str(self.region_id))
         if self._ended is not None:
             raise self._ended
 

@@ -92,8 +92,8 @@ class TableContext:
         directory.refresh()
         return WriteTarget(shape, RegionRouter(shape.spec, shape.field_ids), directory)
 
-    def open_region(self, region_id: RegionId, memory: MemoryBudget) -> RegionWriter:
-        """Claim a region; errors as for ``RegionWriter.open``."""
+    def open_region(self, region_id: RegionId, memory: MemoryBudget, expected_epoch: int | None = None) -> RegionWriter:
+        """Claim a region; arguments and errors as for ``RegionWriter.open``."""
         return RegionWriter.open(
             self.table,
             region_id,
@@ -102,13 +102,15 @@ class TableContext:
             ids=self.ids,
             memory=memory,
             failpoints=self.failpoints,
+            expected_epoch=expected_epoch,
         )
 
-    def require_no_live_writer(self, region_id: RegionId) -> None:
-        """Refuse a region that seems to have a live writer; see ``takeover.require_no_live_writer``."""
+    def epoch_without_writer(self, region_id: RegionId) -> int:
+        """Return a region's epoch if no writer seems alive; errors as for ``takeover.require_no_live_writer``."""
         manifest = self._manifests().load(region_id)
         quiet_s = self.settings.writer.takeover_quiet_s
         require_no_live_writer(self.table.store, manifest, self.clock.now(), quiet_s)
+        return manifest.writer_epoch
 
     def _manifests(self) -> ManifestStore:
         return ManifestStore(self.table.store, self.ids, settings=self.settings.storage)

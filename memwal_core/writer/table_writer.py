@@ -317,9 +317,9 @@ class TableWriter:
 
         def claim(value: RegionValue) -> None:
             region_id = regions[value]
-            if self._takeover is Takeover.FAIL:
-                self._context.require_no_live_writer(region_id)
-            self._writers[value] = self._context.open_region(region_id, self._memory)
+            may_fence = self._takeover is Takeover.FENCE
+            epoch = None if may_fence else self._context.epoch_without_writer(region_id)
+            self._writers[value] = self._context.open_region(region_id, self._memory, epoch)
 
         regions = self._target.directory.ensure_all(values)
         map_concurrently(claim, regions, self._context.settings.storage.concurrency)

@@ -1,5 +1,6 @@
 """Who may claim a region that has, or seems to have, a writer."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
 from memwal_core.writer import TableWriter, Takeover
 from memwal_core.writer.claim.takeover import Releases, read_releases
 from testkit.clock import ManualClock
-from testkit.tables.people import make_people_table, people
-from testkit.tables.regions import writer_settings
+from testkit.faults.faulty_store import FaultyStore
+from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.regions import blocking, writer_settings
 
 SETTINGS = writer_settings(takeover_quiet_s=300)
 
@@ -36,6 +38,27 @@ def test_a_live_writer_is_left_alone_unless_fencing_is_asked_for(table) -> None:
         third.put(people(4))
         with pytest.raises(FencedError):
             first.put(people(5))
+
+
+@pytest.mark.req("WRT-13")
+def test_a_writer_that_claims_in_the_middle_of_another_claim_is_not_fenced_by_it(table) -> None:
+    """Both had found the region without a writer; the later one fenced the other, which it must leave alone."""
+    with _open(table) as first:
+        first.put(people(1))
+    store = FaultyStore(table.store)
+    with (
+        blocking(store, "put_if_absent", path=lambda path: "/manifest/" in path) as blocked,
+        ThreadPoolExecutor() as pool,
+    ):
+        late = TableWriter.open(reopened(table, store, SETTINGS), settings=SETTINGS)
+        claim = pool.submit(late.put, people(2))
+        assert blocked.reached.wait(60)
+        with _open(table) as writer:
+            writer.put(people(3))
+            blocked.release.set()
+            with pytest.raises(ConflictError, match="another process claimed the region first"):
+                claim.result(60)
+            writer.put(people(4))
 
 
 @pytest.mark.req("WRT-87")

@@ -14,13 +14,16 @@ class Buffering(Protocol):
         """Return the Arrow bytes of its active MemTable."""
         ...
 
-    def request_rotation(self) -> None:
-        """Ask it to freeze that MemTable soon; must not block."""
+    def request_rotation(self) -> bool:
+        """Ask it to freeze that MemTable soon, and return whether it can; must not wait for storage."""
         ...
 
 
 class MemoryBudget:
-    """Asks the writer with the largest MemTable to flush it when all active MemTables together exceed the limit."""
+    """Asks the writer with the largest MemTable to flush it when all active MemTables together exceed the limit.
+
+    A writer whose flushes make no progress is passed over, or the others would grow without being asked.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -33,8 +36,9 @@ class MemoryBudget:
             self._writers.add(writer)
 
     def relieve(self) -> None:
-        """Ask the writer with the largest MemTable to rotate if the bound is exceeded."""
+        """Ask the writer with the largest MemTable that can rotate if the bound is exceeded."""
         with self._lock:
             sizes = [(writer.buffered_bytes(), writer) for writer in self._writers]
         if sum(size for size, _ in sizes) > self._limit_bytes:
-            max(sizes, key=lambda entry: entry[0])[1].request_rotation()
+            largest_first = sorted(sizes, key=lambda entry: entry[0], reverse=True)
+            any(writer.request_rotation() for _, writer in largest_first)  # Ends with the first that can.

@@ -44,11 +44,16 @@ class BackgroundScheduler:
         """Return the Arrow bytes of the active MemTable, for a shared memory budget."""
         return self._state.queue.active.size_bytes
 
-    def request_rotation(self) -> None:
-        """Let the next put, or the background thread, freeze the active MemTable."""
+    def request_rotation(self) -> bool:
+        """Let the next put, or the background thread, freeze the active MemTable; return whether they can."""
+        with self._state.lock:
+            is_over = self._state.is_closed or self._state.ownership.ended is not None
+            if is_over or self._flushes.is_full():
+                return False
         self._rotation_is_requested = True
         if self._settings.background_flush:
             self._flush_loop.wake()
+        return True
 
     @property
     def rotation_is_requested(self) -> bool:

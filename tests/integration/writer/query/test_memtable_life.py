@@ -9,13 +9,13 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from memwal_core.errors import BackpressureError, CommitUnknownError, UnavailableError
+from memwal_core.errors import BackpressureError, CommitUnknownError, FencedError, UnavailableError
 from memwal_core.format.paths import wal_directory
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore
 from memwal_core.writer import MemoryBudget, RegionWriter, RotationReason, stats
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment, Rule
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import blocking, create_region, flushed_rows, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
@@ -224,6 +224,31 @@ def test_memory_pressure_rotates_the_writer_that_holds_most(table) -> None:
     large.put(people(99))
     assert large.stats().rotations == {RotationReason.MEMORY: 1}
     assert small.stats().rotations == {}
+
+
+@pytest.mark.req("MEM-17", "WRT-75")
+@pytest.mark.parametrize("cause", ["its flushes fail", "it was fenced"])
+def test_memory_pressure_passes_over_a_writer_that_cannot_flush(table, cause: str) -> None:
+    """It was the largest for ever, so that the others were never asked and grew beyond the bound."""
+    budget, store = MemoryBudget(2000), FaultyStore(table.store)
+    settings = writer_settings(max_queued_memtables=1)
+    stuck_region, region = create_region(table), create_region(table)
+    stuck = _open(reopened(table, store), stuck_region, settings, memory=budget)
+    other = _open(table, region, settings, memory=budget)
+    stuck.put(people(1))
+    if cause == "it was fenced":
+        _open(table, stuck_region, settings).put(people(2))
+        with pytest.raises(FencedError):
+            stuck.put(people(*range(200)))
+    else:
+        store.fail(*WRITES, path=lambda path: "_gen_" in path, times=None)
+        assert stuck.rotate()
+        stuck.put(people(*range(200)))
+
+    other.put(people(1))
+    other.put(people(2))
+
+    assert other.stats().rotations == {RotationReason.MEMORY: 1}
 
 
 @pytest.mark.req("MEM-17", "MEM-14")

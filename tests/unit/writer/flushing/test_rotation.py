@@ -52,15 +52,17 @@ def test_an_empty_memtable_takes_any_batch() -> None:
 
 
 class _Writer:
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, can_rotate: bool = True) -> None:
         self.size = size
+        self.can_rotate = can_rotate
         self.asked = 0
 
     def buffered_bytes(self) -> int:
         return self.size
 
-    def request_rotation(self) -> None:
+    def request_rotation(self) -> bool:
         self.asked += 1
+        return self.can_rotate
 
 
 @pytest.mark.req("MEM-17")
@@ -74,3 +76,13 @@ def test_the_budget_asks_the_largest_writer_and_only_above_the_limit() -> None:
     writers[0].size = 41
     budget.relieve()
     assert [writer.asked for writer in writers] == [0, 1]
+
+
+@pytest.mark.req("MEM-17")
+def test_the_budget_asks_the_next_writer_when_the_largest_cannot_rotate() -> None:
+    budget = MemoryBudget(100)
+    writers = [_Writer(90, can_rotate=False), _Writer(20), _Writer(10)]
+    for writer in writers:
+        budget.join(writer)
+    budget.relieve()
+    assert [writer.asked for writer in writers] == [1, 1, 0]

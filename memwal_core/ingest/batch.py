@@ -24,7 +24,7 @@ class BatchId:
             stream are removed; every number up to the newest removed one counts as done.
 
     Raises:
-        InvalidRequestError: A name is empty, or the number is negative. Correct the id.
+        InvalidRequestError: A name is empty or no text, or the number is negative or none. Correct the id.
     """
 
     stream: str
@@ -32,12 +32,15 @@ class BatchId:
     number: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.stream or not self.batch or (self.number is not None and self.number < 0):
+        is_number = type(self.number) is int and self.number >= 0
+        if not (_is_name(self.stream) and _is_name(self.batch) and (self.number is None or is_number)):
             raise InvalidRequestError(
-                "a batch has no stream name or no id, or its number is negative",
-                remedy="pass a stream, an id that always means the same rows, and a number from 0 or none",
+                "a batch has no stream name or no id, one of them is no text, or its number is not one from 0",
+                remedy="pass a stream and an id that always means the same rows as text, or number the batches of a "
+                "stream with BatchId.numbered",
                 stream=self.stream,
                 batch=self.batch,
+                number=self.number,
             )
 
     @classmethod
@@ -47,6 +50,13 @@ class BatchId:
 
     def __str__(self) -> str:
         return f"{self.stream}/{self.batch}"
+
+
+def _is_name(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(text.encode())
+    except UnicodeEncodeError:  # Half of a pair of surrogates.
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,15 @@ class TableWriter:
 
     def _begin_deletes(self, keys: pa.Table | pa.RecordBatch) -> _Begun:
         shape = self._target.shape
+        others = [name for name in self._target.router.sources if name not in shape.key]
+        if others:
+            raise InvalidRequestError(
+                "rows cannot be deleted by key: columns outside of the key decide their regions",
+                remedy="call delete of the region's own writer, which `writers` has by region value, or ingest a batch "
+                "with a delete column",
+                columns=others,
+                key=list(shape.key),
+            )
         key_schema = pa.schema([field for field in shape.schema if field.name in shape.key])
         return self._begin(conform(keys, key_schema, shape.key), RegionWriter.prepared_deletes)
 

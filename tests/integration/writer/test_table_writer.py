@@ -15,6 +15,7 @@ from memwal_core.reader.merged import MergedReader
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import RegionRouter, encode_region_value
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from memwal_core.writer.region_directory import RegionDirectory
 from testkit.faults.faulty_store import FaultyStore
@@ -270,3 +271,16 @@ def test_a_damaged_reservation_of_a_region_value_is_corruption(table, content: b
     with pytest.raises(CorruptionError) as caught:
         RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4).ensure((2,))
     assert caught.value.facts["path"] == path
+
+
+def test_deletes_by_key_say_what_to_do_where_other_columns_decide_the_region(tmp_path: Path) -> None:
+    """The error asked for the column that a delete refuses."""
+    schema = pa.schema([("id", pa.int64()), ("tenant", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key="id", regions=["tenant"])
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1, 2], "tenant": ["a", None]}))
+        with pytest.raises(InvalidRequestError, match="call delete of the region's own writer") as refused:
+            writer.delete(pa.table({"id": [1]}))
+        assert refused.value.facts["columns"] == ["tenant"]
+        writer.writers[("a",)].delete(pa.table({"id": [1]}))
+        assert table.to_arrow().column("id").to_pylist() == [2]

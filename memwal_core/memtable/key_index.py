@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memwal_core.errors import InvalidRequestError
+
 Key: TypeAlias = Any
 """A key value; a tuple of them for a composite key. Values of one column are comparable."""
 
@@ -125,8 +127,17 @@ def _plain(keys: pa.Table) -> Sequence[Key]:
 def _between(
     ordered: Sequence[Key], rows: dict[Key, int], low: Key | None, high: Key | None
 ) -> Iterator[tuple[Key, int]]:
-    start = 0 if low is None else bisect_left(ordered, low)
-    end = len(ordered) if high is None else bisect_right(ordered, high)
+    try:
+        start = 0 if low is None else bisect_left(ordered, low)
+        end = len(ordered) if high is None else bisect_right(ordered, high)
+    except TypeError as error:
+        raise InvalidRequestError(
+            "the bounds of the range do not compare with keys",
+            remedy="pass values of the key's type; for a key of several columns tuples of them, in key order",
+            low=low,
+            high=high,
+            a_key=ordered[0],
+        ) from error
     # The rows are looked up now: an iterator must not see what is added after it was made.
     chosen = ordered[start:end]
     return iter(list(zip(chosen, map(rows.__getitem__, chosen), strict=True)))

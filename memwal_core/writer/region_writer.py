@@ -186,6 +186,9 @@ class RegionWriter:
         Args:
             low: Smallest key, included; a tuple for composite keys; None for no bound.
             high: Largest key, included.
+
+        Raises:
+            InvalidRequestError: The bounds do not compare with keys.
         """
         return self._indexes.scan(self.view().memtables, low, high)
 

@@ -109,8 +109,15 @@ class TableWriter:
             failpoints: As for ``RegionWriter.open``.
 
         Raises:
-            InvalidRequestError: The table cannot be written, or the spec does not exist.
+            InvalidRequestError: The table cannot be written, the spec does not exist, or ``takeover`` is neither.
         """
+        if takeover not in set(Takeover):
+            raise InvalidRequestError(
+                "there is no such way to take regions over",
+                remedy="pass one of the known ones",
+                takeover=takeover,
+                known=[each.value for each in Takeover],
+            )
         chosen = settings if settings is not None else default_settings()
         context = TableContext(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, failpoints)
         return cls(context, accept, Takeover(takeover), check, executor)

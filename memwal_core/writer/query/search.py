@@ -118,6 +118,7 @@ class MemTableSearch:
             InvalidRequestError: The query does not fit the table.
         """
         self._check(column, k)
+        self._check_vector(column, vector)
         moment = self._now()
         chosen = metric or self._metric(moment, column)
         found = [
@@ -156,13 +157,27 @@ class MemTableSearch:
         return self._shown([rows], SCORE_COLUMN).sort_by([(SCORE_COLUMN, "descending")])
 
     def _check(self, column: str, k: int) -> None:
-        if column not in self._layout.schema.names or k < 1:
+        if column not in self._layout.schema.names or not isinstance(k, (int, np.integer)) or k < 1:
             raise InvalidRequestError(
                 "the search does not fit the table",
                 remedy="name a column of the table and ask for at least one row",
                 column=column,
                 columns=self._layout.schema.names,
                 k=k,
+            )
+
+    def _check_vector(self, column: str, vector: npt.NDArray[np.floating]) -> None:
+        kind = self._layout.schema.field(column).type
+        size = kind.list_size if pa.types.is_fixed_size_list(kind) else None
+        given = np.asarray(vector)
+        if given.shape != (size,) or given.dtype.kind not in "fiu":
+            raise InvalidRequestError(
+                "the vector does not fit the column",
+                remedy="name a column of fixed-size lists, and pass as many numbers as its lists have",
+                column=column,
+                type=str(kind),
+                shape=given.shape,
+                numbers=str(given.dtype),
             )
 
     def _nearest(self, piece: SearchPiece, live: npt.NDArray[np.bool_], wanted: dict[str, object], k: int) -> pa.Table:

@@ -108,6 +108,6 @@ def test_a_writer_that_was_fenced_unnoticed_does_not_say_that_it_gave_the_region
 
 
 def test_an_unknown_takeover_is_refused(table) -> None:
-    with pytest.raises((ValueError, InvalidRequestError)):
+    with pytest.raises(InvalidRequestError, match=r"known=\['fail', 'fence'\]"):
         _open(table, takeover="perhaps")
     assert set(Takeover) == {"fail", "fence"}

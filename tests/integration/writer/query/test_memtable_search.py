@@ -198,3 +198,21 @@ def test_a_search_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         writer.search.with_words("kind", "fox")
     with pytest.raises(InvalidRequestError):
         writer.search.matching("no such column = 1")
+    for column, vector in (
+        ("kind", np.zeros(DIMENSION, np.float32)),
+        ("vec", np.zeros(DIMENSION + 1, np.float32)),
+        ("vec", np.zeros((2, DIMENSION), np.float32)),
+        ("vec", None),
+        ("vec", "near"),
+    ):
+        with pytest.raises(InvalidRequestError, match="the vector does not fit the column"):
+            writer.search.nearest(column, vector)
+    with pytest.raises(InvalidRequestError, match="does not fit"):
+        writer.search.nearest("vec", np.zeros(DIMENSION, np.float32), k=2.5)
+
+
+def test_bounds_of_a_range_that_do_not_compare_with_keys_are_refused(tmp_path: Path) -> None:
+    writer = _written(_table(tmp_path), indexed=False)
+    for low, high in (("a", None), (None, (1, 2)), ({}, None)):
+        with pytest.raises(InvalidRequestError, match="do not compare with keys"):
+            writer.scan(low, high)

@@ -50,5 +50,9 @@ def reason_without_incoming(memtable: MemTable, now: datetime, settings: WriterS
 
 
 def seconds_until_too_old(memtable: MemTable, now: datetime, settings: WriterSettings) -> float:
-    """Return how long a MemTable may stay; negative if it should be frozen already."""
-    return settings.max_memtable_age_s - (now - memtable.created).total_seconds()
+    """Return how long a MemTable may stay; not positive if it should be frozen already.
+
+    One from the future is frozen: the clock was set back, and by it the MemTable would stay as long again.
+    """
+    age_s = (now - memtable.created).total_seconds()
+    return settings.max_memtable_age_s - age_s if age_s >= 0 else 0.0

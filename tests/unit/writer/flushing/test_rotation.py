@@ -46,6 +46,13 @@ def test_age_counts_with_rows_only() -> None:
     assert reason_without_incoming(_memtable(0), old, settings) is None
 
 
+@pytest.mark.req("MEM-17")
+def test_a_memtable_does_not_outlive_a_clock_that_was_set_back() -> None:
+    settings = WriterSettings(max_memtable_age_s=60)
+    assert reason_without_incoming(_memtable(1), NOW - timedelta(days=1), settings) is RotationReason.AGE
+    assert reason_without_incoming(_memtable(1), NOW, settings) is None
+
+
 @pytest.mark.req("MEM-19")
 def test_an_empty_memtable_takes_any_batch() -> None:
     assert reason_for_incoming(_memtable(0), 10**9, 10**12, NOW, WriterSettings()) is None

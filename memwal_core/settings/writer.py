@@ -93,8 +93,9 @@ class WriterSettings(BaseModel):
     max_buffered_bytes: int = Field(
         default=512 * MIB,
         ge=1,
-        description="Arrow bytes that all regions of a table writer may buffer together; above, the region with the "
-        "largest MemTable flushes it. Larger: more memory, fewer small generations.",
+        description="Arrow bytes that the active MemTables of a table writer's regions may hold together; above, the "
+        "region with the largest one flushes it. What waits for its flush is bounded for each region. Larger: more "
+        "memory, fewer small generations.",
     )
     wal_flush_bytes: int = Field(
         default=4 * MIB,

@@ -32,6 +32,9 @@ _REGION = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _LONGEST = 4000
 """Characters of a part of an alert."""
 
+_HANDED = ("item", "items", "table")
+"""What tasks are handed that names tables."""
+
 _ANY_FAILURE = "job-failures.md"
 _TOO_LONG = "stuck-job.md"
 
@@ -165,7 +168,10 @@ def _table_of(context: Mapping[str, Any]) -> str | None:
 
 def table_of_task(task: object) -> str | None:
     """Return the table of the work that a task was given; several with commas between them."""
-    given = [getattr(task, name, None) for name in ("item", "items", "op_args", "op_kwargs")]
+    # The named arguments of a task that asks for its context are all that Airflow knows, most of it not ours to search.
+    named = getattr(task, "op_kwargs", None)
+    known = named if isinstance(named, Mapping) else {}
+    given = [getattr(task, "op_args", None), *(getattr(task, name, None) or known.get(name) for name in _HANDED)]
     return ", ".join(dict.fromkeys(_tables_in(given))) or None
 
 

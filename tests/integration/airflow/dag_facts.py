@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from airflow.models import DagBag
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, ParamValidationError
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 assert SparkSubmitOperator  # imported so that its time does not count as ours
 
@@ -186,6 +187,9 @@ facts = {
             task_given(items=[ITEM, ITEM, {"table": "people"}]),
             task_given(op_args=([ITEM], [None]), op_kwargs={}),
             task_given(op_args=(), op_kwargs={"table": ITEM, "followed": None}),
+            # What a task that asks for its context was called with, as Airflow leaves it in the task.
+            task_given(op_args=(), op_kwargs={"table": ITEM, "outlet_events": OutletEventAccessors()}),
+            task_given(item=None, table=ITEM),
             task_given(op_args=[], op_kwargs={}),
         )
     ],

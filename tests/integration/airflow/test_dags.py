@@ -377,7 +377,7 @@ def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> 
     assert "table=people" in of_spark
     assert "Error code is: 4" in of_spark
     assert "runbook=https://wiki.example/runbooks/job-failures.md" in of_spark
-    assert facts["tables_of_alerts"] == ["orders", "orders, people", "orders", "orders", None]
+    assert facts["tables_of_alerts"] == ["orders", "orders, people", *["orders"] * 4, None]
     assert "verdict=Airflow ended the task, which said nothing itself" in of_killed
     assert forged.startswith("ERROR maintenance failed [table=a ERROR maintenance failed [table=b,  xxx")
     assert forged.isprintable()

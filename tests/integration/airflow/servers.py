@@ -73,7 +73,8 @@ def telemetry_to(address: str) -> dict[str, str]:
 
 def _found_busy(error: BaseException) -> bool:
     """SQLite has one writer: a request that finds it busy, before it did anything, is answered so."""
-    return isinstance(error, HTTPError) and error.code == HTTPStatus.INTERNAL_SERVER_ERROR
+    busy = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
+    return isinstance(error, HTTPError) and error.code in busy
 
 
 def _close(state: tenacity.RetryCallState) -> None:

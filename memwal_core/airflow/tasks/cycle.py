@@ -109,7 +109,7 @@ def _left_alone(
     """Return the tables that get no tasks now."""
 
     def is_under_way(cycle: RunRecord) -> bool:
-        dag, _, run = cycle.run_id.partition("/")
+        dag, _, run = cycle.holder.partition("/")
         is_recent = timedelta(0) <= clock.now() - cycle.started < RUN_TIMEOUT
         # Of a cycle by hand nothing is known but when it began.
         return is_recent and (dag != CYCLE_DAG or run_lives(run))
@@ -136,11 +136,16 @@ def _left_alone(
 def begin_cycle(table: CycleTable, holder: str) -> list[str]:
     """Record that a table's cycle begins: from now on it is not due, however its steps end.
 
+    A task that is tried again finds what it recorded before; one that is cleared after the end begins a new cycle.
+
     Returns:
         The steps that need no task, because whatever the others do, this cycle has none of them.
     """
     opened = open_table(find_table(table["table"])).opened
-    opened.ledger.begin(_run(opened, holder))
+    known = _recorded(opened, holder)
+    if known is None or known.has_ended:
+        begun = opened.new_run(MaintainRequest().key, holder)
+        opened.ledger.begin(begun if known is not None else replace(begun, run_id=holder))
     plan = _plan(table, opened)
     # The first one always has its task, after which all others come.
     standing = (step for step in plan.steps[1:] if step.follows is None)
@@ -158,9 +163,8 @@ def end_cycle(table: CycleTable, holder: str) -> str:
         Its outcome.
     """
     opened = open_table(find_table(table["table"])).opened
-    run = _run(opened, holder)
-    begun = opened.ledger.history(run.key).find(run.run_id)
-    report = retold_cycle(opened, _plan(table, opened), holder, begun.started if begun is not None else run.started)
+    run = _recorded(opened, holder) or opened.new_run(MaintainRequest().key, holder)
+    report = retold_cycle(opened, _plan(table, opened), holder, run.started)
     for line in report.view().lines():
         _log.info("%s", line)
     end = RunEnd(opened.clock.now(), RunOutcome(report.outcome.value), report.facts(), verdict=report.why())
@@ -247,9 +251,10 @@ def change_of(result: WorkResult) -> TableChange:
     return TableChange(table=result["table"], uri=result["uri"], summary=result["outcome"], facts=result["facts"])
 
 
-def _run(opened: OpenTable, holder: str) -> RunRecord:
-    # The scheduler's run is the cycle's: a task that is tried again finds what it recorded before.
-    return replace(opened.new_run(MaintainRequest().key, holder), run_id=holder)
+def _recorded(opened: OpenTable, holder: str) -> RunRecord | None:
+    """Return the last cycle that a run of the scheduler recorded; None if it is forgotten, or was never recorded."""
+    runs = opened.ledger.history(MaintainRequest().key).runs
+    return next((run for run in reversed(runs) if run.holder == holder), None)
 
 
 def _plan(table: CycleTable, opened: OpenTable) -> CyclePlan:

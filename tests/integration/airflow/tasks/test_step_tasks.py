@@ -458,6 +458,30 @@ def test_cycle_that_failed_is_recorded_and_stays_begun(
     assert choose_cycle_tables([], by_schedule=True) == []
 
 
+def test_cycle_that_is_cleared_is_recorded_anew(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its history said for ever that it had failed, and the next one came although it worked again."""
+    table, run = _registered(merged, tmp_path, monkeypatch), "memwal_maintain/run 1"
+    opened = Table.open(merged.uri).opened
+    begin_cycle(table, run)
+    with pytest.raises(UnavailableError), opened.ledger.run(opened.new_run(JobKey("merge"), run)):
+        raise UnavailableError("storage does not answer", remedy="try again")
+    assert end_cycle(table, run) == "failed"
+
+    begin_cycle(table, run)
+    begin_cycle(table, run)
+    later = ManualClock(SystemClock().now() + timedelta(hours=1))
+    assert choose_cycle_tables([], by_schedule=True, run_lives=lambda name: name == "run 1", clock=later) == []
+    run_step("catch_up", table, run)
+    end_cycle(table, run)
+
+    assert end_cycle(table, run) == "done"
+    first, second = opened.ledger.runs("maintain")
+    assert (first.outcome, second.outcome, second.holder) == (RunOutcome.FAILED, RunOutcome.DONE, run)
+    assert (second.facts["steps"]["merge"], second.facts["steps"]["catch_up"]) == ("nothing_to_do", "done")
+
+
 @pytest.mark.req("O1")
 def test_gate_of_an_entry_takes_its_suites_to_spark_and_fails_where_the_table_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,7 @@ Each step plans first. A worker does what is small, and hands the rest to Spark;
 What steps change, they tell as runs by hand do, by the assets `memwal_regions`, `memwal_base_table` and
 `memwal_indexes`; the other DAGs of this platform leave these events to the cycle.
 
-**When is it safe?** Always. Each step holds the lease of its job, so that it never does what another run is doing.
+**When is it safe?** Always. Each step holds the lease of its job; what another run is doing is *skipped*.
 Garbage and table versions go once they are older than `MEMWAL_RETENTION__HOURS` and nothing needs them, unless the
 entry of the table says `collect_garbage = false` or `remove_versions = false`. A job that keeps failing pauses and is
 *skipped*, and the others run. A table that fails stops its own cycle and no other. One that cannot be opened, or whose

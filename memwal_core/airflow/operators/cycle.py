@@ -16,6 +16,8 @@ from memwal_core.airflow.operators.spark import SparkWork
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
+    from memwal_core.airflow.tasks.work import WorkItem, WorkResult
+
 
 class CycleStepWork(TellsLineage, SparkWork):
     """Plans one step of a table's cycle, and does it under a lease of its own: in this worker, or as an application.
@@ -45,24 +47,37 @@ class CycleStepWork(TellsLineage, SparkWork):
         """Plan the step, and do it.
 
         Raises:
-            AirflowSkipException: There was nothing to do, or the plan of the cycle leaves the step out.
+            AirflowSkipException: There was nothing to do, the plan of the cycle leaves the step out, or another run
+                does it just now.
             MemwalError: As ``do_work``; a step that needs a person ends the cycle of its table.
         """
         from memwal_core.airflow.tasks.cycle import change_of, prepare_step, require_passed, step_result
-        from memwal_core.airflow.tasks.on_spark import result_of
-        from memwal_core.airflow.tasks.work import do_work
         from memwal_core.jobs.cycle.plan import LeftOut
 
         found = prepare_step(self.step, self.table, self.followed)
         if isinstance(found, LeftOut):
             raise AirflowSkipException(found.why)
-        self.item, holder = found, holder_of(context)
-        if found["to_spark"]:
-            super().execute(context)
-        result = step_result(self.step, result_of(found, holder) if found["to_spark"] else do_work(found, holder))
+        self.item = found
+        result = step_result(self.step, self._do(found, context))
         require_passed(found, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
         self.told = result["result"]
         tell_changes(self.outlets, [change_of(result["result"])], context, in_cycle=True)
         return dict(result)
+
+    def _do(self, item: WorkItem, context: Context) -> WorkResult:
+        from memwal_core.airflow.tasks.on_spark import result_of
+        from memwal_core.airflow.tasks.work import do_work, require_free
+        from memwal_core.coordination.lease import LeaseHeldError
+
+        holder = holder_of(context)
+        try:
+            if not item["to_spark"]:
+                return do_work(item, holder)
+            require_free(item, holder)
+        except LeaseHeldError as error:
+            # As in a cycle of the library: neither a failure of the job nor one of the cycle.
+            raise AirflowSkipException(str(error)) from None
+        super().execute(context)
+        return result_of(item, holder)

@@ -264,6 +264,17 @@ def lease_key(item: WorkItem) -> JobKey | None:
     return request.key if request.info.takes_lease and not request.dry_run else None
 
 
+def require_free(item: WorkItem, holder: str) -> None:
+    """Refuse to hand on work that another run is doing: the application would start only to find that.
+
+    Raises:
+        LeaseHeldError: Another run has the lease. Try again later.
+    """
+    key = lease_key(item)
+    if key is not None:
+        open_table(find_table(item["table"])).opened.leases.require_free(key, holder)
+
+
 def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
     """Take the leases of a run's work, all or none.
 

@@ -73,8 +73,7 @@ class LeaseStore:
             if attempt:
                 longest = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _LONGEST_WAIT_S)
                 self._clock.sleep(longest * self._rng.uniform(0.5, 1.0))
-            stored = self.read(key)
-            self._require_free(key, holder, stored)
+            stored = self.require_free(key, holder)
             wanted = self._document(holder, stored)
             check_lease_change(stored.document if stored is not None else None, wanted)
             version = stored.version + 1 if stored is not None else FIRST_VERSION
@@ -135,7 +134,9 @@ class LeaseStore:
         """Return where the versions of a lease are."""
         return job_directory(LEASES_DIRECTORY, key.job, key.scope)
 
-    def _require_free(self, key: JobKey, holder: str, stored: StoredLease | None) -> None:
+    def require_free(self, key: JobKey, holder: str) -> StoredLease | None:
+        """Return a lease that a holder may take, as it is stored; one in other hands raises ``LeaseHeldError``."""
+        stored = self.read(key)
         rival = self._in_the_way(holder, stored)
         if rival is not None:
             raise LeaseHeldError(
@@ -147,6 +148,7 @@ class LeaseStore:
                 fencing_token=rival.document.fencing_token,
                 wanted_by=holder,
             )
+        return stored
 
     def _in_the_way(self, holder: str, stored: StoredLease | None) -> StoredLease | None:
         if stored is None or stored.document.holder == holder:

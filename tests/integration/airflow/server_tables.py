@@ -62,9 +62,13 @@ MERGED = (list(range(70)), {"old": 20, "new": 50})
 
 
 @contextmanager
-def merge_held(table: BaseTable) -> Iterator[None]:
-    """Keep the cycle from its merge: somebody else has the lease."""
-    with LeaseStore(table.store, table.ids, settings=LeaseSettings(), clock=CLOCK).acquire(
-        MergeRequest().key, "somebody else"
-    ):
+def merges_held(servers: Servers) -> Iterator[None]:
+    """Keep merges from beginning: their pool has no slot."""
+    path = "pools/memwal_merge"
+    pool = {key: servers.ask("GET", path)[key] for key in ("name", "slots", "include_deferred")}
+    pool["pool"] = pool.pop("name")
+    servers.ask("PATCH", path, {**pool, "slots": 0})
+    try:
         yield
+    finally:
+        servers.ask("PATCH", path, pool)

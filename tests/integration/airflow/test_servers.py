@@ -33,7 +33,7 @@ from tests.integration.airflow.server_tables import (
     content,
     flushed_directories,
     make_table,
-    merge_held,
+    merges_held,
     outcomes,
     recorded_generations,
     take_over,
@@ -335,8 +335,7 @@ def test_backfill_of_the_cycle_repeats_it_without_harm(servers: Servers) -> None
 
 def cycle_held_at_its_merge(servers: Servers, uri: str) -> str:
     run = servers.trigger("memwal_maintain", tables=[uri])
-    waits = ("deferred", "up_for_retry", "up_for_reschedule")
-    servers.until(lambda: servers.states("memwal_maintain", run).get("cycle.merge") in waits)
+    servers.await_state("memwal_maintain", run, "cycle.merge", "scheduled")
     return run
 
 
@@ -352,7 +351,7 @@ def test_hands_on_a_cycle_do_no_harm_and_keep_no_table_from_the_next(servers: Se
     table = make_table(servers, hand.replace(" ", "-"), merged=False)
     dag = "memwal_maintain"
     servers.ask("PATCH", f"dags/{dag}", {"is_paused": False})
-    with merge_held(table):
+    with merges_held(servers):
         run = cycle_held_at_its_merge(servers, table.uri)
         path = servers.run_path(dag, run)
         if hand == "paused":
@@ -364,7 +363,7 @@ def test_hands_on_a_cycle_do_no_harm_and_keep_no_table_from_the_next(servers: Se
                 servers.ask("DELETE", path)
     if hand == "paused":
         servers.ask("PATCH", f"dags/{dag}", {"is_paused": False})
-        servers.until(lambda: servers.ask("GET", path)["state"] == "success")  # Its merge was tried again.
+        servers.until(lambda: servers.ask("GET", path)["state"] == "success")  # It went on with its merge.
     else:
         assert content(table) == (list(range(50)), {"old": 50, "new": 0})
         assert servers.end(dag, servers.trigger(dag, tables=[table.uri]))[dag] == "success"

@@ -51,15 +51,19 @@ class CycleStepWork(TellsLineage, SparkWork):
                 does it just now.
             MemwalError: As ``do_work``; a step that needs a person ends the cycle of its table.
         """
-        from memwal_core.airflow.tasks.cycle import change_of, prepare_step, require_passed, step_result
+        from memwal_core.airflow.tasks.cycle import change_of, done_before, prepare_step, require_passed, step_result
         from memwal_core.jobs.cycle.plan import LeftOut
 
         found = prepare_step(self.step, self.table, self.followed)
         if isinstance(found, LeftOut):
-            raise AirflowSkipException(found.why)
-        self.item = found
-        result = step_result(self.step, self._do(found, context))
-        require_passed(found, result["outcome"])
+            before = done_before(self.step, self.table, holder_of(context)) if context["ti"].try_number > 1 else None
+            if before is None:
+                raise AirflowSkipException(found.why)
+            self.item, done = before
+        else:
+            self.item, done = found, self._do(found, context)
+        result = step_result(self.step, done)
+        require_passed(self.item, result["outcome"])
         if result["outcome"] == "nothing_to_do":
             raise AirflowSkipException("nothing to do; the log above says why")
         self.told = result["result"]

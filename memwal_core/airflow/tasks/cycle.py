@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TypedDict
 
 from memwal_core.airflow.defaults import RUN_TIMEOUT
@@ -18,7 +19,7 @@ from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cy
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
 from memwal_core.jobs.cycle.request import MaintainRequest
-from memwal_core.jobs.cycle.retelling import retold_cycle
+from memwal_core.jobs.cycle.retelling import retold_cycle, runs_of_steps
 from memwal_core.jobs.job import Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.quality.request import QualityRequest, Stages
@@ -28,6 +29,16 @@ from memwal_core.registry import RegisteredTable, require_registry
 from memwal_core.settings import load_settings
 
 CYCLE_DAG = "memwal_maintain"
+
+_OUTCOMES_OF_WORK: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
+    {
+        RunOutcome.DONE: JobOutcome.DONE,
+        RunOutcome.PARTIAL: JobOutcome.PARTIAL,
+        RunOutcome.BLOCKED: JobOutcome.BLOCKED,
+        RunOutcome.RUNNING: JobOutcome.CONFLICT,
+    }
+)
+"""What runs that may have changed the table mean to a task that finds nothing left to do."""
 
 _log = logging.getLogger(__name__)
 
@@ -211,6 +222,36 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
     sent = dispatch(step.request, job.size(division.report), opened.settings.dispatch)
     _log.info("%s: %s, %s", table["table"], name, sent)
     return _item(table, step, sent, planned=True)
+
+
+def done_before(name: str, table: CycleTable, holder: str) -> tuple[WorkItem, WorkResult] | None:
+    """Return what an earlier attempt of a step's task did, of which nothing is left to do: its worker died.
+
+    Where its process died, too, what it did is not known: the outcome is a conflict, as of an application that left no
+    record.
+
+    Returns:
+        The work and its result; None if no earlier attempt did anything.
+
+    Raises:
+        FrozenError: An earlier attempt may have found why the table is frozen, and told nobody.
+    """
+    registered = find_table(table["table"])
+    opened = open_table(registered).opened
+    plan, begun = _plan(table, opened), _recorded(opened, holder)
+    step = plan.step(name)
+    runs = runs_of_steps(opened, plan, holder, begun.started)[step.name] if begun is not None else ()
+    outcome = _OUTCOMES_OF_WORK.get(runs[-1].outcome) if runs else None
+    if outcome is JobOutcome.CONFLICT or (runs and runs[-1].outcome is RunOutcome.FROZEN):
+        opened.freezes.require_thawed()
+    if outcome is None:
+        return None
+    _log.info("%s: an earlier attempt did %s: %s", table["table"], name, runs[-1].verdict or "it left no word")
+    item = _item(table, step, Dispatch(False, "it was done before"), planned=True)
+    facts = dict(runs[-1].facts)
+    return item, WorkResult(
+        table=registered.name, uri=registered.uri, job=step.job, outcome=outcome.value, facts=facts, due_at=""
+    )
 
 
 def _item(table: CycleTable, step: CycleStep, sent: Dispatch, *, planned: bool) -> WorkItem:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.jobs.context import OpenTable
-from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, end_of_cycle
+from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, end_of_cycle
 from memwal_core.jobs.cycle.report import MaintainReport, StepReport, worst_outcome
 from memwal_core.jobs.outcome import JobOutcome
 
@@ -29,22 +29,35 @@ def retold_cycle(opened: OpenTable, plan: CyclePlan, holder: str, began: datetim
     Raises:
         CorruptionError: A history cannot be read.
     """
+    steps: list[StepReport] = []
+    for step, runs in zip(plan.steps, runs_of_steps(opened, plan, holder, began).values(), strict=True):
+        steps.append(_ran(step, runs) if runs else _unrun(opened, plan, step, steps))
+    outcome = worst_outcome(tuple(steps), dry_run=False)
+    seconds = max(0.0, (opened.clock.now() - began).total_seconds())
+    return MaintainReport(opened.uri, outcome, dry_run=False, steps=tuple(steps), seconds=seconds)
+
+
+def runs_of_steps(
+    opened: OpenTable, plan: CyclePlan, holder: str, began: datetime
+) -> Mapping[StepName, Sequence[RunRecord]]:
+    """Return the runs of each step of a cycle, in the order of the steps; a job may have several.
+
+    Raises:
+        CorruptionError: A history cannot be read.
+    """
     own = {
         key: [run for run in opened.ledger.history(key).runs if run.holder == holder and run.started >= began]
         for key in {step.request.key for step in plan.steps}
     }
-    steps: list[StepReport] = []
+    found: dict[StepName, Sequence[RunRecord]] = {}
     earliest = began
     for number, step in enumerate(plan.steps):
         latest = _next_start(plan, number, own)
-        runs = [
+        found[step.name] = [
             run for run in own[step.request.key] if run.started >= earliest and (not latest or run.started < latest)
         ]
-        steps.append(_ran(step, runs) if runs else _unrun(opened, plan, step, steps))
-        earliest = max([earliest, *(run.started for run in runs)])
-    outcome = worst_outcome(tuple(steps), dry_run=False)
-    seconds = max(0.0, (opened.clock.now() - began).total_seconds())
-    return MaintainReport(opened.uri, outcome, dry_run=False, steps=tuple(steps), seconds=seconds)
+        earliest = max([earliest, *(run.started for run in found[step.name])])
+    return found
 
 
 def _next_start(plan: CyclePlan, number: int, own: Mapping[JobKey, Sequence[RunRecord]]) -> datetime | None:

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from memwal_core.airflow.assets import assets_of
+from memwal_core.airflow.assets import BASE_TABLE, assets_of
 from memwal_core.airflow.operators.cycle import CycleStepWork
-from memwal_core.airflow.tasks.cycle import CycleTable
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.tables.people import make_people_table, people
+from tests.integration.airflow.tasks.steps import run_step
 
 pytestmark = pytest.mark.airflow
 
@@ -30,6 +32,9 @@ def table(tmp_path: Path) -> BaseTable:
         writer.put(people(5, 6))
         writer.flush()
     return made
+
+
+RUN = "memwal_maintain/manual__1"
 
 
 def _chosen(table: BaseTable) -> CycleTable:
@@ -63,3 +68,58 @@ def test_step_that_another_run_does_is_skipped_as_in_a_cycle_of_the_library(
     lease.release()
     monkeypatch.delenv("MEMWAL_DISPATCH__MAX_BYTES", raising=False)
     assert _step(table, "merge", "merge").execute(_context())["outcome"] == "done"
+
+
+def test_merge_whose_worker_died_before_its_task_ended_is_told_when_it_is_tried_again(table: BaseTable) -> None:
+    """It was skipped: whoever waits for the change of the base table never heard of it."""
+    begin_cycle(_chosen(table), RUN)
+    run_step("merge", _chosen(table), RUN)
+    context = _context(2)
+
+    again = _step(table, "merge", "merge").execute(context)
+
+    assert (again["outcome"], again["result"]["facts"]["rows"]) == ("done", 2)
+    [told] = context["outlet_events"][BASE_TABLE].extra["tables"]
+    assert (told["uri"], told["facts"]["rows"]) == (table.uri, 2)
+    begin_cycle(_chosen(table), f"{RUN}0")
+    with pytest.raises(AirflowSkipException):  # It is another cycle that merged.
+        _step(table, "merge", "merge").execute({**_context(2), "run_id": "manual__10"})
+
+
+def test_work_of_a_process_that_died_is_not_taken_for_none(table: BaseTable) -> None:
+    begin_cycle(_chosen(table), RUN)
+    opened = Table.open(table.uri).opened
+    opened.ledger.begin(opened.new_run(JobKey("merge"), RUN))
+    Table.open(table.uri).run(MergeRequest(), holder="another run")
+
+    again = _step(table, "merge", "merge").execute(_context(2))
+
+    assert (again["outcome"], again["result"]["facts"]) == ("conflict", {})
+
+
+def test_indexes_follow_a_compaction_whose_worker_died(table: BaseTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compaction that was tried again had nothing to do, so indexes were left as Lance had made them."""
+    monkeypatch.setenv("MEMWAL_COMPACT__MIN_FRAGMENTS", "2")
+    table.dataset().insert(people(7, 8))
+    begin_cycle(_chosen(table), RUN)
+    run_step("compact", _chosen(table), RUN)
+
+    again = _step(table, "compact", "compact").execute(_context(2))
+
+    assert again["outcome"] == "done"
+    with pytest.raises(AirflowSkipException) as skipped:
+        _step(table, "catch_up_again", "catchup", again).execute(_context())
+    assert "compact changed nothing" not in str(skipped.value)
+
+
+def test_freeze_that_a_worker_found_before_it_died_fails_the_task_that_is_tried_again(table: BaseTable) -> None:
+    """It was skipped, as the runs after one that has told people are, and nobody had been told."""
+    begin_cycle(_chosen(table), RUN)
+    opened = Table.open(table.uri).opened
+    opened.ledger.begin(opened.new_run(JobKey("merge"), RUN))
+    Table.open(table.uri).freeze("found by the run that died", by="merge")
+
+    with pytest.raises(AirflowFailException, match="a person must thaw the table"):
+        _step(table, "merge", "merge").execute(_context(2))
+    with pytest.raises(AirflowSkipException, match="the table is frozen"):
+        _step(table, "merge", "merge").execute(_context())

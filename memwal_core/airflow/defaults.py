@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf
 from airflow.sdk import BaseOperator
 
 from memwal_core.airflow.failures import tell_failure, tell_overdue
@@ -107,6 +108,11 @@ def pool_for(job: str) -> dict[str, str]:
     ``MAINTENANCE_POOLS=true`` says that ``airflow pools import dags/pools.json`` was run.
     """
     return {"pool": f"memwal_{job}"} if os.environ.get("MAINTENANCE_POOLS", "").lower() == "true" else {}
+
+
+def most_mapped() -> int:
+    """Return how many tasks Airflow makes of one list at most; it refuses a longer one."""
+    return conf.getint("core", "max_map_length", fallback=1024)
 
 
 def holder_of(context: Mapping[str, Any]) -> str:

@@ -9,12 +9,13 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TypedDict
 
-from memwal_core.airflow.defaults import RUN_TIMEOUT
+from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped
 from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
 from memwal_core.airflow.tasks.work import TableChange, WorkItem, WorkResult, is_frozen, request_of
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
+from memwal_core.errors import InvalidRequestError
 from memwal_core.fleet import Due, Fleet, RoundEnd, TableRound, broken_round, cycle_request, is_idle
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import CyclePlan, CycleStep, LeftOut, StepEnd, StepName, plan_cycle
@@ -26,6 +27,7 @@ from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.registry import RegisteredTable, require_registry
+from memwal_core.rng import system_rng
 from memwal_core.settings import load_settings
 
 CYCLE_DAG = "memwal_maintain"
@@ -94,7 +96,8 @@ def choose_cycle_tables(
         clock: The system's if None.
 
     Raises:
-        InvalidRequestError: No registry is configured, or a name is not registered.
+        InvalidRequestError: No registry is configured, a name is not registered, or these are more tables than Airflow
+            maps. By schedule, those that it does not map are left to later runs, which draw lots.
     """
     registry = require_registry()
     chosen = registry.choose(names)
@@ -103,11 +106,19 @@ def choose_cycle_tables(
     if by_schedule:
         known = reminders if reminders is not None else Reminders()
         left_out = _left_alone(chosen, broken, run_lives, known, clock if clock is not None else SystemClock())
-    return [
+    found = [
         CycleTable(label=name, table=name, ignore_pauses=ignore_pauses)
         for name in [*(table.name for table in chosen), *(entry.table for entry in broken)]
         if name not in left_out
     ]
+    if len(found) > (most := most_mapped()):
+        raise InvalidRequestError(
+            "these are more tables than Airflow maps at once",
+            remedy="name fewer, or raise core.max_map_length in Airflow's configuration",
+            tables=len(found),
+            most=most,
+        )
+    return found
 
 
 def _left_alone(
@@ -135,13 +146,23 @@ def _left_alone(
     called = reminders.call(closed, clock.now(), timedelta(seconds=settings.remind_s))
     left_alone = {name for name, each in found.items() if isinstance(each, Due) and not each.is_due}
     left_alone |= set(closed) - called
+    # By lot, so that none comes last every time.
+    due = system_rng().sample(waiting := [name for name in found if name not in left_alone], len(waiting))
+    later = set(sorted(due, key=lambda name: name not in called)[most_mapped() :])
+    reminders.forget(later)
+    if later:
+        _log.warning(
+            "%d tables are due, more than Airflow maps at once; %d are left to later runs: raise core.max_map_length",
+            len(due),
+            len(later),
+        )
     for name, each in found.items():
         verdict = "left alone" if name in left_alone else "due"
         told = (
             f"; its task failed less than {settings.remind_s:g} s ago" if name in left_alone and name in closed else ""
         )
         _log.info("%s: %s: %s%s", name, verdict, each.why, told)
-    return left_alone
+    return left_alone | later
 
 
 def begin_cycle(table: CycleTable, holder: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 
@@ -29,6 +29,10 @@ class Reminders:
         lasting = {name: told for name, told in self._called.items() if timedelta(0) <= now - told < every}
         self._called = {name: lasting.get(name, now) for name in names}
         return set(self._called) - set(lasting)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Note that nobody is called for these now."""
+        self._called = {name: told for name, told in self._called.items() if name not in names}
 
     def to_dict(self) -> dict[str, str]:
         """Return JSON-able values."""

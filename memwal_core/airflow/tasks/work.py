@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypedDict, get_origin, get_type_hints
 
+from memwal_core.airflow.defaults import most_mapped
 from memwal_core.airflow.tasks.leases import give_back, take
 from memwal_core.airflow.tasks.tables import choose_tables, find_table, open_table
 from memwal_core.coordination.job_key import JobKey
@@ -100,7 +101,7 @@ def plan_work(
 
     Returns:
         The work; empty on a dry run, or if nothing is due. What is too large to be planned here is work in any case,
-        also where it ``only_plans``.
+        also where it ``only_plans``. Not more than Airflow makes tasks of: the rest is due again.
 
     Raises:
         InvalidRequestError: Parameters do not fit, or a table is not registered.
@@ -112,7 +113,14 @@ def plan_work(
     asked = parse_request(job, given).for_run(run_id)
     for table in choose_tables(params, events):
         items += _planned(table, asked)
-    return items
+    if len(items) > (most := most_mapped()):
+        _log.warning(
+            "%d pieces of work are more than Airflow maps at once: the first %d are done, and the rest by later runs; "
+            "raise core.max_map_length, or ask for larger pieces",
+            len(items),
+            most,
+        )
+    return items[:most]
 
 
 def only_plans(item: WorkItem) -> bool:

@@ -533,3 +533,38 @@ def test_gate_of_an_entry_takes_its_suites_to_spark_and_fails_where_the_table_fa
     assert gone is not None
     assert broken is not None
     assert (len(gone.broken), [entry.name for entry in broken.broken]) == (0, ["people"])
+
+
+def test_more_tables_than_airflow_maps_come_by_turns_by_schedule_and_are_refused_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow refused the list in words of its own, and no table at all was maintained."""
+    path = tmp_path / "tables.toml"
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
+    names = [f"table{number}" for number in range(9)]
+    path.write_text("".join(f"[[tables]]\nname = '{name}'\nuri = '{tmp_path / name}'\n" for name in names))
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
+
+    turns = [choose_cycle_tables([], by_schedule=True) for _ in range(40)]
+
+    assert {len(turn) for turn in turns} == {3}
+    assert {each["table"] for turn in turns for each in turn} == set(names)
+    with pytest.raises(InvalidRequestError, match="more tables than Airflow maps") as refused:
+        choose_cycle_tables([], by_schedule=False)
+    assert (refused.value.facts["tables"], refused.value.facts["most"]) == (9, 3)
+    assert len(choose_cycle_tables(names[:3], by_schedule=False)) == 3
+
+
+def test_more_pieces_than_airflow_maps_are_done_in_order_and_the_rest_is_due_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Leases were taken before Airflow refused the list, and nothing gave them back."""
+    table = make_people_table(str(tmp_path / "people.lance"))
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(40)))
+        writer.flush()
+    every = plan_work("merge", _params(table, regions=[], max_bytes=1))
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
+
+    assert plan_work("merge", _params(table, regions=[], max_bytes=1)) == every[:3]
+    assert "4 pieces of work are more than Airflow maps at once" in caplog.text

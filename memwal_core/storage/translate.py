@@ -26,6 +26,7 @@ from memwal_core.errors import (
     ObjectNotFoundError,
     UnavailableError,
 )
+from memwal_core.native.panics import NativePanicError, panics_raised
 from memwal_core.redaction import harmless, redact
 
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -57,8 +58,9 @@ def translated(operation: str, path: str, store: str) -> Iterator[None]:
     ``operation`` is for the message; ``store`` must be free of secrets.
     """
     try:
-        yield
-    except (BaseError, OSError, ValueError, NotImplementedError) as error:
+        with panics_raised():
+            yield
+    except (BaseError, OSError, ValueError, NotImplementedError, NativePanicError) as error:
         translation = _classified(error, {"operation": operation, "path": path, "store": store})
         # The library's text may hold a signature or password; then it must not be chained.
         raise translation from harmless(error)
@@ -116,6 +118,13 @@ def _classified_os_error(error: OSError, facts: dict[str, object]) -> MemwalErro
 
 
 def _classified_generic(error: Exception, facts: dict[str, object]) -> MemwalError:
+    if isinstance(error, NativePanicError):
+        return InvalidRequestError(
+            "the store's client gave up on this request",
+            remedy="correct the storage options: an endpoint without http://, or a key or region with a blank or a "
+            "line break, is none; if they are right, report it",
+            **facts,
+        )
     # obstore has one class for everything else; the HTTP status in its text tells the rest apart.
     match = _STATUS.search(str(error))
     status = int(match.group(1)) if match else None

@@ -108,3 +108,26 @@ def test_public_bucket_needs_no_credentials() -> None:
     store = open_store("s3://bucket/t", storage_options={"aws_skip_signature": "true", "aws_region": "us-east-1"})
 
     assert "aws_access_key_id" not in store.storage_options
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"aws_endpoint": "localhost:9000"},
+        {"aws_endpoint": "not a url"},
+        {"aws_endpoint": "http://127.0.0.1:99999999"},
+        {"aws_region": "us east"},
+        {"aws_secret_access_key": "hidden", "aws_access_key_id": "from a file\n"},
+        {"aws_session_token": "hidden\n"},
+    ],
+)
+def test_options_at_which_the_client_panics_are_refused_and_not_shown(wrong: dict[str, str]) -> None:
+    """A panic is no Exception: it went past every handler, and people saw Rust's words."""
+    options = {"aws_access_key_id": "key", "aws_secret_access_key": "hidden", "aws_region": "us-east-1", **wrong}
+    store = open_store("s3://bucket", storage_options={"allow_http": "true", **options})
+
+    for ask in (lambda: store.list_directories(""), lambda: store.head("x"), lambda: store.put("x", b"")):
+        with pytest.raises(InvalidRequestError, match="gave up") as refused:
+            ask()
+        assert "storage options" in refused.value.remedy
+        assert "hidden" not in str(refused.value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Connection
 
 from memwal_core.errors import InvalidRequestError
 
@@ -39,7 +40,8 @@ def read_connection(name: str) -> StorageConnection:
             Airflow's form sends, are left out.
 
     Raises:
-        InvalidRequestError: There is no such connection, it is of another type, or an option is no plain value.
+        InvalidRequestError: There is no such connection, it is of another type, its extra fields are no JSON object, or
+            an option is no plain value.
     """
     try:
         connection = BaseHook.get_connection(name)
@@ -56,7 +58,7 @@ def read_connection(name: str) -> StorageConnection:
             connection=name,
             found=connection.conn_type,
         )
-    options = {option: _plain(name, option, value) for option, value in connection.extra_dejson.items()}
+    options = {option: _plain(name, option, value) for option, value in _extra(name, connection).items()}
     named = {_ACCESS_KEY: connection.login, _SECRET_KEY: connection.password}
     options |= {option: value for option, value in named.items() if value}
     given = {option: value for option, value in options.items() if value}
@@ -64,6 +66,23 @@ def read_connection(name: str) -> StorageConnection:
         if any(part in option.lower() for part in _SECRET_NAMES):
             mask_secret(value)
     return StorageConnection(connection.host or "", given)
+
+
+def _extra(name: str, connection: Connection) -> Mapping[str, object]:
+    try:
+        found = json.loads(connection.extra or "null")
+    except ValueError:
+        found = connection.extra
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidRequestError(
+            "the extra fields of the connection are no JSON object",
+            remedy='write them like {"aws_region": "us-east-1"}',
+            connection=name,
+        )
+    # Airflow masks values while it parses them.
+    return connection.extra_dejson
 
 
 def _plain(name: str, option: str, value: object) -> str:

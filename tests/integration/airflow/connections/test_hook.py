@@ -73,6 +73,26 @@ def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPa
     assert "hidden" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "extra", ["aws_secret_access_key=hidden", '{"aws_region": "us"', "[1, 2]", [1, 2], 5, '"hidden"']
+)
+def test_extra_that_is_no_object_is_refused_without_its_text(monkeypatch: pytest.MonkeyPatch, extra: object) -> None:
+    """Some were an AttributeError; text that is no JSON was left out, and the store asked without credentials."""
+    hook = _connection(monkeypatch, host="s3://bucket", extra=extra)
+
+    with pytest.raises(InvalidRequestError, match="no JSON object") as refused:
+        hook.storage_options()
+
+    assert refused.value.facts["connection"] == "lake"
+    assert "hidden" not in str(refused.value)
+    assert hook.test_connection() == (False, str(refused.value))
+
+
+@pytest.mark.parametrize("extra", [None, "", "null", "{}"])
+def test_extra_may_be_left_out(monkeypatch: pytest.MonkeyPatch, extra: object) -> None:
+    assert _connection(monkeypatch, extra=extra).storage_options() == {}
+
+
 def test_button_says_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_people_table(str(tmp_path / "people.lance"))
 

@@ -115,13 +115,13 @@ class _Run:
         """Look once more, since a region may have waited for its turn, and flush it if it is still due."""
         context, region_id = self._context, planned.region_id
         context.check_lease()
-        reader = replace(self._reader(), concurrency=1)
-        verdict = judge_region(reader.signs_of(region_id), reader.now, self._bounds)
-        if not verdict.reason.flushes:
-            self._ends.left[region_id] = verdict.reason.value
-            return
-        context.failpoints.hit(FLUSH_DECIDED)
         try:
+            reader = replace(self._reader(), concurrency=1)
+            verdict = judge_region(reader.signs_of(region_id), reader.now, self._bounds)
+            if not verdict.reason.flushes:
+                self._ends.left[region_id] = verdict.reason.value
+                return
+            context.failpoints.hit(FLUSH_DECIDED)
             done = flush_region(
                 context.table,
                 region_id,

@@ -293,6 +293,26 @@ def test_damaged_region_does_not_keep_the_others_from_being_flushed(table) -> No
     assert run(table, 3 * HOUR, regions=[broken]).outcome is JobOutcome.BLOCKED
 
 
+def test_region_that_cannot_be_looked_at_again_does_not_keep_the_others_from_being_flushed(table) -> None:
+    """The second look was outside of what is reported: its error ended the run, and cancelled what had not begun."""
+    silent, *others = (create_region(table) for _ in range(4))
+    for number, each in enumerate((silent, *others)):
+        opened(table, each).put(people(number + 1, name="a"))
+    store = FaultyStore(table.store)
+    context = admin(reopened(table, store, SETTINGS), HOUR + 60).opened
+    points = ArmedFailpoints().arm(
+        FLUSH_PLANNED, lambda: store.fail("get", path=lambda path: str(silent) in path, times=9)
+    )
+    settings = SETTINGS.model_copy(update={"flush": FlushSettings(concurrency=1)})
+    parts = FlushContext(context.base, context.manifests, settings, context.clock, failpoints=points)
+
+    report = flush_idle_regions(parts, FlushRequest())
+
+    assert report.outcome is JobOutcome.CONFLICT
+    assert {each.region_id for each in report.flushed} == set(others)
+    assert list(report.failures) == [silent]
+
+
 def test_dry_run_changes_nothing(table, region) -> None:
     opened(table, region).put(people(1, name="a"))
     before = sorted((info.path, info.etag) for info in table.store.list_objects(""))

@@ -166,9 +166,9 @@ with DAG(
             from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
             from airflow.sdk import get_current_context
 
-            from memwal_core.airflow.tasks.cycle import begin_cycle
+            from memwal_core.airflow.tasks.cycle import begin_cycle, label_of
 
-            get_current_context()["label"] = table["label"]
+            get_current_context()["label"] = label_of(table)
             if needless := begin_cycle(table, holder_of(context)):
                 index = context["ti"].map_index
                 raise DownstreamTasksSkipped(tasks=[(f"cycle.{step}", index) for step in needless])
@@ -179,9 +179,9 @@ with DAG(
             """Return how the cycle ended."""
             from airflow.sdk import get_current_context
 
-            from memwal_core.airflow.tasks.cycle import end_cycle
+            from memwal_core.airflow.tasks.cycle import end_cycle, label_of
 
-            get_current_context()["label"] = table["label"]
+            get_current_context()["label"] = label_of(table)
             return end_cycle(table, holder_of(context))
 
         begun = begin(table)

@@ -40,7 +40,7 @@ class CycleStepWork(TellsLineage, SparkWork):
     @property
     def label(self) -> str:
         """The name of the table, once it is known."""
-        return str(self.table["label"]) if isinstance(self.table, dict) else ""
+        return str(self.table.get("label", "")) if isinstance(self.table, dict) else ""
 
     @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing

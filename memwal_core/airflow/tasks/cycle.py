@@ -12,7 +12,15 @@ from typing import TypedDict
 from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped
 from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
-from memwal_core.airflow.tasks.work import TableChange, WorkItem, WorkResult, is_frozen, request_of
+from memwal_core.airflow.tasks.work import (
+    TableChange,
+    WorkItem,
+    WorkResult,
+    changed_meanwhile,
+    is_frozen,
+    request_of,
+    require_handed,
+)
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.coordination.ledger import RunEnd, RunOutcome, RunRecord
 from memwal_core.errors import InvalidRequestError
@@ -173,7 +181,7 @@ def begin_cycle(table: CycleTable, holder: str) -> list[str]:
     Returns:
         The steps that need no task, because whatever the others do, this cycle has none of them.
     """
-    opened = open_table(find_table(table["table"])).opened
+    opened = _opened(table)
     known = _recorded(opened, holder)
     if known is None or known.has_ended:
         begun = opened.new_run(MaintainRequest().key, holder)
@@ -194,7 +202,7 @@ def end_cycle(table: CycleTable, holder: str) -> str:
     Returns:
         Its outcome.
     """
-    opened = open_table(find_table(table["table"])).opened
+    opened = _opened(table)
     run = _recorded(opened, holder) or opened.new_run(MaintainRequest().key, holder)
     report = retold_cycle(opened, _plan(table, opened), holder, run.started)
     for line in report.view().lines():
@@ -218,11 +226,10 @@ def prepare_step(name: str, table: CycleTable, followed: CycleResult | None = No
     Raises:
         InvalidRequestError: The plan has no such step, or the job does not fit the table.
     """
-    opened = open_table(find_table(table["table"])).opened
+    opened = _opened(table)
     plan = _plan(table, opened)
     step = plan.step(name)
-    before = {StepName(followed["step"]): JobOutcome(followed["outcome"])} if followed else {}
-    left_out = _left_out(opened, plan, step, before)
+    left_out = _left_out(opened, plan, step, _became(followed))
     if left_out is None and is_frozen(opened, step.request):
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     if left_out is not None:
@@ -257,8 +264,7 @@ def done_before(name: str, table: CycleTable, holder: str) -> tuple[WorkItem, Wo
     Raises:
         FrozenError: An earlier attempt may have found why the table is frozen, and told nobody.
     """
-    registered = find_table(table["table"])
-    opened = open_table(registered).opened
+    registered, opened = find_table(table["table"]), _opened(table)
     plan, begun = _plan(table, opened), _recorded(opened, holder)
     step = plan.step(name)
     runs = runs_of_steps(opened, plan, holder, begun.started)[step.name] if begun is not None else ()
@@ -311,6 +317,31 @@ def step_result(name: str, result: WorkResult) -> CycleResult:
 def change_of(result: WorkResult) -> TableChange:
     """Return what the event of an asset says about the table that a step changed."""
     return TableChange(table=result["table"], uri=result["uri"], summary=result["outcome"], facts=result["facts"])
+
+
+def label_of(table: CycleTable) -> str:
+    """Return the name that the tasks of a table's cycle show.
+
+    Raises:
+        InvalidRequestError: It is no table that ``choose_cycle_tables`` returned.
+    """
+    require_handed([table], CycleTable, by="tables")
+    return table["label"]
+
+
+def _opened(table: CycleTable) -> OpenTable:
+    require_handed([table], CycleTable, by="tables")
+    return open_table(find_table(table["table"])).opened
+
+
+def _became(followed: CycleResult | None) -> Mapping[StepName, JobOutcome]:
+    if followed is None:
+        return {}
+    require_handed([followed], CycleResult, by=StepName.COMPACT)
+    try:
+        return {StepName(followed["step"]): JobOutcome(followed["outcome"])}
+    except ValueError:
+        raise changed_meanwhile(followed, CycleResult, StepName.COMPACT) from None
 
 
 def _recorded(opened: OpenTable, holder: str) -> RunRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypedDict, get_origin, get_type_hints
+from typing import Any, TypedDict, get_origin, get_type_hints, is_typeddict
 
 from memwal_core.airflow.defaults import most_mapped
 from memwal_core.airflow.tasks.leases import give_back, take
@@ -219,28 +219,39 @@ def require_job(items: Iterable[WorkItem], job: str) -> None:
         )
 
 
-def require_handed(values: object, kind: type) -> None:
+def require_handed(values: object, kind: type, by: str = "plan") -> None:
     """Refuse what a task is handed if it is no sequence of this kind, because somebody changed what a task returned.
+
+    Args:
+        values: What it is handed.
+        kind: What each of them must be.
+        by: The task that hands it over.
 
     Raises:
         InvalidRequestError: It is something else.
     """
-    types = {name: get_origin(hint) or hint for name, hint in get_type_hints(kind).items()}
-    if isinstance(values, Sequence) and not isinstance(values, str) and all(_fits(each, types) for each in values):
-        return
-    raise InvalidRequestError(
+    if not isinstance(values, Sequence) or isinstance(values, str) or not all(_fits(each, kind) for each in values):
+        raise changed_meanwhile(values, kind, by)
+
+
+def changed_meanwhile(values: object, kind: type, by: str) -> InvalidRequestError:
+    """Return what a task says that is handed something else than the task before it returned."""
+    return InvalidRequestError(
         "what this task was handed is not what the task before it returns",
-        remedy="clear the task `plan`, which hands it over anew",
+        remedy=f"clear the task `{by}`, which hands it over anew",
         expected=kind.__name__,
         found=str(values)[:_LONGEST_SHOWN],
     )
 
 
-def _fits(value: object, types: Mapping[str, type]) -> bool:
+def _fits(value: object, kind: type) -> bool:
+    if not is_typeddict(kind):
+        return isinstance(value, get_origin(kind) or kind)
+    types = get_type_hints(kind)
     return (
         isinstance(value, Mapping)
         and value.keys() == types.keys()
-        and all(isinstance(value[name], kind) for name, kind in types.items())
+        and all(_fits(value[name], each) for name, each in types.items())
     )
 
 

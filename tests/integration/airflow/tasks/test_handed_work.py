@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memwal_core.airflow.tasks.cycle import begin_cycle, end_cycle, prepare_step
 from memwal_core.airflow.tasks.work import WorkItem, plan_work, release_leases, require_job
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import REGISTRY_VARIABLE
@@ -53,3 +54,39 @@ def test_what_is_no_work_is_refused_once_and_for_all(planned: list[WorkItem], ch
             receive()
 
         assert "`plan`" in refused.value.remedy
+
+
+CHOSEN = {"label": "people", "table": "people", "ignore_pauses": False}
+
+
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize(
+    "table",
+    [
+        json.dumps(CHOSEN), None, 5, [CHOSEN], {}, {"label": "people", "table": "people"}, {**CHOSEN, "more": 1},
+        {**CHOSEN, "table": 5}, {**CHOSEN, "ignore_pauses": "no"}, {**CHOSEN, "label": None},
+    ],
+)  # fmt: skip
+def test_cycle_of_what_is_no_table_is_refused_once_and_for_all(table: Any) -> None:
+    """It was a TypeError or KeyError, which was tried again and again; "no" ignored pauses."""
+    for receive in (
+        lambda: begin_cycle(table, "run"),
+        lambda: end_cycle(table, "run"),
+        lambda: prepare_step("merge", table),
+    ):
+        with pytest.raises(InvalidRequestError, match="not what the task before it returns") as refused:
+            receive()
+
+        assert "`tables`" in refused.value.remedy
+
+
+@pytest.mark.usefixtures("planned")
+def test_step_after_what_is_no_result_is_refused_once_and_for_all() -> None:
+    result = {"table": "people", "uri": "", "job": "compact", "outcome": "done", "facts": {}, "due_at": ""}
+    compacted: Any = {"step": "compact", "outcome": "done", "result": result}
+    prepare_step("catch_up_again", CHOSEN, compacted)  # type: ignore[arg-type]
+
+    for change in ({"step": "nothing"}, {"outcome": "nothing"}, {"outcome": None}, {"result": None}, {"more": 1}):
+        with pytest.raises(InvalidRequestError, match="not what the task before it returns") as refused:
+            prepare_step("catch_up_again", CHOSEN, {**compacted, **change})  # type: ignore[arg-type]
+        assert "`compact`" in refused.value.remedy

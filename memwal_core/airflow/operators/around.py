@@ -10,13 +10,15 @@ from airflow.sdk import Asset
 
 from memwal_core.airflow.assets import tell_changes, triggering_events
 from memwal_core.airflow.defaults import holder_of
-from memwal_core.airflow.failures import no_vain_retries
+from memwal_core.airflow.failures import no_vain_retries, tell_failure
 from memwal_core.airflow.operators.spark import SparkWork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow.sdk.definitions.context import Context
+
+    from memwal_core.errors import MemwalError
 
 
 class PlanWork(SparkWork):
@@ -52,7 +54,12 @@ class PlanWork(SparkWork):
         events = triggering_events(self.starts, context)
         if context.get("triggering_asset_events") and not events and not context["params"].get("table"):
             raise AirflowSkipException("cycles changed the tables, and go on with them by themselves")
-        items = plan_work(self.job, context["params"], events, run_name(context))
+
+        def tell(table: str, error: MemwalError) -> None:
+            self.log.error("%s: left out: %s", table, error)
+            tell_failure({**context, "exception": error, "params": {"table": table}})
+
+        items = plan_work(self.job, context["params"], events, run_name(context), left_out=tell)
         for item in plans_elsewhere(items, shown=self.shows):
             self.submit(item, context)
         due = [dict(item) for item in items if not only_plans(item)]

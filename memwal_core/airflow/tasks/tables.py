@@ -24,24 +24,22 @@ def find_table(name_or_uri: str) -> RegisteredTable:
     return require_registry().find(name_or_uri)
 
 
-def choose_tables(
-    params: Mapping[str, object], events: Iterable[Mapping[str, object]] = ()
-) -> tuple[RegisteredTable, ...]:
-    """Return the table that a form names or, in a run that changed tables triggered, those tables.
+def named_tables(params: Mapping[str, object], events: Iterable[Mapping[str, object]] = ()) -> list[str]:
+    """Return the name of the table in a form or, in a run that changed tables triggered, the names of those.
 
     Args:
         params: Of the run; ``table`` may be empty.
         events: What earlier jobs said about the tables that they changed; only ``table`` counts.
 
     Raises:
-        InvalidRequestError: No table is named at all, or one is not registered.
+        InvalidRequestError: No table is named at all.
     """
     names = [str(params["table"])] if params.get("table") else [str(event["table"]) for event in events]
     if not names:
         raise InvalidRequestError(
             "no table is named", remedy="name one in the form; only runs that a change triggered know theirs"
         )
-    return require_registry().choose(names)
+    return list(dict.fromkeys(names))
 
 
 def open_table(table: RegisteredTable) -> Table:

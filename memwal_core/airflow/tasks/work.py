@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypedDict, get_origin, get_type_hints, is_typeddict
 
 from memwal_core.airflow.defaults import most_mapped
+from memwal_core.airflow.failures import reason_to_give_up
 from memwal_core.airflow.tasks.leases import give_back, take
-from memwal_core.airflow.tasks.tables import choose_tables, find_table, open_table
+from memwal_core.airflow.tasks.tables import find_table, named_tables, open_table
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import parse_ticket
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.jobs.catalog import parse_request, request_type
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.gc.report import GcReport
@@ -89,7 +90,12 @@ class WantedLease(TypedDict):
 
 
 def plan_work(
-    job: str, params: Mapping[str, object], events: Iterable[Mapping[str, object]] = (), run_id: str = ""
+    job: str,
+    params: Mapping[str, object],
+    events: Iterable[Mapping[str, object]] = (),
+    run_id: str = "",
+    *,
+    left_out: Callable[[str, MemwalError], None] | None = None,
 ) -> list[WorkItem]:
     """Plan a job on the tables of a run, and log why it does, or does not, act. Changes nothing.
 
@@ -98,6 +104,8 @@ def plan_work(
         params: Of the run, as the form gives them.
         events: What earlier jobs said about tables that they changed.
         run_id: The same whenever the run is cleared or repeated.
+        left_out: Told of each table that changed and cannot be planned, which no retry mends, while there is work of
+            others; without it, such a table ends the run of all.
 
     Returns:
         The work; empty on a dry run, or if nothing is due. What is too large to be planned here is work in any case,
@@ -107,12 +115,24 @@ def plan_work(
         InvalidRequestError: Parameters do not fit, or a table is not registered.
         CorruptionError: A person must act before anything can be done.
     """
-    items: list[WorkItem] = []
     kind = request_type(job)
     given = {name: params[name] for name in kind.model_fields if params.get(name) is not None}
     asked = parse_request(job, given).for_run(run_id)
-    for table in choose_tables(params, events):
-        items += _planned(table, asked)
+    planned: dict[str, list[WorkItem]] = {}
+    problems: dict[str, MemwalError] = {}
+    for name in named_tables(params, events):
+        try:
+            table = find_table(name)
+            planned[table.uri] = planned.get(table.uri) or _planned(table, asked)
+        except MemwalError as error:
+            if left_out is None or not reason_to_give_up(error):
+                raise
+            problems[name] = error
+    items = [item for each in planned.values() for item in each]
+    for name, problem in problems.items():
+        if left_out is None or not items:
+            raise problem
+        left_out(name, problem)
     if len(items) > (most := most_mapped()):
         _log.warning(
             "%d pieces of work are more than Airflow maps at once: the first %d are done, and the rest by later runs; "

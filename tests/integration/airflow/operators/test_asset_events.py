@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors, TriggeringA
 
 from memwal_core.airflow.assets import BASE_TABLE, INDEXES, tell_changes, triggering_events
 from memwal_core.airflow.operators.around import PlanWork
+from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.airflow
 
@@ -40,3 +42,16 @@ def test_run_that_only_cycles_started_is_skipped() -> None:
 
     with pytest.raises(AirflowSkipException, match="cycles changed the tables"):
         operator.execute(_context(_told("orders", in_cycle=True)))
+
+
+def test_people_are_told_of_a_table_that_is_left_out_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table, gone = make_people_table(str(tmp_path / "people.lance"), rows=people(1)), str(tmp_path / "gone.lance")
+    operator = PlanWork(task_id="plan", job="snapshot", jobs_folder="", starts=[BASE_TABLE], shows=False)
+    about = {"dag": SimpleNamespace(dag_id="memwal_snapshot"), "run_id": "1"}
+    run = {"dag_run": SimpleNamespace(logical_date=None), "task": operator, **about}
+
+    [item] = operator.execute({**_context(_told(gone, table.uri, in_cycle=False)), **run})
+
+    assert item["table"] == table.uri
+    [alert] = [record.getMessage() for record in caplog.records if record.name == "memwal.alerts"]
+    assert alert.startswith(f"maintenance failed [table={gone}, ")

@@ -182,6 +182,29 @@ def test_run_that_was_triggered_works_on_the_tables_that_changed(merged: BaseTab
         plan_work("snapshot", {"table": None})
 
 
+def test_table_that_cannot_be_planned_keeps_no_other_that_changed_from_its_job(
+    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was gone, or no longer registered, ended the run of all, whose changes started no other."""
+    registry, gone = tmp_path / "tables.toml", tmp_path / "gone.lance"
+    monkeypatch.setenv(REGISTRY_VARIABLE, str(registry))
+    entries = {"people": merged.uri, "gone": str(gone)}
+    registry.write_text("".join(f"[[tables]]\nname = '{name}'\nuri = '{uri}'\n" for name, uri in entries.items()))
+    changed = [{"table": name} for name in ("gone", "removed", "people")]
+    told: list[tuple[str, str]] = []
+
+    items = plan_work(
+        "catchup", {"table": None}, changed, left_out=lambda table, error: told.append((table, type(error).__name__))
+    )
+
+    assert {item["table"] for item in items} == {"people"}
+    assert told == [("gone", "ObjectNotFoundError"), ("removed", "InvalidRequestError")]
+    with pytest.raises(ObjectNotFoundError):
+        plan_work("catchup", {"table": None}, changed[:1])
+    with pytest.raises(InvalidRequestError, match="not registered"):
+        plan_work("catchup", {"table": "removed"}, left_out=lambda *_: None)
+
+
 def test_unregistered_table_is_refused_when_a_registry_is_configured(
     merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

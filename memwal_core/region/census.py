@@ -27,6 +27,12 @@ from memwal_core.region.store import ManifestStore
 from memwal_core.storage.concurrent import at_most, both, map_concurrently
 from memwal_core.storage.protocol import ObjectStore
 
+BRING_BACK = (
+    "put the region's directory back; if it is gone for good, or stayed behind when Lance cloned the table, run "
+    "`memwal merge`, which parks the region, and `memwal thaw --choice accept` to give it up"
+)
+"""What to do about a region that is gone."""
+
 _OLDER_VERSIONS = 5
 
 MANY_REGIONS = 8
@@ -52,6 +58,11 @@ class DamagedRegion:
     error: DamagedError
     identity: RegionManifest | None = None
     reservation: str | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.error.facts["path"] == region_directory(self.region_id)
 
     @property
     def evidence(self) -> str:
@@ -263,6 +274,10 @@ class CensusTaker:
 
 def vanished(region_id: RegionId, witness: str) -> DamagedError:
     """Return the error of a region whose directory is gone although something names it."""
-    return DamagedError.of(
-        region_id, region_directory(region_id), f"the region's directory is gone; {witness} names it"
+    return DamagedError(
+        "a file of a region is missing or damaged",
+        remedy=f"{BRING_BACK}; `memwal repair` names every such region",
+        region_id=str(region_id),
+        path=region_directory(region_id),
+        cause=f"the region's directory is gone; {witness} names it",
     )

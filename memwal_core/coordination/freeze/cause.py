@@ -163,9 +163,12 @@ CAUSES: Mapping[FreezeCause, CauseFacts] = MappingProxyType(
             "docs/runbooks/region-went-back.md",
         ),
         FreezeCause.REGION_VANISHED: CauseFacts(
-            "a region that was there has vanished",
-            "its rows that were not merged are missing",
-            {Choice.ACCEPT: "gives the region up: what it had and was not merged is lost"},
+            "the directory of a region is gone, or stayed behind when Lance cloned the table",
+            "its rows that were not merged are missing here",
+            {
+                Choice.ACCEPT: "gives the region up: what it had and was not merged is lost, or left to the original "
+                "of the clone"
+            },
             "docs/runbooks/region-vanished.md",
             FreezeScope.REGION,
         ),

@@ -128,8 +128,10 @@ def _progress(now: SeenTable, memory: Memory, seen: Sighting) -> Iterator[Contra
 
 def _regions(memory: Memory, seen: Sighting) -> Iterator[Contradiction]:
     if seen.listed is not None:
-        for region_id in sorted(memory.regions.keys() - set(seen.listed)):
-            yield Contradiction(FreezeCause.REGION_VANISHED, _known_facts(memory, region_id), region_id)
+        for region_id in sorted((memory.regions.keys() | memory.absent) - set(seen.listed)):
+            merged = max(memory.progress.get(region_id, 0), seen.progress.get(region_id, 0))
+            gone = {**_known_facts(memory, region_id), MERGED_BEFORE: merged}
+            yield Contradiction(FreezeCause.REGION_VANISHED, gone, region_id)
     for region_id, now in sorted(seen.regions.items()):
         known = memory.regions.get(region_id)
         evidence: dict[str, object] = {

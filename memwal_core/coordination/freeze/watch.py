@@ -295,13 +295,15 @@ def first_look(base: BaseTable, manifests: ManifestStore) -> tuple[Contradiction
         _log.warning("the past of the table cannot be read [table=%s]: %s", base.uri, error)
         return ()
     own = [each for each in versions if each.branch is None and each.enabled and not each.legacy]
-    if seen.table is None or not seen.regions or not own:
+    if seen.table is None or not own:
         return ()
-    progress: dict[RegionId, int] = {}
+    absent = {each: merged for each, merged in seen.progress.items() if merged and each not in (seen.listed or ())}
+    progress: dict[RegionId, int] = dict(absent)
     for version in own:
         for region_id in version.merged.keys() & seen.regions.keys():
             progress[region_id] = max(version.merged[region_id], progress.get(region_id, 0))
-    memory = Memory(table=replace(seen.table, index_id=seen.table.index_id or _SOME_INDEX), progress=progress)
+    known = replace(seen.table, index_id=seen.table.index_id or _SOME_INDEX)
+    memory = Memory(table=known, progress=progress).learned_absent(absent)
     found = compare(memory, seen)
     told = {each.region_id for each in found}
     return (*found, *(each for each in _late_regions(base, own, seen) if each.region_id not in told))

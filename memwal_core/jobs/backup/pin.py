@@ -158,7 +158,8 @@ class Pinner:
         if self._opened.base.dataset(state.version).base_paths():
             raise InvalidRequestError(
                 "the table has files at other addresses, as a shallow clone does",
-                remedy="make a deep clone of it with Lance first",
+                remedy="stop its writers and merge it; then make a table of its own with Lance's deep_clone, which "
+                "leaves behind what is not merged, and run `memwal merge` there",
                 table=self._store.uri,
                 version=state.version,
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memwal_core.ids import RegionId
+from memwal_core.region.census import BRING_BACK
 from memwal_core.text import show_count
 
 
@@ -104,6 +105,7 @@ class RepairState:
         wals: Ordered by region.
         duplicates: None if keys were not counted, or each has one row.
         unreadable: Region -> why its manifest cannot be read.
+        vanished: Region without a directory -> what names it.
     """
 
     table_uri: str
@@ -112,6 +114,7 @@ class RepairState:
     wals: tuple[DamagedWal, ...] = ()
     duplicates: DuplicateKeys | None = None
     unreadable: Mapping[RegionId, str] | None = None
+    vanished: Mapping[RegionId, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +266,5 @@ def _duplicates(state: RepairState) -> Iterator[RepairStep | Unresolved]:
 def _manifests(state: RepairState) -> Iterator[Unresolved]:
     for region_id, problem in (state.unreadable or {}).items():
         yield Unresolved(f"region {region_id}", problem, "follow docs/runbooks/corrupt-region-manifest.md")
+    for region_id, problem in (state.vanished or {}).items():
+        yield Unresolved(f"region {region_id}", problem, BRING_BACK)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from memwal_core.base_table import BaseTable, TableState
+from memwal_core.base_table import BaseTable, TableState, named_regions
 from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.history.torn import TornVersions, find_torn_versions
-from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
@@ -17,6 +17,7 @@ from memwal_core.jobs.repair.plan import DamagedGeneration, DamagedWal, RepairSt
 from memwal_core.jobs.repair.sources import RowSources, SourceFinder
 from memwal_core.jobs.repair.wal import damaged_entries
 from memwal_core.region import RegionManifest
+from memwal_core.region.census import CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.layout import TableLayout
 
@@ -57,14 +58,22 @@ class RepairSurveyor:
         if torn.torn:
             problems = {each.path: each.problem for each in torn.torn}
             return RepairState(uri, TornTable(problems, torn.newest_whole))
-        manifests, unreadable = self._manifests()
+        opened = self._opened
+        taker = CensusTaker(self.base.store, opened.manifests, opened.settings.storage.concurrency)
+        record = opened.freezes.recent()
+        census = taker.take(record.memory.regions if record is not None else ())
         state = self.base.state()
         self.base.require_mem_wal(state)
+        census = census.with_known(taker, *named_regions(self.base, state))
+        manifests = [each for each in census.manifests if self._is_wanted(each.region_id)]
+        damaged = {region_id: each for region_id, each in census.damaged.items() if self._is_wanted(region_id)}
+        unreadable = {region_id: each.evidence for region_id, each in damaged.items() if not each.is_gone}
+        vanished = {region_id: each.evidence for region_id, each in damaged.items() if each.is_gone}
         require_no_blobs(state.schema, "repair")
         found = self.damaged(manifests, state)
         doubled = find_duplicates(self.base, state).summary() if duplicates and state.merge_key() else None
         wals = self.damaged_wals(manifests, unreadable)
-        return RepairState(uri, None, tuple(found), wals, doubled, unreadable)
+        return RepairState(uri, None, tuple(found), wals, doubled, unreadable, vanished)
 
     @property
     def base(self) -> BaseTable:
@@ -152,22 +161,8 @@ class RepairSurveyor:
             return _described(manifest, generation, (error.what,), nothing), nothing
         return None
 
-    def _manifests(self) -> tuple[list[RegionManifest], dict[RegionId, str]]:
-        opened = self._opened
-        listed = [each for each in opened.manifests.region_ids() if not self._wanted or each in self._wanted]
-
-        def load(region_id: RegionId) -> RegionManifest | CorruptionError | None:
-            try:
-                return opened.manifests.load(region_id)
-            except ObjectNotFoundError:
-                return None
-            except CorruptionError as error:
-                return error
-
-        found = map_concurrently(load, listed, opened.settings.storage.concurrency)
-        pairs = list(zip(listed, found, strict=True))
-        unreadable = {region_id: str(each) for region_id, each in pairs if isinstance(each, CorruptionError)}
-        return [each for each in found if isinstance(each, RegionManifest)], unreadable
+    def _is_wanted(self, region_id: RegionId) -> bool:
+        return not self._wanted or region_id in self._wanted
 
 
 def _unmerged(manifest: RegionManifest, merged: int) -> Iterator[int]:

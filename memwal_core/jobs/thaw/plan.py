@@ -93,8 +93,8 @@ def plan_thaw(
         cause: End only the freezes of this cause; may be None if all active ones have the same.
 
     Raises:
-        InvalidRequestError: There is no such freeze, several causes are active and none is named, or the choice does
-            not fit the cause.
+        InvalidRequestError: There is no such freeze, several causes are active, none is named and not one alone
+            offers the choice, or the choice does not fit the cause.
     """
     ends = _chosen(record.active, choice, cause)
     stays = tuple(each for each in record.active if each not in ends)
@@ -135,7 +135,8 @@ def memory_after(memory: Memory, seen: Sighting, ends: Iterable[Freeze], choice:
         elif freeze.region_id is not None:
             _replace(progress, seen.progress, freeze.region_id)
             _replace(regions, seen.regions, freeze.region_id)
-    return Memory(addresses, table, progress, regions, memory.absent - regions.keys())
+    decided = {each.region_id for each in ends if each.region_id is not None}
+    return Memory(addresses, table, progress, regions, memory.absent - regions.keys() - decided)
 
 
 def _replace(known: dict[RegionId, _Seen], present: Mapping[RegionId, _Seen], region_id: RegionId) -> None:
@@ -146,13 +147,14 @@ def _replace(known: dict[RegionId, _Seen], present: Mapping[RegionId, _Seen], re
 
 def _chosen(active: Collection[Freeze], choice: Choice, cause: FreezeCause | None) -> tuple[Freeze, ...]:
     causes = list(dict.fromkeys(each.cause for each in active))
-    if cause is None and len(causes) > 1:
+    fitting = [each for each in causes if choice in each.facts.choices]
+    if cause is None and len(causes) > 1 and len(fitting) != 1:
         raise InvalidRequestError(
             "the table is frozen for several causes",
             remedy="name the one that your choice is about with --cause",
             causes=[each.value for each in causes],
         )
-    named = cause if cause is not None else causes[0]
+    named = cause if cause is not None else (fitting or causes)[0]
     if named not in causes:
         raise InvalidRequestError(
             "the table is not frozen for this cause",
@@ -168,7 +170,11 @@ def _chosen(active: Collection[Freeze], choice: Choice, cause: FreezeCause | Non
             choice=choice.value,
             choices=[each.value for each in named.facts.choices],
         )
-    return tuple(each for each in active if each.cause is named)
+    ends = [each for each in active if each.cause is named]
+    # Whoever decides about what is there now has decided about what was gone.
+    there = {each.region_id for each in ends if each.cause in _REGION_CAUSES}
+    settled = [each for each in active if each.cause is FreezeCause.REGION_VANISHED and each.region_id in there]
+    return (*ends, *settled)
 
 
 def _obstacles(ends: Iterable[Freeze], seen: Sighting) -> Iterator[str]:

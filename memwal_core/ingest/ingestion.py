@@ -163,9 +163,9 @@ class _Ingestion:
 
     def _check_columns(self) -> None:
         order_by = self._request.order_by
-        if order_by is not None and order_by not in self._rows.names:
+        if order_by is not None and list(self._rows.names).count(order_by) != 1:
             raise InvalidRequestError(
-                "the batch does not have the column to order rows by",
+                "the batch does not have exactly one column to order rows by",
                 remedy="name one of the columns found, or none",
                 order_by=order_by,
                 found=list(self._rows.names),

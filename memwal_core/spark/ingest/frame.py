@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from memwal_core.base_table import BaseTable
 from memwal_core.ids import RegionId
@@ -28,7 +27,7 @@ from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
 from memwal_core.ingest.share import ShareOutcome
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
-from memwal_core.spark.ingest.routed import BAD_ROWS, KEY_HASH, PROBLEM, REGION, columns_of_batch, routed
+from memwal_core.spark.ingest.routed import BAD_ROWS, KEY_HASH, PROBLEM, REGION, alias, columns_of_batch, routed
 from memwal_core.spark.ingest.shares import ShareTasks
 from memwal_core.spark.ingest.watching import Expected, spark_errors, watched
 from memwal_core.spark.reachable import require_reachable
@@ -105,10 +104,7 @@ class _FrameRows:
         return list(self._frame.columns)
 
     def schema(self) -> pa.Schema:
-        columns = columns_of_batch(self._frame, self._admission, self._request.order_by)
-        types = self._frame.select(*(f"`{name}`" for name in columns)).schema
-        # Timestamps with a zone fit whichever zone it is.
-        return to_arrow_schema(types, timezone="UTC")
+        return columns_of_batch(self._frame, self._admission, self._request.order_by)
 
     def count(self) -> CheckedRows:
         """Run the first stage."""
@@ -132,8 +128,10 @@ class _FrameRows:
 
     def expect(self) -> None:
         if self._request.check is not None:
-            named = [f"`{name}`" for name in self._frame.columns if name in self._admission.schema.names]
-            self._request.check(self._rows().where(f"not {TOMBSTONE_COLUMN}").select(*named))
+            columns = self._admission.schema.names
+            named = [name for name in self._frame.columns if name in columns]
+            rows = self._rows().where(f"not {TOMBSTONE_COLUMN}").select(*(alias(name, columns) for name in named))
+            self._request.check(rows.toDF(*named))
 
     def write(
         self, regions: Mapping[str, RegionId], counts: Mapping[str, RegionCounts], written: int
@@ -141,7 +139,8 @@ class _FrameRows:
         """Run the second stage."""
         request, table = self._request, self._table
         options = request.storage_options if request.storage_options is not None else table.storage_options
-        tasks = ShareTasks(table.uri, dict(options), table.settings, request.batch, request.takeover, regions)
+        columns = tuple(self._admission.schema.names)
+        tasks = ShareTasks(table.uri, dict(options), table.settings, request.batch, request.takeover, regions, columns)
         sizes = {value: each.rows.rows for value, each in counts.items()}
         expected = Expected(request.batch, written, len(counts), request.progress)
         records = BatchRecords(table.store, table.clock)

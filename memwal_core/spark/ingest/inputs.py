@@ -28,7 +28,7 @@ def read_source(
     """Return the rows of a source.
 
     Text files are read in the schema of the table; records that do not fit it come with their text in
-    ``__corrupt``. Errors say nothing that the source says: a registered directory may have any text in it.
+    ``memwal:corrupt``. Errors say nothing that the source says: a registered directory may have any text in it.
 
     Args:
         spark: The session.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from memwal_core.errors import InvalidRequestError
 from memwal_core.ingest.admission import Examined, RowAdmission, RowProblem
 from memwal_core.key_filter import hashes_of
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
@@ -24,51 +27,93 @@ ORDER = "__order"
 PROBLEM = "__problem"
 BAD_ROWS = "__bad_rows"
 KEY_HASH = "__key_hash"
-CORRUPT = "__corrupt"
+CORRUPT = "memwal:corrupt"
 """Column of a batch with the text of records that its reader could not parse."""
-INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, CORRUPT, KEY_HASH})
+_MARKS = (REGION, KEY_HASH, PROBLEM, BAD_ROWS)
+INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, KEY_HASH})
 """Columns of routed rows that the table does not have."""
 
+_ALIAS = "column"
+_ALONG = "memwal:along:"
+"""Begins the names that marks have beside columns of the table; users give columns shorter ones, also ``__order``."""
 _PARTITION_BITS = 40
 
 
 def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> DataFrame:
     """Return the rows of a batch with their regions, or what is wrong with them.
 
-    The rows come as they are, with ``__region`` and, in ``__sequence``, their place in the batch; pieces with
-    bad rows are one row with ``__problem`` instead. ``order_by`` is left out if the table does not have it.
+    The rows come as they are, with columns named by ``alias``, with ``__region`` and, in ``__sequence``, their place in
+    the batch; pieces with bad rows are one row with ``__problem`` instead. ``order_by`` is left out if the table does
+    not have it.
     """
-    fields = [field for field in frame.schema.fields if field.name in admission.schema.names]
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    names = [name for name in frame.columns if name in admission.schema.names]
     extra = [StructField(TOMBSTONE_COLUMN, BooleanType()), StructField(SEQUENCE, LongType())]
     if order_by is not None:
-        extra.append(StructField(ORDER, frame.schema[order_by].dataType))
+        extra.append(StructField(ORDER, kinds[order_by]))
     marks = [
         StructField(REGION, StringType()),
         StructField(KEY_HASH, LongType()),
         StructField(PROBLEM, StringType()),
         StructField(BAD_ROWS, LongType()),
     ]
-    columns = [*(StructField(field.name, field.dataType) for field in fields), *extra, *marks]
-    return frame.mapInArrow(_route(admission, order_by), StructType(columns))
+    columns = [*(StructField(alias(name, admission.schema.names), kinds[name]) for name in names), *extra, *marks]
+    numbered = frame.toDF(*(f"{_ALIAS}{number}" for number in range(len(frame.columns))))
+    return numbered.mapInArrow(_route(admission, order_by, frame.columns), StructType(columns))
 
 
-def columns_of_batch(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> list[str]:
-    """Return the columns that belong to the rows: without those that only tell the order or what is corrupt."""
-    return [name for name in frame.columns if name != CORRUPT and (name != order_by or name in admission.schema.names)]
+def alias(name: str, columns: Sequence[str]) -> str:
+    """Return what a column of the table is called in routed rows.
+
+    To Spark, names that differ in case only are one, and users may give columns the names of the marks.
+    """
+    return f"{_ALIAS}{columns.index(name)}"
+
+
+def without_aliases(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return rows under the names of the table's columns."""
+    names = {alias(name, columns): name for name in columns}
+    return rows.rename_columns([names.get(name, name) for name in rows.schema.names])
+
+
+def columns_of_batch(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> pa.Schema:
+    """Return the columns that belong to the rows: without those that only tell the order or what is corrupt.
+
+    Raises:
+        InvalidRequestError: Spark does not hand on values of a type.
+    """
+    own = [
+        field
+        for field in frame.schema.fields
+        if field.name != CORRUPT and (field.name != order_by or field.name in admission.schema.names)
+    ]
+    found = []
+    for field in own:
+        try:
+            # Timestamps with a zone fit whichever zone it is.
+            found += list(to_arrow_schema(StructType([field]), timezone="UTC"))
+        except PySparkTypeError as error:
+            raise InvalidRequestError(
+                "Spark does not hand on values of this type; the whole batch was refused",
+                remedy="cast the column before writing",
+                column=field.name,
+                type=field.dataType.simpleString(),
+            ) from error
+    return pa.schema(found)
 
 
 def _route(
-    admission: RowAdmission, order_by: str | None
+    admission: RowAdmission, order_by: str | None, names: Sequence[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         first = (context.partitionId() if context is not None else 0) << _PARTITION_BITS
         for batch in batches:
-            rows, corrupt = _without_corrupt(pa.Table.from_batches([batch]))
-            along = pa.table({SEQUENCE: np.arange(first, first + rows.num_rows)})
+            rows, corrupt = _without_corrupt(pa.Table.from_batches([batch]).rename_columns(list(names)))
+            along = pa.table({f"{_ALONG}{SEQUENCE}": np.arange(first, first + rows.num_rows)})
             first += rows.num_rows
             if order_by is not None:
-                along = along.append_column(ORDER, rows.column(order_by))
+                along = along.append_column(f"{_ALONG}{ORDER}", rows.column(order_by))
                 if order_by not in admission.schema.names:
                     rows = rows.drop_columns([order_by])
             examined = corrupt if corrupt is not None else admission.examine(rows, along)
@@ -96,7 +141,7 @@ def _marked(examined: Examined, rows: pa.Table, along: pa.Table, admission: RowA
         problem = examined.problem
         values = rows.drop_columns([delete_column]) if delete_column is not None else rows
         nothing = [pa.nulls(1, field.type) for field in (*values.schema, pa.field("", pa.bool_()), *along.schema)]
-        names = [*values.schema.names, TOMBSTONE_COLUMN, *along.schema.names, REGION, KEY_HASH, PROBLEM, BAD_ROWS]
+        names = [*_routed_names([*values.schema.names, TOMBSTONE_COLUMN, *along.schema.names], admission), *_MARKS]
         marks = [
             pa.nulls(1, pa.string()),
             pa.nulls(1, pa.int64()),
@@ -105,11 +150,17 @@ def _marked(examined: Examined, rows: pa.Table, along: pa.Table, admission: RowA
         ]
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=names)
     for value, part in examined.parts:
-        count = part.num_rows
+        count, hashes = part.num_rows, hashes_of(part, admission.key)
         marked = (
-            part.append_column(REGION, pa.repeat(pa.scalar(value), count))
-            .append_column(KEY_HASH, pa.array(hashes_of(part, admission.key).view(np.int64)))
+            part.rename_columns(_routed_names(part.schema.names, admission))
+            .append_column(REGION, pa.repeat(pa.scalar(value), count))
+            .append_column(KEY_HASH, pa.array(hashes.view(np.int64)))
             .append_column(PROBLEM, pa.nulls(count, pa.string()))
             .append_column(BAD_ROWS, pa.repeat(pa.scalar(0, pa.int64()), count))
         )
         yield from marked.combine_chunks().to_batches()
+
+
+def _routed_names(names: Sequence[str], admission: RowAdmission) -> list[str]:
+    columns = admission.schema.names
+    return [alias(name, columns) if name in columns else name.removeprefix(_ALONG) for name in names]

@@ -19,7 +19,7 @@ from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.settings import Settings
-from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE
+from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE, alias, without_aliases
 from memwal_core.writer import Takeover
 
 _SCHEMA = "document string"
@@ -33,6 +33,7 @@ class ShareTasks:
 
     Attributes:
         regions: Region value as text -> region, of the shares to write.
+        columns: Of the table.
     """
 
     uri: str
@@ -41,6 +42,7 @@ class ShareTasks:
     batch: BatchId
     takeover: Takeover
     regions: Mapping[str, RegionId]
+    columns: tuple[str, ...]
 
     def run(self, rows: DataFrame, sizes: Mapping[str, int], key: Sequence[str]) -> list[ShareOutcome]:
         """Write the shares and return one outcome each; every region's rows go to one task.
@@ -54,11 +56,11 @@ class ShareTasks:
         places = [(value, number % count) for number, value in enumerate(by_size)]
         task_of = spark.createDataFrame(places, f"{REGION} string, __task int")
         order = [sf.col(ORDER)] if ORDER in rows.columns else []
-        columns = [sf.col(REGION), *(sf.col(f"`{name}`") for name in key), *order, sf.col(SEQUENCE)]
+        columns = [sf.col(REGION), *(sf.col(alias(name, self.columns)) for name in key), *order, sf.col(SEQUENCE)]
         owned = rows.join(sf.broadcast(task_of), REGION).repartitionById(count, sf.col("__task"))
         arranged = owned.sortWithinPartitions(*columns)
         names = [name for name in rows.columns if name not in INTERNAL]
-        shares = arranged.select(REGION, *(sf.col(f"`{name}`") for name in names))
+        shares = arranged.select(REGION, *names)
         # One action, collected once: descriptions of shares only.
         documents = [json.loads(row.document) for row in shares.mapInArrow(self._task(), _SCHEMA).collect()]
         for document in documents:
@@ -74,7 +76,8 @@ class ShareTasks:
             for value, slices in groupby(_by_region(batches), key=lambda each: each[0]):
                 share = RegionShare(self.batch, value, self.regions[value], self.takeover, attempt)
                 try:
-                    document: dict[str, object] = asdict(write_share(table, share, (rows for _, rows in slices)))
+                    rows = (without_aliases(each, self.columns) for _, each in slices)
+                    document: dict[str, object] = asdict(write_share(table, share, rows))
                 except _WORTH_A_RETRY:
                     raise
                 except MemwalError as error:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from memwal_core.base_table import BaseTable
+from memwal_core.errors import InvalidRequestError
 from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.arrow_rows import ArrowRows
 from memwal_core.ingest.batch import BatchId
@@ -72,3 +73,49 @@ def test_both_count_the_same_and_write_the_same(spark: SparkSession, tmp_path: P
     found = [MergedReader(each).to_arrow().sort_by("number") for each in (here, there)]
     assert found[0].equals(found[1])
     assert found[0].num_rows == 40
+
+
+def test_columns_are_those_of_the_table_whatever_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    """Names of routing, and names that differ in case only, ended as a Spark that may answer later."""
+    names = ["Id", "id", "__order", "__sequence", "__REGION", "__corrupt", "__key_hash", "__task", "column0"]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    given = pa.table({**{name: [number, number, number] for number, name in enumerate(names)}, "Id": [1, 1, 2]})
+    given = given.set_column(8, "column0", pa.array([1, 2, 3])).append_column("AT", pa.array([2, 1, 1]))
+    found = []
+    for engine in ("process", "spark"):
+        table = Table.create(str(tmp_path / engine), schema, key="Id", buckets=2).base
+        if engine == "process":
+            admission, asked = RowAdmission.of(table), BatchRequest(BATCH, order_by="AT")
+            ingest_rows(ArrowRows(given, admission, table, asked), admission, table, asked)
+        else:
+            assert ingest_frame(spark.createDataFrame(given), table, FrameBatch(BATCH, order_by="AT")).rows_read == 3
+        found.append(MergedReader(table).to_arrow().sort_by("Id"))
+    assert found[0].equals(found[1])
+    assert found[0].column("column0").to_pylist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("sql", "asked", "what"),
+    [
+        ("1 at, 2 at", {"order_by": "at"}, "exactly one column"),
+        ("1.5D value", {}, "does not have the columns"),
+        ("interval '1' year at", {}, "does not hand on values of this type"),
+    ],
+)
+def test_frame_that_spark_cannot_tell_apart_or_hand_on_is_refused_for_good(
+    spark: SparkSession, tmp_path: Path, sql: str, asked: dict[str, str], what: str
+) -> None:
+    """It was called a failure of Spark, after which the batch should be run again."""
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("value", pa.float64())]), key="id").base
+    frame = spark.sql(f"select 1L id, 0.5D value, {sql}")
+    with pytest.raises(InvalidRequestError, match=what):
+        ingest_frame(frame, table, FrameBatch(BATCH, **asked))
+
+
+def test_order_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    """It was a KeyError."""
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64())]), key="id").base
+    given = pa.Table.from_arrays([pa.array([1]), pa.array([1]), pa.array([2])], names=["id", "at", "at"])
+    admission, asked = RowAdmission.of(table), BatchRequest(BATCH, order_by="at")
+    with pytest.raises(InvalidRequestError, match="exactly one column"):
+        ingest_rows(ArrowRows(given, admission, table, asked), admission, table, asked)

@@ -8,12 +8,13 @@ nested columns, and such rows are copied here before Lance gets them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from memwal_core.native.type_cache import type_cache
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -80,7 +81,7 @@ def has_forbidden_null(values: pa.Array | pa.ChunkedArray) -> bool:
     return _forbids_null(values.type) and any(_has_forbidden_null(chunk) for chunk in chunks)
 
 
-@lru_cache(1024)  # Every put asks for each of its columns.
+@type_cache(1024)  # Every put asks for each of its columns.
 def has_narrow_dictionary(kind: pa.DataType) -> bool:
     """Return whether values of a type have a dictionary whose indices have fewer than 32 bits.
 
@@ -167,7 +168,7 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.value_field] if is_list(kind) else []
 
 
-@lru_cache(1024)  # Every put asks for each of its columns.
+@type_cache(1024)  # Every put asks for each of its columns.
 def _forbids_null(kind: pa.DataType) -> bool:
     return any(not field.nullable or _forbids_null(field.type) for field in _inner_fields(unwrapped(kind)))
 
@@ -189,7 +190,7 @@ def _has_forbidden_null(array: pa.Array) -> bool:
     )
 
 
-@lru_cache(1024)  # Every put asks for each of its columns.
+@type_cache(1024)  # Every put asks for each of its columns.
 def _is_delicate(kind: pa.DataType) -> bool:
     kind = unwrapped(kind)
     if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_decimal(kind):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -28,6 +28,7 @@ from memwal_core.native.decoding import decode_elsewhere
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import is_of_system
+from memwal_core.native.type_cache import type_cache
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
     FIELD_IDS_KEY,
@@ -240,7 +241,7 @@ def _local_file(store: ObjectStore, path: str, data: bytes) -> Iterator[str]:
         yield str(file)
 
 
-@lru_cache(maxsize=64)
+@type_cache(64)
 def _uncompressed(schema: pa.Schema) -> pa.Schema:
     """Ask Lance not to compress text: looking for a dictionary takes longer than writing a small entry.
 

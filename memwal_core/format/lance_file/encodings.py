@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from memwal_core.format.wire import nested, number
+from memwal_core.native.type_cache import type_cache
 
 
 class NotPlainError(Exception):
@@ -62,7 +62,7 @@ def page_priority(first_row: int) -> bytes:
     return number(5, first_row) if first_row else b""
 
 
-@lru_cache(1024)  # Every put asks for each of its columns.
+@type_cache(1024)  # Every put asks for each of its columns.
 def _is_plain(data_type: pa.DataType) -> bool:
     if isinstance(data_type, pa.BaseExtensionType):
         return False

@@ -19,6 +19,7 @@ from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import is_of_system
+from memwal_core.native.type_cache import type_cache
 
 
 def schema_range(data: bytes) -> tuple[int, int]:
@@ -37,7 +38,7 @@ def schema_range(data: bytes) -> tuple[int, int]:
     return start, start + size
 
 
-@lru_cache(maxsize=64)
+@type_cache(64)
 def plain_shape(schema: pa.Schema) -> FileShape | None:
     """Return what files of a schema have in common; None if they cannot be packed."""
     if not is_plain(schema):

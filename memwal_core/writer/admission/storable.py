@@ -7,18 +7,17 @@ when its WAL entry is written would be stored in some regions and lost in others
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import pyarrow as pa
 from lance.file import LanceFileReader, LanceFileWriter
 
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.format.lance_file.encodings import is_plain
 from memwal_core.format.lance_file.example import example
-from memwal_core.native.casting import compact
+from memwal_core.native.casting import cast, compact, unwrapped
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import is_of_system
+from memwal_core.native.type_cache import type_cache
 from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 
 _IN_MEMORY = "memory://trial.lance"
@@ -75,7 +74,7 @@ def _unstorable(version: str, reason: str) -> InvalidRequestError:
     )
 
 
-@lru_cache(maxsize=64)
+@type_cache(64)
 def unstorable_columns(schema: pa.Schema, version: str) -> tuple[tuple[str, str], ...]:
     """Return the columns whose type Lance cannot store and read again in files of a version, each with the reason."""
     found = []
@@ -124,8 +123,9 @@ def _difference(rows: pa.Table, read: pa.Table) -> str | None:
     written, found = rows.column(1), read.column(1)
     if isinstance(written.type, pa.JsonType):
         return None  # Stored in a form of its own, see ``wal.lance_codec``.
-    # Not the types: Lance reads views as plain text.
-    return None if found.to_pylist() == written.to_pylist() else "Lance reads other values than were written"
+    # Not the types: Lance reads views as plain text, and extension types may have Python values of their own.
+    stored = [cast(column, unwrapped(column.type)).to_pylist() for column in (found, written)]
+    return None if stored[0] == stored[1] else "Lance reads other values than were written"
 
 
 def _write(path: str, rows: pa.Table, version: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from memwal_core.base_table import TableReader
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.native.casting import no_rows
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.writer.admission.validate import conform
 from memwal_core.writer.table_context import choose_spec
@@ -89,7 +90,7 @@ class RowAdmission:
         Raises:
             InvalidRequestError: Rows of this schema cannot fit.
         """
-        empty = schema.empty_table()
+        empty = no_rows(schema)
         rows, _ = self._split(empty)
         conform(rows, self.schema, self.key)
 

@@ -14,7 +14,7 @@ from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, hadoop_decides, local_paths, nothing_at, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
-from memwal_core.native.casting import is_list
+from memwal_core.native.casting import is_list, no_rows
 from memwal_core.text import show_bytes
 
 _PIECE_ROWS = 8192
@@ -73,7 +73,7 @@ def _of_parquet(source: Source, limit_bytes: int) -> Iterator[pa.Table]:
                 groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
                 if sum(group.total_byte_size for group in groups) > limit_bytes:
                     raise _too_large(limit_bytes)
-                yield opened.schema_arrow.empty_table()
+                yield no_rows(opened.schema_arrow)
                 yield from map(_table, opened.iter_batches(_PIECE_ROWS))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _unreadable(source, str(file), type(error).__name__) from None
@@ -115,7 +115,7 @@ def _of_lance(source: Source) -> Iterator[pa.Table]:
         try:
             with translated("read a source", place):
                 dataset = lance.dataset(place, storage_options=options)
-                yield dataset.schema.empty_table()
+                yield no_rows(dataset.schema)
                 yield from map(_table, dataset.to_batches(batch_size=_PIECE_ROWS))
         except CorruptionError as error:
             raise _unreadable(source, place, str(error)) from None

@@ -22,6 +22,7 @@ import xxhash
 from memwal_core.errors import CorruptionError
 from memwal_core.key_filter.blocks import BLOCK_BYTES, WORDS, Blocks, block_count, filled_blocks, hits
 from memwal_core.key_filter.messages import key_hashes
+from memwal_core.native.casting import no_rows
 from memwal_core.text import show_count
 
 KEY_FILTER_NAME = "memwal_key_filter.bin"
@@ -147,7 +148,7 @@ def hashes_of(keys: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 def _bounds(keys: pa.Table) -> pa.Table:
     if not keys.num_rows:
-        return keys.schema.remove_metadata().empty_table()
+        return no_rows(keys.schema.remove_metadata())
     columns = {}
     for name in keys.schema.names:
         column = keys.column(name)

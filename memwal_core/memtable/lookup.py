@@ -14,6 +14,7 @@ from memwal_core.key_filter import GrowingKeyFilter
 from memwal_core.memtable.capacity import KeyCapacity
 from memwal_core.memtable.key_index import NO_ROW, Key, KeyIndexKind, make_key_index
 from memwal_core.memtable.memtable import Fragment, MemTable
+from memwal_core.native.casting import no_rows
 
 
 class CoveredKeys:
@@ -100,7 +101,7 @@ class CoveredKeys:
     def _take(self, rows: list[int]) -> pa.Table:
         """Return rows by number, in time proportional to the fragments that have them."""
         if not rows:
-            return self._schema.empty_table()
+            return no_rows(self._schema)
         numbers = np.asarray(rows, np.int64)
         starts = np.array(self._starts, np.int64)
         used, places = np.unique(np.searchsorted(starts, numbers, "right") - 1, return_inverse=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from memwal_core.errors import InternalError
+from memwal_core.native.casting import no_rows
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +155,7 @@ class MemTable:
 
         Their bytes are counted together: one by one that takes as long as reading the entries.
         """
-        size_bytes = int(pa.concat_tables([self.schema.empty_table(), *rows]).nbytes)
+        size_bytes = int(pa.concat_tables([no_rows(self.schema), *rows]).nbytes)
         count = max(1, sum(entry.rows for entry in entries))
         fragments = []
         for entry, of_entry in zip(entries, rows, strict=True):
@@ -196,7 +197,7 @@ class MemTable:
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows in write order, older duplicates and tombstones included."""
         names = list(columns) if columns is not None else self.schema.names
-        empty = self.schema.empty_table().select(names)
+        empty = no_rows(self.schema).select(names)
         return pa.concat_tables([empty, *(fragment.rows.select(names) for fragment in self.fragments)])
 
     def _advance(self, entry: StoredEntry) -> None:

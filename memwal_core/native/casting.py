@@ -59,6 +59,11 @@ def cast_rows(rows: _Rows, schema: pa.Schema) -> _Rows:
     return type(rows).from_arrays(columns, schema=schema)
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; unlike Arrow's own, also with extension types inside of values."""
+    return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Return whether values of a type are lists, in any of Arrow's layouts; maps are not."""
     return any(is_kind(kind) for is_kind in _LISTS)
@@ -78,7 +83,10 @@ def unwrapped(kind: pa.DataType) -> pa.DataType:
 def has_forbidden_null(values: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether there is a NULL inside of a value, where a nested field does not allow it."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    return _forbids_null(values.type) and any(_has_forbidden_null(chunk) for chunk in chunks)
+    if not _forbids_null(values.type):
+        return False
+    plain = _without_extensions(values.type)  # Arrow drops no NULLs where extension types are inside of values.
+    return any(_has_forbidden_null(_cast(chunk, plain)) for chunk in chunks)
 
 
 @type_cache(1024)  # Every put asks for each of its columns.
@@ -171,6 +179,21 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
 @type_cache(1024)  # Every put asks for each of its columns.
 def _forbids_null(kind: pa.DataType) -> bool:
     return any(not field.nullable or _forbids_null(field.type) for field in _inner_fields(unwrapped(kind)))
+
+
+def _without_extensions(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _without_extensions(kind.storage_type)
+    inner = [field.with_type(_without_extensions(field.type)) for field in _inner_fields(kind)]
+    if pa.types.is_struct(kind):
+        return pa.struct(inner)
+    if pa.types.is_map(kind):
+        return pa.map_(*inner, kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(*inner, kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(*inner)
+    return pa.list_(*inner) if pa.types.is_list(kind) else kind
 
 
 def _parts(array: pa.Array) -> list[pa.Array]:
@@ -310,8 +333,9 @@ def _as_maps(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _entries(array: pa.Array) -> pa.Array:
-    """Return maps as lists of structs with a key and an item."""
-    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    """Return maps as lists of structs with a key and an item, both without extension types."""
+    plain = [_cast(each, _without_extensions(each.type)) for each in (array.keys, array.items)]
+    entries = pa.StructArray.from_arrays(plain, names=["key", "value"])
     offsets = pa.array(np.asarray(array.offsets))
     return pa.ListArray.from_arrays(offsets, entries, mask=array.is_null() if array.null_count else None)
 

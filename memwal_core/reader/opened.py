@@ -17,6 +17,7 @@ from memwal_core.errors import DamagedError, InvalidRequestError, MemwalError, O
 from memwal_core.flushed.read import ColumnMapping, KeyedGeneration, MergeTarget, open_generation
 from memwal_core.flushed.read.diagnosis import diagnose_generation
 from memwal_core.ids import RegionId
+from memwal_core.native.casting import no_rows
 from memwal_core.reader.analysis.trace import NO_TRACE, ROWS, Trace
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.names import BASE, region_name, source_name
@@ -281,7 +282,7 @@ class OpenedTable:
     def _find_mask(self) -> DeletionMask:
         keys = [region.keys for region in self.winners(self._unfiltered.regions)]
         schema = pa.schema([self.target.schema.field(name) for name in self.key])
-        every = pa.concat_tables([schema.empty_table(), *keys]) if keys else schema.empty_table()
+        every = pa.concat_tables([no_rows(schema), *keys]) if keys else no_rows(schema)
         with self.trace.step("DeletionMaskExec", BASE) as counts:
             found = find_deletion_mask(self.base, every, self.key)
             counts["keys"] = every.num_rows

@@ -23,7 +23,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
-from memwal_core.native.casting import compact_batch
+from memwal_core.native.casting import compact_batch, no_rows
 from memwal_core.storage import ObjectStore
 
 _READ_ROWS = 1 << 16
@@ -173,9 +173,7 @@ def rows_of_keys(
         for batch in dataset.scanner(columns=wanted, batch_size=_READ_ROWS).to_batches():
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))
-    return (
-        pa.concat_tables(parts) if parts else pa.schema([dataset.schema.field(name) for name in wanted]).empty_table()
-    )
+    return pa.concat_tables(parts) if parts else no_rows(pa.schema([dataset.schema.field(name) for name in wanted]))
 
 
 def update_operation(dataset: lance.LanceDataset, changes: Iterable[FragmentChange], new: Iterable[str]) -> Any:  # noqa: ANN401

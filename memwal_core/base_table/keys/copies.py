@@ -12,6 +12,7 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import DuplicateKeysError
+from memwal_core.native.casting import no_rows
 
 ROW_ADDRESS = "_rowaddr"
 UPDATED_AT = "_row_last_updated_at_version"
@@ -25,7 +26,7 @@ def repeated_keys(dataset: lance.LanceDataset, key: Sequence[str]) -> pa.Table:
     batches = key_groups(dataset, key, "HAVING COUNT(*) > 1")
     schema = pa.schema([dataset.schema.field(name) for name in key])
     tables = [pa.Table.from_batches([batch]).select(list(key)).cast(schema) for batch in batches]
-    return pa.concat_tables([schema.empty_table(), *tables])
+    return pa.concat_tables([no_rows(schema), *tables])
 
 
 def copies_of(dataset: lance.LanceDataset, keys: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -41,7 +42,7 @@ def copies_of(dataset: lance.LanceDataset, keys: pa.Table, key: Sequence[str]) -
         for batch in scanner.to_batches():
             rows = pa.Table.from_batches([batch])
             parts.append(rows.filter(pa.array(search.found(rows))))
-        return pa.concat_tables(parts) if parts else scanner.projected_schema.empty_table()
+        return pa.concat_tables(parts) if parts else no_rows(scanner.projected_schema)
 
 
 def require_single(dataset: lance.LanceDataset, rows: pa.Table, key: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from memwal_core.base_table.history.fragment_ages import fragment_ages
 from memwal_core.base_table.keys.copies import ROW_ADDRESS, UPDATED_AT, copies_of, repeated_keys
 from memwal_core.deduplicate import numbered_columns
 from memwal_core.jobs.repair.plan import DuplicateKeys
+from memwal_core.native.casting import no_rows
 
 _FRAGMENT_BITS = np.uint64(32)
 _SHOWN = 5
@@ -80,7 +81,7 @@ def find_duplicates(table: BaseTable, state: TableState) -> Duplicates:
     keys = repeated_keys(dataset, key)
     if not keys.num_rows:
         nothing = np.zeros(0, dtype=bool)
-        empty = pa.schema([*dataset.schema, pa.field(ROW_ADDRESS, pa.uint64())]).empty_table()
+        empty = no_rows(pa.schema([*dataset.schema, pa.field(ROW_ADDRESS, pa.uint64())]))
         return Duplicates(state.version, key, empty, nothing, nothing, "")
     rows = copies_of(dataset, keys, key)
     if UPDATED_AT in rows.schema.names:

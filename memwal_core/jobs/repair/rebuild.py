@@ -21,6 +21,7 @@ from memwal_core.flushed.write.flush_plan import PlannedFragment
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_directory_name
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable
+from memwal_core.native.casting import no_rows
 from memwal_core.region import FlushedGeneration
 from memwal_core.writer.flushing.flusher import MaintainedIndexes
 from memwal_core.writer.layout import TableLayout
@@ -51,7 +52,7 @@ class Rebuilder:
         Raises:
             UnavailableError: Storage failed; what was written is left to garbage collection.
         """
-        found = rows if rows is not None else layout.memtable_schema.empty_table()
+        found = rows if rows is not None else no_rows(layout.memtable_schema)
         newest = _newest(found, layout.key).combine_chunks()
         memtable = MemTable(generation, layout.memtable_schema, 0, self.table.clock.now())
         memtable.add(newest)

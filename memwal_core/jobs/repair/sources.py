@@ -14,6 +14,7 @@ from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import LANCE_WAL_SUFFIX, generation_path, parse_numbered_name, wal_entry_path
 from memwal_core.ids import RegionId
+from memwal_core.native.casting import no_rows
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import WalCodec, WalEntry
@@ -153,7 +154,7 @@ class SourceFinder:
             return None, None
         layout = layout_of_rows(self._table, self._layout, entries[0].rows.schema)
         rows = [rows_of_entry(entry, layout.entry_shape, region_id) for entry in entries]
-        return layout, pa.concat_tables([layout.memtable_schema.empty_table(), *rows])
+        return layout, pa.concat_tables([no_rows(layout.memtable_schema), *rows])
 
     def _from_data_files(self, manifest: RegionManifest, recorded: FlushedGeneration) -> RowSources:
         """Read the generation's own data files, as far as their order is known.

@@ -21,6 +21,7 @@ from memwal_core.errors import CorruptionError, ObjectNotFoundError, Unavailable
 from memwal_core.flushed.read import KeyedGeneration, MergeTarget, open_generation, read_keys
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.merge.survey import merge_target
+from memwal_core.native.casting import no_rows
 from memwal_core.reader import Consistency, Survey, Surveyor
 from memwal_core.reader.lookup.key_guard import StoredFilters
 from memwal_core.reader.scan.scan import ScanRequest
@@ -107,7 +108,7 @@ def _sights(table: TableReader, survey: Survey, samples: int) -> ViewSights:
     overlays = _overlays(table, survey, target)
     keys = pa.schema([target.schema.field(name) for name in target.key])
     changed = pa.concat_tables(
-        [keys.empty_table(), *(each.newest.keys_of(each.newest.last).cast(keys) for each in overlays)]
+        [no_rows(keys), *(each.newest.keys_of(each.newest.last).cast(keys) for each in overlays)]
     )
     untouched = _untouched(base, changed, target)
     written = sum(len(each.newest.live) for each in overlays)
@@ -120,7 +121,7 @@ def _sights(table: TableReader, survey: Survey, samples: int) -> ViewSights:
     sights += _compared(view, target, expected)
     removed = [_spread(each.newest.tombstones, samples // len(overlays) + 1) for each in overlays]
     gone = [each.newest.keys_of(numbers).cast(keys) for each, numbers in zip(overlays, removed, strict=True)]
-    sights += _compared(view, target, [], pa.concat_tables([keys.empty_table(), *gone]))
+    sights += _compared(view, target, [], pa.concat_tables([no_rows(keys), *gone]))
     return ViewSights(survey.state.version, sum(len(each.generations) for each in overlays), tuple(sights))
 
 

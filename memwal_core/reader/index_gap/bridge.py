@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
+from memwal_core.native.casting import no_rows
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.places import ROW_ID
@@ -49,7 +50,7 @@ def bridge_gap(opened: OpenedTable, gap: IndexGap) -> Bridge:
     key = list(opened.key)
     schema = pa.schema([opened.target.schema.field(name) for name in key])
     standing: list[WinningRows] = []
-    served = [schema.empty_table()]
+    served = [no_rows(schema)]
     for region in opened.plan().regions:
         sources = gap.standing_in.get(region.region_id, ())
         if not sources:
@@ -64,7 +65,7 @@ def bridge_gap(opened: OpenedTable, gap: IndexGap) -> Bridge:
     search = KeySearch(pa.concat_tables(served), key)
     left_out: list[int] = []
     scanned: list[int] = []
-    keys = [schema.empty_table()]
+    keys = [no_rows(schema)]
     ids = [np.empty(0, dtype=np.uint64)]
     for fragment in opened.unindexed_fragments(gap.index):
         with translated("read keys of unindexed rows", opened.uri):

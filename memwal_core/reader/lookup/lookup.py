@@ -19,7 +19,7 @@ from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import require_own_keys
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
-from memwal_core.native.casting import cast, cast_rows
+from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.analysis.trace import ROWS
 from memwal_core.reader.explain import explain_lookup
 from memwal_core.reader.lookup.asked_keys import conformed, key_schema
@@ -121,7 +121,7 @@ class Lookup:
             )
         require_no_blobs(pa.schema([schema.field(name) for name in columns]), "read")
         needed = dict.fromkeys((*columns, *self._opened.key))
-        return pa.schema([schema.field(name) for name in needed]).empty_table()
+        return no_rows(pa.schema([schema.field(name) for name in needed]))
 
     def _assigned(self, plan: ReadPlan, keys: pa.Table) -> list[tuple[RegionRead, pa.Table]]:
         """Return each region with unmerged generations, and the keys that it may hold."""

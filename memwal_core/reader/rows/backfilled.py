@@ -17,7 +17,7 @@ from memwal_core.base_table.keys.copies import require_single
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.flushed.read import MergeTarget
-from memwal_core.native.casting import cast_rows
+from memwal_core.native.casting import cast_rows, no_rows
 from memwal_core.reader.rows.by_key import rows_with_keys
 from memwal_core.reader.rows.generation_rows import FlushedRows, MemoryRows, RowRequest
 
@@ -48,7 +48,7 @@ def _backfilled(
 ) -> pa.ChunkedArray:
     key = list(target.key)
     schema = pa.schema([target.schema.field(name) for name in (*key, column)])
-    found = [schema.empty_table()]
+    found = [no_rows(schema)]
     pending = keys.select(key)
     for rows in older:
         if not pending.num_rows:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lance.dataset import serialize_row_addrs
 
 from memwal_core.base_table import translated
+from memwal_core.native.casting import no_rows
 from memwal_core.reader.rows.places import ROW_ID
 
 
@@ -17,7 +18,7 @@ def rows_of(dataset: lance.LanceDataset, ids: npt.NDArray[np.uint64], columns: t
     ascending = np.sort(ids)
     with translated("read rows by id", dataset.uri):
         if not len(ids):
-            return dataset.scanner(columns=list(columns)).projected_schema.empty_table()
+            return no_rows(dataset.scanner(columns=list(columns)).projected_schema)
         found = dataset.scanner(
             columns=list(columns), with_row_id=True, row_addr_allowlist=serialize_row_addrs(ascending.tolist())
         ).to_table()

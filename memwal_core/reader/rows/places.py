@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.native.casting import no_rows
 from memwal_core.reader.rows.key_condition import condition_on
 
 ROW_ID = "_rowid"
@@ -123,7 +124,7 @@ def _scanned(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str]) ->
     scanner = dataset.scanner(
         columns=list(own), with_row_id=True, with_row_address=True, io_buffer_size=_PREFETCH_BYTES
     )
-    found = [scanner.projected_schema.empty_table()]
+    found = [no_rows(scanner.projected_schema)]
     for batch in scanner.to_batches():
         rows = pa.Table.from_batches([batch])
         is_hit = search.found(rows.select(list(own)).cast(schema))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
-from memwal_core.native.casting import cast
+from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.explain import explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
@@ -167,7 +167,7 @@ class TextSearch:
         best = np.argsort(-scores, kind="stable")[: self._query.k]
         owners = np.repeat(np.arange(len(ranked)), [len(each.ids) for each in ranked])[best]
         ids = np.concatenate([np.empty(0, dtype=np.uint64), *(each.ids for each in ranked)])[best]
-        in_base, elsewhere = np.empty(0, dtype=np.uint64), [self._key_schema().empty_table()]
+        in_base, elsewhere = np.empty(0, dtype=np.uint64), [no_rows(self._key_schema())]
         at_base, at_keys = [], []
         for number, each in enumerate(ranked):
             places = np.flatnonzero(owners == number)
@@ -192,7 +192,7 @@ class TextSearch:
     def _of_base(self, ids: npt.NDArray[np.uint64]) -> pa.Table:
         schema = pa.schema([self._opened.target.schema.field(name) for name in self._columns])
         if not len(ids):
-            return schema.empty_table()
+            return no_rows(schema)
         rows = rows_of(self._opened.base, ids, self._columns)
         return pa.Table.from_arrays([cast(rows.column(field.name), field.type) for field in schema], schema=schema)
 

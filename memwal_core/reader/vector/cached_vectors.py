@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
-from memwal_core.native.casting import cast, cast_rows
+from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.index_gap.bridge import fragments_of
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.by_id import rows_of
@@ -77,7 +77,7 @@ class CachedVectors:
 
     def read(self, numbers: npt.NDArray[np.int64], schema: pa.Schema) -> pa.Table:
         """Read rows from where they are stored, in the order of ``numbers``."""
-        parts, places = [schema.empty_table()], [np.empty(0, dtype=np.int64)]
+        parts, places = [no_rows(schema)], [np.empty(0, dtype=np.int64)]
         is_base = numbers < len(self.base_ids)
         if is_base.any():
             rows = rows_of(self.base, self.base_ids[numbers[is_base]], tuple(schema.names))

@@ -20,7 +20,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
-from memwal_core.native.casting import cast
+from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
 from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
@@ -360,7 +360,7 @@ class VectorSearch:
         names = dict.fromkeys([*self._columns, *self._opened.key])
         schema = pa.schema([*(own.field(name) for name in names), pa.field(DISTANCE_COLUMN, pa.float32())])
         if rows is None:
-            return schema.empty_table()
+            return no_rows(schema)
         arrays = [cast(rows.column(field.name), field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema).filter(rows.column(DISTANCE_COLUMN).is_valid())
 

@@ -20,6 +20,7 @@ from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
 from memwal_core.memtable import memtable_schema
+from memwal_core.native.casting import no_rows
 from memwal_core.reader import GenerationSource, Survey, plan_read
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
@@ -220,7 +221,7 @@ class PartReader:
         entries = read_entries(self._table.store, region.region_id, codec, region.wal.positions, concurrency)
         rows = [entry.rows for entry in entries if entry.rows.num_rows]
         if not rows:
-            return memtable_schema(self._target.schema, self._key).empty_table()
+            return no_rows(memtable_schema(self._target.schema, self._key))
         return in_one_table(rows, region.region_id)
 
     def _shown(self, batch: pa.RecordBatch, generation: int) -> pa.RecordBatch:

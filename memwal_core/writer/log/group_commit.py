@@ -24,6 +24,7 @@ from memwal_core.errors import (
     MemwalError,
 )
 from memwal_core.memtable import Fragment, MemTable, StoredEntry
+from memwal_core.native.casting import no_rows
 from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 from memwal_core.wal import WalAppender, WalEntry
 from memwal_core.writer import stats
@@ -146,7 +147,7 @@ class GroupCommit:
                 for entry, rows in late:
                     active.add_replayed(rows, stored_entry(entry, rows))
                 fence = StoredEntry(appended.wal_id, 0, appended.size_bytes, attempt=appended.attempt)
-                active.add_replayed(self._state.schema.empty_table(), fence)
+                active.add_replayed(no_rows(self._state.schema), fence)
 
     def _write(self) -> tuple[Sequence[_Ticket], MemwalError | None]:
         """Write what is pending now; return whose rows that covers, and what went wrong."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_core.errors import CorruptionError
 from memwal_core.ids import RegionId
 from memwal_core.memtable import MemTable, StoredEntry
+from memwal_core.native.casting import no_rows
 from memwal_core.wal import EntryShape, WalEntry, noted_field_ids, same_columns
 from memwal_core.writer.claim.ownership import Ownership
 
@@ -60,7 +61,7 @@ def rows_of_entry(entry: WalEntry, shape: EntryShape, region_id: RegionId) -> pa
     """
     schema = shape.schema
     if entry.is_fence:
-        return schema.empty_table()
+        return no_rows(schema)
     found = entry.rows.schema
     if found.equals(schema, check_metadata=True):
         return entry.rows

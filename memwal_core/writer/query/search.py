@@ -22,6 +22,7 @@ from memwal_core.base_table.indexes.recipes import IndexRecipe
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
+from memwal_core.native.casting import no_rows
 from memwal_core.writer.layout import TableLayout
 from memwal_core.writer.query.pieces import ADDRESS, IndexedMemTable, SearchPiece
 
@@ -275,6 +276,6 @@ class MemTableSearch:
         schema = self._layout.schema.remove_metadata()
         if extra is not None:
             schema = schema.append(pa.field(extra, pa.float32()))
-        parts = [schema.empty_table()]
+        parts = [no_rows(schema)]
         parts += [pa.Table.from_arrays(rows.select(schema.names).columns, schema=schema) for rows in found]
         return pa.concat_tables(parts)

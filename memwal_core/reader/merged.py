@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableReader, TableState
 from memwal_core.errors import CorruptionError, InvalidRequestError, UnavailableError
+from memwal_core.native.arrow_input import as_table
 from memwal_core.reader import Consistency, RegionHolder, Surveyor
 from memwal_core.reader.analysis.trace import NO_TRACE, Trace
+from memwal_core.reader.arguments import require_count
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import parse_consistency
 from memwal_core.reader.history import ReadHistory
@@ -82,6 +84,8 @@ class MergedReader:
         needs: Callable[[TableState], Needs] | None = None,
     ) -> TableView:
         """Return a view, of the needed regions alone if they are told."""
+        if version is not None:
+            require_count("version", version, 1)
         chosen = self._default_consistency(version) if consistency is None else parse_consistency(consistency)
         if chosen is Consistency.IN_PROCESS and not self._has_writers():
             raise InvalidRequestError(
@@ -135,15 +139,16 @@ class MergedReader:
 
     def lookup(
         self,
-        keys: pa.Table,
+        keys: object,
         columns: Sequence[str] | None = None,
         *,
         consistency: Consistency | str | None = None,
         version: int | None = None,
     ) -> pa.Table:
         """Return the rows of some keys, in their order; errors as for ``read`` and ``TableView.lookup``."""
-        needs = partial(KeyRegions.of, keys=keys)
-        return self._read(lambda view: view.lookup(keys, columns), consistency, version, needs)
+        table = as_table(keys)
+        needs = partial(KeyRegions.of, keys=table)
+        return self._read(lambda view: view.lookup(table, columns), consistency, version, needs)
 
     def vector_search(
         self, query: VectorQuery, *, consistency: Consistency | str | None = None, version: int | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
+from memwal_core.native.arrow_input import as_table
 from memwal_core.reader.analysis.trace import NO_TRACE, Trace
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import Freshness
@@ -76,11 +77,11 @@ class TableView:
         """
         return Scan(self._opened, request if request is not None else ScanRequest())
 
-    def lookup(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    def lookup(self, keys: object, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the newest versions of the rows with some keys.
 
         Args:
-            keys: The key columns, in any order; values not NULL. Repeated keys count once.
+            keys: The key columns, in any order, as Arrow data; values not NULL. Repeated keys count once.
             columns: Columns of the result; all if None.
 
         Returns:
@@ -93,12 +94,12 @@ class TableView:
         """
         self._opened.require_key("look rows up")
         with self._opened.explaining():
-            return self._lookup.find(keys, columns)
+            return self._lookup.find(as_table(keys), columns)
 
-    def explain_lookup(self, keys: pa.Table, names: RegionNames | None = None) -> str:
+    def explain_lookup(self, keys: object, names: RegionNames | None = None) -> str:
         """Return the plan of a lookup as text."""
         self._opened.require_key("look rows up")
-        return self._lookup.explain(keys, names)
+        return self._lookup.explain(as_table(keys), names)
 
     def vector_search(self, query: VectorQuery) -> pa.Table:
         """Return the nearest rows.

@@ -163,7 +163,7 @@ class RegionWriter:
         with self._state.lock:
             return RegionView(self._state.manifest, self._state.queue.all)
 
-    def lookup(self, keys: pa.Table | pa.RecordBatch) -> pa.Table:
+    def lookup(self, keys: object) -> pa.Table:
         """Return the newest row of each key in the MemTables, tombstones included.
 
         Rows that no key index covers yet are indexed first, so the answer is exact.
@@ -201,7 +201,7 @@ class RegionWriter:
         """Return the key index of one of this writer's MemTables."""
         return self._indexes.of(memtable)
 
-    def put(self, rows: pa.Table | pa.RecordBatch) -> PutReceipt:
+    def put(self, rows: object) -> PutReceipt:
         """Write rows: new keys are inserted, existing ones replaced, the last row of a key wins.
 
         Args:
@@ -220,7 +220,7 @@ class RegionWriter:
         """
         return self.write(self.prepared(rows))
 
-    def prepared(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    def prepared(self, rows: object) -> pa.Table:
         """Return rows as ``write`` takes them, after every check that a put makes of its rows; nothing is written.
 
         They share no memory with the batch, which its owner may change or drop.
@@ -235,7 +235,7 @@ class RegionWriter:
         require_storable(batch, layout.storage_version)
         return batch
 
-    def prepared_deletes(self, keys: pa.Table | pa.RecordBatch) -> pa.Table:
+    def prepared_deletes(self, keys: object) -> pa.Table:
         """Return the tombstones of keys as ``write`` takes them; nothing is written.
 
         Raises:
@@ -247,7 +247,7 @@ class RegionWriter:
         require_storable(batch, layout.storage_version)
         return batch
 
-    def put_async(self, rows: pa.Table | pa.RecordBatch) -> Future[PutReceipt]:
+    def put_async(self, rows: object) -> Future[PutReceipt]:
         """Write rows and return at once; they are readable now, and durable when the future says so.
 
         Args:
@@ -267,7 +267,7 @@ class RegionWriter:
         self._scheduler.write_wal_soon()
         return future
 
-    def delete(self, keys: pa.Table | pa.RecordBatch) -> PutReceipt:
+    def delete(self, keys: object) -> PutReceipt:
         """Delete rows by key; missing keys are not an error.
 
         Args:

@@ -19,6 +19,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
+from memwal_core.native.arrow_input import as_table
 from memwal_core.region import FlushedGeneration
 from memwal_core.region.spec import RegionValue
 from memwal_core.settings import Settings, default_settings
@@ -163,14 +164,15 @@ class TableWriter:
         """The regions claimed so far."""
         return dict(self._writers)
 
-    def put(self, rows: pa.Table | pa.RecordBatch) -> TableReceipt:
+    def put(self, rows: object) -> TableReceipt:
         """Write rows to their regions.
 
         The batch is checked as a whole before any region receives a row. Regions are independent: if one
         fails, rows of others may be durable already, and putting the batch again is harmless.
 
         Args:
-            rows: The base table's columns in any order; keys must not be NULL.
+            rows: The base table's columns in any order; keys must not be NULL. A table, a record batch, or what hands
+                over Arrow data, such as a data frame or a stream, which is read whole.
 
         Returns:
             The receipt of each region. With ``durable_write`` all rows are in the WAL.
@@ -182,34 +184,36 @@ class TableWriter:
             FencedError: Another writer took over one of the regions.
             CommitUnknownError: Storage did not answer for one of the regions; put again.
         """
+        table = as_table(rows)
         with self._opened():
             try:
                 self._follow_schema()
-                batch = self._conformed(rows)
+                batch = self._conformed(table)
             except InvalidRequestError:
                 if not self._follow_schema(now=True):
                     raise
-                batch = self._conformed(rows)
+                batch = self._conformed(table)
             begun = self._begin(batch, RegionWriter.prepared)
         return self._finish(begun)
 
-    def delete(self, keys: pa.Table | pa.RecordBatch) -> TableReceipt:
+    def delete(self, keys: object) -> TableReceipt:
         """Delete rows by key in their regions.
 
         Args:
-            keys: The primary key's columns in any order; must not be NULL.
+            keys: The primary key's columns in any order; must not be NULL. Arrow data as for ``put``.
 
         Returns:
             The receipts of the tombstones; errors as for ``put`` and ``RegionWriter.delete``.
         """
+        table = as_table(keys)
         with self._opened():
             try:
                 self._follow_schema()
-                begun = self._begin_deletes(keys)
+                begun = self._begin_deletes(table)
             except InvalidRequestError:
                 if not self._follow_schema(now=True):
                     raise
-                begun = self._begin_deletes(keys)
+                begun = self._begin_deletes(table)
         return self._finish(begun)
 
     def flush(self) -> dict[RegionId, FlushedGeneration]:
@@ -275,13 +279,13 @@ class TableWriter:
                 table=self._context.table.uri,
             )
 
-    def _conformed(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    def _conformed(self, rows: pa.Table) -> pa.Table:
         batch = conform(rows, self._target.shape.schema, self._target.shape.key)
         if self._check is not None:
             self._check(batch)
         return batch
 
-    def _begin_deletes(self, keys: pa.Table | pa.RecordBatch) -> _Begun:
+    def _begin_deletes(self, keys: pa.Table) -> _Begun:
         shape = self._target.shape
         others = [name for name in self._target.router.sources if name not in shape.key]
         if others:

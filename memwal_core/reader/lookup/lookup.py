@@ -21,6 +21,7 @@ from memwal_core.format.paths import region_reservation_path
 from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.analysis.trace import ROWS
+from memwal_core.reader.arguments import require_names
 from memwal_core.reader.explain import explain_lookup
 from memwal_core.reader.lookup.asked_keys import conformed, key_schema
 from memwal_core.reader.lookup.key_guard import KeyGuard
@@ -63,6 +64,8 @@ class Lookup:
     def find(self, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the newest row of each key, in the order of the keys; see ``TableView.lookup``."""
         wanted = self.conform(keys)
+        if columns is not None:
+            require_names(columns)
         names = tuple(columns) if columns is not None else tuple(self._opened.target.schema.names)
         empty = self._opened.remembered(("no rows", *names), lambda: self._empty(names))
         plan = self._opened.everything

@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from memwal_core.reader.arguments import require_filter
+
 _MAX_BOXES = 256
 _TABLE = "rows"
 _STRING_QUOTE = '"'
@@ -60,9 +62,14 @@ ANYTHING: tuple[Box, ...] = (MappingProxyType({}),)
 
 
 def boxes_of(filter_sql: str | None, schema: pa.Schema) -> tuple[Box, ...]:
-    """Return boxes that together contain at least every row of a filter; no box if no row can pass."""
+    """Return boxes that together contain at least every row of a filter; no box if no row can pass.
+
+    Raises:
+        InvalidRequestError: The filter is no text, or has parameters.
+    """
     if filter_sql is None:
         return ANYTHING
+    require_filter(filter_sql)
     # Lance reads text in double quotes as a string, DataFusion as the name of a column.
     predicate = _parsed(filter_sql, schema) if _STRING_QUOTE not in filter_sql else None
     try:

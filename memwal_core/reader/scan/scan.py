@@ -17,7 +17,9 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
+from memwal_core.native.casting import no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
+from memwal_core.reader.arguments import require_count, require_names
 from memwal_core.reader.explain import explain_scan
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.names import BASE, SCAN, STALE, RegionNames
@@ -46,6 +48,9 @@ _NARROW_BYTES = 64
 """Columns besides the key count as narrow up to this total width: copying the remaining rows then costs less than
 finding the superseded ones first."""
 
+_DIRECTIONS = ("ascending", "descending")
+_PAIR = 2
+
 _SORT_ROWS = 65_536
 """Rows gathered beyond the limit before the best of them are chosen."""
 
@@ -59,7 +64,6 @@ class ScanRequest:
         filter_sql: Condition on the newest versions of rows, in Lance's SQL; None for all.
         limit: Maximum number of rows; None for all.
         order_by: Sort columns with their directions, a subset of ``columns``; without a limit all rows are kept in
-        memory in
             memory.
         batch_rows: Maximum rows read at once; Lance's default if None.
     """
@@ -319,19 +323,52 @@ def _best(batches: Sequence[pa.RecordBatch], request: ScanRequest, schema: pa.Sc
 
 
 def _check(request: ScanRequest, columns: Sequence[str], schema: pa.Schema) -> None:
+    require_names(columns)
+    if request.limit is not None:
+        require_count("limit", request.limit)
+    if request.batch_rows is not None:
+        require_count("batch_rows", request.batch_rows, 1)
     known = {*schema.names, GENERATION_COLUMN}
     unknown = [name for name in columns if name not in known]
     require_no_blobs(pa.schema([schema.field(name) for name in columns if name in schema.names]), "read")
-    unsorted = [name for name, _ in request.order_by if name not in columns]
-    if unknown or unsorted or not columns:
+    sorting = _sorting(request.order_by)
+    unsorted = [name for name in sorting if name not in columns]
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if unknown or unsorted or repeated or not columns:
         raise InvalidRequestError(
             "these columns cannot be returned or sorted by",
-            remedy="name top-level columns of the table, and sort by columns that are returned",
+            remedy="name top-level columns of the table, each once, and sort by columns that are returned",
             unknown=unknown,
             not_returned=unsorted,
+            repeated=repeated,
             columns=sorted(known),
         )
-    if request.limit is not None and request.limit < 0:
+    _require_sortable(pa.schema([schema.field(name) for name in sorting if name in schema.names]))
+
+
+def _sorting(order_by: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the columns to sort by; ``InvalidRequestError`` if they are not given with their directions."""
+    is_list = isinstance(order_by, list | tuple)
+    pairs = [each for each in order_by if isinstance(each, list | tuple) and len(each) == _PAIR] if is_list else []
+    names = [name for name, direction in pairs if isinstance(name, str) and direction in _DIRECTIONS]
+    if not is_list or len(names) != len(order_by):
         raise InvalidRequestError(
-            "the limit is negative", remedy="pass a limit of at least 0, or None", limit=request.limit
+            "the order is not understood",
+            remedy='pass pairs of a column and its direction, as in order_by=(("id", "ascending"),)',
+            order_by=order_by,
+            directions=_DIRECTIONS,
         )
+    return names
+
+
+def _require_sortable(schema: pa.Schema) -> None:
+    for field in schema:
+        try:
+            no_rows(pa.schema([field])).sort_by(field.name)
+        except pa.ArrowException as error:
+            raise InvalidRequestError(
+                "rows cannot be sorted by a column of this type",
+                remedy="sort by another column, or sort the rows that are returned",
+                column=field.name,
+                type=str(field.type),
+            ) from error

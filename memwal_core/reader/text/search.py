@@ -17,6 +17,7 @@ import pyarrow as pa
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
 from memwal_core.native.casting import cast, no_rows
+from memwal_core.reader.arguments import require_count, require_names, require_words
 from memwal_core.reader.explain import explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
@@ -205,13 +206,16 @@ class TextSearch:
 
 
 def _check(query: TextQuery, names: Sequence[str]) -> None:
+    require_count("k", query.k, 1)
+    if query.columns is not None:
+        require_names(query.columns)
+    require_words(query.query)
     unknown = [name for name in query.columns or () if name not in names]
-    if unknown or query.columns == () or query.k < 1 or not query.query.strip():
+    if unknown or query.columns == () or not query.query.strip():
         raise InvalidRequestError(
             "this full-text search does not fit the table",
-            remedy="ask for at least one word and one row, and name columns of the table",
+            remedy="ask for at least one word, and name columns of the table",
             column=query.column,
             unknown=unknown,
-            k=query.k,
             query=query.query,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lance
@@ -22,6 +22,7 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
+from memwal_core.reader.arguments import query_vector, require_count, require_names
 from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -109,7 +110,7 @@ class VectorSearch:
 
     def __init__(self, opened: OpenedTable, query: VectorQuery) -> None:
         self._opened = opened
-        self._query = query
+        self._query = query = replace(query, vector=query_vector(query.vector))
         self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
         _check(query, self._columns, opened.target.schema)
         self._plan = opened.plan(query.filter_sql)
@@ -396,16 +397,20 @@ def _until(k: int, first: int, search: Search, keep: Keep) -> pa.Table:
 
 
 def _check(query: VectorQuery, columns: Sequence[str], schema: pa.Schema) -> None:
+    require_names(columns)
+    require_count("k", query.k, 1)
+    require_count("refine_factor", query.refine_factor, 1)
+    if query.nprobes is not None:
+        require_count("nprobes", query.nprobes, 1)
     unknown = [name for name in columns if name not in schema.names]
     kind = schema.field(query.column).type if query.column in schema.names else None
     is_vector = kind is not None and pa.types.is_fixed_size_list(kind) and kind.list_size == len(query.vector)
-    if unknown or not is_vector or query.k < 1:
+    if unknown or not is_vector:
         raise InvalidRequestError(
             "this vector search does not fit the table",
-            remedy="name a vector column, pass a vector of its length and ask for at least one row",
+            remedy="name a vector column and columns of the table, and pass a vector of its length",
             column=query.column,
             type=str(kind),
             vector_length=len(query.vector),
-            k=query.k,
             unknown=unknown,
         )

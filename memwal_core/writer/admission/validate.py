@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
+from memwal_core.native.arrow_input import as_table
 from memwal_core.native.casting import (
     cast,
     compact,
@@ -25,7 +26,7 @@ _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 
 
-def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
+def conform(rows: object, schema: pa.Schema, key_columns: Sequence[str]) -> pa.Table:
     """Bring a batch into the base table's schema; buffers are shared where nothing changes (see ``compact``).
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers and
@@ -34,17 +35,11 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
     silent conversion of a caller's mistake cannot be undone.
 
     Raises:
-        InvalidRequestError: Columns are missing or unknown, a type does not fit, or a key is NULL; the fact
-            ``sample_rows`` shows rows that do not fit. Nothing was written; correct the batch. Or the table has
-            a column that ``has_narrow_dictionary``.
+        InvalidRequestError: It is no Arrow data, columns are missing or unknown, a type does not fit,
+            or a key is NULL; the fact ``sample_rows`` shows rows that do not fit. Nothing was written; correct the
+            batch. Or the table has a column that ``has_narrow_dictionary``.
     """
-    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    if not isinstance(table, pa.Table):
-        raise InvalidRequestError(
-            "the batch is neither a table nor a record batch of Arrow",
-            remedy="pass pyarrow.table(rows), which takes data frames, columns by name and Arrow streams",
-            found=type(rows).__name__,
-        )
+    table = as_table(rows)
     wanted, found = schema.names, table.column_names
     missing = [name for name in wanted if name not in found]
     unknown = [name for name in found if name not in wanted]
@@ -73,9 +68,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Seq
     return compact(table if is_exact else pa.Table.from_arrays(columns, names=wanted))
 
 
-def tombstones(
-    keys: pa.Table | pa.RecordBatch, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema
-) -> pa.Table:
+def tombstones(keys: object, schema: pa.Schema, key_columns: Sequence[str], memtable_schema: pa.Schema) -> pa.Table:
     """Make the rows, in the MemTable schema and memory of their own, that delete keys; ``keys`` has only key columns.
 
     Raises:

@@ -75,9 +75,7 @@ def test_a_wrong_type_refuses_the_whole_batch(columns: dict[str, object], fact: 
 
 
 @pytest.mark.req("WRT-27")
-@pytest.mark.parametrize(
-    "rows", [{"id": [1]}, [{"id": 1}], pa.table({"id": [1]}).to_reader(), pa.table({"id": [1]}).to_pandas(), None]
-)
+@pytest.mark.parametrize("rows", [{"id": [1]}, [{"id": 1}], None])
 def test_what_is_no_arrow_table_is_refused_with_the_way_to_make_one(rows: Any) -> None:
     with pytest.raises(InvalidRequestError, match="neither a table nor a record batch") as caught:
         conform(rows, pa.schema([pa.field("id", pa.int64(), nullable=False)]), ["id"])

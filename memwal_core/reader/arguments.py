@@ -1,0 +1,79 @@
+"""What callers ask for, looked at before Lance or Arrow fail on it in words of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memwal_core.errors import InvalidRequestError
+
+_LARGEST = (1 << 63) - 1
+_NO_CODE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_PARAMETER = re.compile(r"(?<![\w$])(?:\?\d*|\$\w+(?![\w$]))|(?<![\w:\])]):[A-Za-z_]\w*")
+
+
+def require_count(name: str, value: object, least: int = 0) -> None:
+    """Refuse with ``InvalidRequestError`` what is no whole number from ``least`` on, in 64 bits; a bool is none."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= _LARGEST:  # type: ignore[operator]
+        raise InvalidRequestError(
+            f"`{name}` is no number to count with",
+            remedy=f"pass a whole number of at least {least}",
+            **{name: value, "type": type(value).__name__},
+        )
+
+
+def require_names(columns: object) -> None:
+    """Refuse with ``InvalidRequestError`` what is no list of names, such as one name by itself."""
+    is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not is_list or not all(isinstance(each, str) for each in columns):  # type: ignore[attr-defined]
+        raise InvalidRequestError("the columns are no list of names", remedy="pass a list of texts", columns=columns)
+
+
+def require_filter(filter_sql: object) -> None:
+    """Refuse with ``InvalidRequestError`` what is no text, and parameters, at which Lance panics."""
+    if not isinstance(filter_sql, str):
+        raise InvalidRequestError("a filter is text", remedy="pass a condition in Lance's SQL", filter=filter_sql)
+    parameter = _PARAMETER.search(_NO_CODE.sub("''", filter_sql))
+    if parameter is not None:
+        raise InvalidRequestError(
+            "a filter has no parameters",
+            remedy="write the value itself; text stands in single quotes, and a single quote in it twice",
+            filter=filter_sql,
+            parameter=parameter[0],
+        )
+
+
+def require_words(query: object) -> None:
+    """Refuse with ``InvalidRequestError`` what is no text, or none that Unicode allows."""
+    try:
+        is_text = isinstance(query, str) and bool(query.encode() or not query)
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise InvalidRequestError(
+            "the words to search for are no text", remedy="pass one text in valid Unicode", query=repr(query)[:200]
+        )
+
+
+def query_vector(vector: object) -> npt.NDArray[Any]:
+    """Return a query vector as an array; ``InvalidRequestError`` if it is no list of finite numbers."""
+    try:
+        found = np.asarray(vector)
+        if found.dtype.kind == "O":
+            found = found.astype(np.float64)
+        is_usable = found.ndim == 1 and found.dtype.kind in "fiu" and bool(np.isfinite(found).all())
+    except (TypeError, ValueError):
+        is_usable = False
+    if not is_usable:
+        raise InvalidRequestError(
+            "the query is no vector of finite numbers",
+            remedy="pass as many numbers as the lists of the column have, none of them NaN or NULL",
+            vector=str(vector)[:200],
+            type=type(vector).__name__,
+        )
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.writer import MIB
 
 
@@ -16,18 +17,18 @@ class DispatchSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_bytes: int = Field(
+    max_bytes: Count = Field(
         default=64 * MIB,
         ge=0,
         description="Bytes of rows or files that a worker reads or rewrites. Larger: fewer applications are started, "
         "and workers need more memory.",
     )
-    max_regions: int = Field(
+    max_regions: Count = Field(
         default=128,
         ge=0,
         description="Regions that a worker reads. Larger: fewer applications are started, and workers are busy longer.",
     )
-    max_objects: int = Field(
+    max_objects: Count = Field(
         default=10_000,
         ge=0,
         description="Objects that a worker lists, judges or deletes. Larger: fewer applications are started, and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.writer import MIB
 
 
@@ -16,13 +17,13 @@ class ExecutorSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_regions: int = Field(
+    min_regions: Count = Field(
         default=512,
         ge=0,
         description="Regions from which executors list and judge them. Smaller: sooner done on a cluster, and tasks "
         "that end before they were worth starting.",
     )
-    min_bytes: int = Field(
+    min_bytes: Count = Field(
         default=512 * MIB,
         ge=0,
         description="Bytes of rows or files from which executors rewrite or read them. Smaller: sooner done on a "
@@ -35,7 +36,7 @@ class ExecutorSettings(BaseModel):
         description="Shares that work is divided into, for each task that the executors run at once. More: less to "
         "repeat after an executor died, and slots that end together; fewer: less overhead.",
     )
-    part_bytes: int = Field(
+    part_bytes: Count = Field(
         default=8 * MIB,
         ge=1,
         description="Bytes of keys that a task counts or compares at once, which it holds in memory several times. "

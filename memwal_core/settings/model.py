@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.settings.counts import Count
 from memwal_core.settings.dispatch import DispatchSettings
 from memwal_core.settings.executors import ExecutorSettings
 from memwal_core.settings.fleet import FleetSettings
@@ -88,13 +89,13 @@ class StorageSettings(_Section):
 class MergeSettings(_Section):
     """What one merge pass may take on."""
 
-    max_bytes: int = Field(
+    max_bytes: Count = Field(
         default=1024 * MIB,
         ge=1,
         description="Arrow bytes of flushed MemTables per commit; the first generation is always taken. Larger means "
         "fewer commits and base table scans, and more memory: about this much plus the de-duplicated rows.",
     )
-    max_generations: int = Field(
+    max_generations: Count = Field(
         default=4096,
         ge=1,
         description="Flushed MemTables per commit, over all regions. Each pass reads all manifests and scans the base "
@@ -108,7 +109,7 @@ class MergeSettings(_Section):
         description="Times a pass plans again after a conflict with another commit. More survives more rivals, and "
         "fails later.",
     )
-    lance_memory_pool_bytes: int = Field(
+    lance_memory_pool_bytes: Count = Field(
         default=2048 * MIB,
         ge=16 * MIB,
         description="Bytes of memory that Lance's query engine may use for one merge. Too few make large merges fail, "
@@ -120,33 +121,33 @@ class MergeSettings(_Section):
         "the process that planned it. `executors`: on Spark's executors, if there are any. `auto`: there if the pass "
         "is large enough to be worth starting tasks.",
     )
-    join_max_bytes: int = Field(
+    join_max_bytes: Count = Field(
         default=16 * MIB,
         ge=0,
         description="Arrow bytes up to which Lance's merge-insert prepares a pass without tombstones in one process: "
         "the fastest for small passes, with all rows in memory. Above it, rows are written and looked up in units, "
         "with bounded memory.",
     )
-    executors_min_bytes: int = Field(
+    executors_min_bytes: Count = Field(
         default=64 * MIB,
         ge=0,
         description="Arrow bytes from which `auto` gives a pass to Spark's executors; the driver finishes a smaller "
         "one before they would have begun, without a Spark session. 0 always starts the session, which YARN requires "
         "of applications in cluster mode. Larger: more memory of the driver, fewer tasks.",
     )
-    batch_bytes: int = Field(
+    batch_bytes: Count = Field(
         default=16 * MIB,
         ge=64 * 1024,
         description="Arrow bytes of rows that a unit reads and writes at once. Smaller takes less memory, "
         "larger takes fewer requests.",
     )
-    unit_bytes: int = Field(
+    unit_bytes: Count = Field(
         default=256 * MIB,
         ge=1,
         description="Arrow bytes of regions that are written together as one unit of work, at least one region. "
         "Larger means fewer and larger fragments, and more to repeat when another process merges one of the regions.",
     )
-    key_bytes: int = Field(
+    key_bytes: Count = Field(
         default=128 * MIB,
         ge=MIB,
         description="Arrow bytes of keys that a process looks up in the base table at once. Smaller takes less memory "
@@ -158,7 +159,7 @@ class MergeSettings(_Section):
         "column if that reads less for the keys at hand, which the report shows. `scan`: reads the keys of all rows, "
         "whatever indexes there are.",
     )
-    request_bytes: int = Field(
+    request_bytes: Count = Field(
         default=1 << 16,
         ge=0,
         description="Bytes that take as long to read as one more request takes, when ways to search are compared; on a "
@@ -170,7 +171,7 @@ class MergeSettings(_Section):
 class IndexSettings(_Section):
     """How the MemWAL index is updated."""
 
-    inline_snapshot_threshold: int = Field(
+    inline_snapshot_threshold: Count = Field(
         default=100,
         ge=0,
         description="Number of regions up to which the snapshot is stored inside the table manifest. Larger saves "
@@ -213,12 +214,12 @@ class CatchupSettings(_Section):
 class MergeTriggerSettings(_Section):
     """When a region is due for a merge. One trigger is enough; a merge on request needs none."""
 
-    generations: int = Field(
+    generations: Count = Field(
         default=8,
         ge=1,
         description="Number of flushed MemTables that wait for their merge. Fewer: faster reads, more commits.",
     )
-    max_waiting_bytes: int = Field(
+    max_waiting_bytes: Count = Field(
         default=256 * MIB,
         ge=1,
         description="Bytes of flushed MemTables that wait for their merge. Fewer: faster reads, more commits.",
@@ -319,13 +320,13 @@ class LedgerSettings(_Section):
 class DoctorSettings(_Section):
     """How much `memwal doctor` examines, and what counts as a problem."""
 
-    sample_keys: int = Field(
+    sample_keys: Count = Field(
         default=10_000,
         ge=0,
         description="Keys per region that are compared with other regions; 0 = none. More finds rarer duplicates, and "
         "takes longer.",
     )
-    sample_rows: int = Field(
+    sample_rows: Count = Field(
         default=1_000_000,
         ge=0,
         description="Rows per region from which the keys are drawn, the newest first. More reaches older rows, and "
@@ -379,12 +380,12 @@ class QualitySettings(_Section):
 class IngestSettings(_Section):
     """How batches are written through regions."""
 
-    put_bytes: int = Field(
+    put_bytes: Count = Field(
         default=16 * MIB,
         ge=1,
         description="Arrow bytes of rows that become one WAL entry. Larger: fewer requests, and more memory per task.",
     )
-    in_process_bytes: int = Field(
+    in_process_bytes: Count = Field(
         default=64 * MIB,
         ge=0,
         description="Bytes of local Parquet files or of Lance tables, on disk and once read, up to which a command "

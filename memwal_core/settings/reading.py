@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.writer import MIB
 
 
@@ -12,7 +13,7 @@ class ReadSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    index_cache_bytes: int = Field(
+    index_cache_bytes: Count = Field(
         default=1024 * MIB,
         ge=MIB,
         description="Bytes of indexes that each opened table keeps between queries; filled by what queries ask for. "

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.seconds import Seconds
 from memwal_core.settings.writer import MIB
 
@@ -66,18 +67,18 @@ class CompactSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_fragments: int = Field(
+    min_fragments: Count = Field(
         default=16,
         ge=2,
         description="Number of neighbouring small fragments from which they are rewritten. Smaller means fewer small "
         "fragments and more rewriting of the same rows.",
     )
-    target_rows: int = Field(
+    target_rows: Count = Field(
         default=1_048_576,
         ge=1,
         description="Rows of a rewritten fragment. More means fewer fragments and larger rewrites.",
     )
-    max_file_bytes: int = Field(
+    max_file_bytes: Count = Field(
         default=1024 * MIB,
         ge=MIB,
         description="Bytes at which a rewritten file ends before it has `target_rows` rows. Smaller means more files.",
@@ -89,13 +90,15 @@ class CompactSettings(BaseModel):
         description="Share of deleted rows from which a fragment is always rewritten. Smaller means faster scans and "
         "more rewriting.",
     )
-    max_source_fragments: int = Field(
+    max_source_fragments: Count = Field(
         default=32,
         ge=2,
         description="Number of fragments rewritten in one commit; on executors, more of them if they are small. More "
         "means fewer commits, more lost work after a conflict, and more memory for the addresses of their rows.",
     )
-    batch_rows: int = Field(default=8192, ge=1, description="Rows read at once. More is faster and takes more memory.")
+    batch_rows: Count = Field(
+        default=8192, ge=1, description="Rows read at once. More is faster and takes more memory."
+    )
     threads: int = Field(
         default=1,
         ge=1,
@@ -122,7 +125,7 @@ class CompactSettings(BaseModel):
         "longest query and the longest job: both lose the files they read when their version is removed. Longer takes "
         "more storage.",
     )
-    keep_versions: int = Field(
+    keep_versions: Count = Field(
         default=10,
         ge=1,
         description="Number of newest versions that are kept whatever their age. More takes more storage.",
@@ -189,7 +192,7 @@ class GcSettings(BaseModel):
         "`writer.epoch_check_interval_s` ago are kept, so that a stalled writer finds its successor's entry. Larger "
         "takes more storage. Below 2 it is refused without `allow_unsafe_retention`.",
     )
-    manifest_retention: int = Field(
+    manifest_retention: Count = Field(
         default=20,
         ge=2,
         description="Number of versions of a region manifest, or of a lease, that are kept below the newest. More "

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.seconds import Seconds
 
 
@@ -25,12 +26,12 @@ class StatusSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pending_generations_warn: int = Field(
+    pending_generations_warn: Count = Field(
         default=8,
         ge=1,
         description="Number of a region's flushed MemTables that wait for their merge: warn.",
     )
-    pending_generations_page: int = Field(default=20, ge=1, description="The same: page.")
+    pending_generations_page: Count = Field(default=20, ge=1, description="The same: page.")
     oldest_unmerged_warn_s: Seconds = Field(
         default=1200.0, gt=0, description="Age in seconds of the oldest waiting flushed MemTable: warn."
     )
@@ -42,31 +43,31 @@ class StatusSettings(BaseModel):
         "`writer.max_memtable_age_s`.",
     )
     wal_lag_page_s: Seconds = Field(default=3600.0, gt=0, description="The same: page.")
-    epoch_changes_warn: int = Field(
+    epoch_changes_warn: Count = Field(
         default=2,
         ge=1,
         description="Claims in the last hour of a region whose previous writer had not released it: warn.",
     )
-    epoch_changes_page: int = Field(default=6, ge=1, description="The same: page.")
-    index_lag_warn: int = Field(
+    epoch_changes_page: Count = Field(default=6, ge=1, description="The same: page.")
+    index_lag_warn: Count = Field(
         default=16, ge=1, description="Number of a region's merged generations that an index does not cover: warn."
     )
-    index_lag_page: int = Field(default=48, ge=1, description="The same: page.")
-    job_failures_warn: int = Field(default=2, ge=1, description="Consecutive failures of a job: warn.")
-    job_failures_page: int = Field(default=3, ge=1, description="The same: page.")
-    quarantined_generations_warn: int = Field(
+    index_lag_page: Count = Field(default=48, ge=1, description="The same: page.")
+    job_failures_warn: Count = Field(default=2, ge=1, description="Consecutive failures of a job: warn.")
+    job_failures_page: Count = Field(default=3, ge=1, description="The same: page.")
+    quarantined_generations_warn: Count = Field(
         default=1,
         ge=1,
         description="Number of a region's flushed MemTables that failed their quality checks and are kept from the "
         "merge: warn.",
     )
-    quarantined_generations_page: int = Field(default=8, ge=1, description="The same: page.")
-    base_fragments_warn: int = Field(
+    quarantined_generations_page: Count = Field(default=8, ge=1, description="The same: page.")
+    base_fragments_warn: Count = Field(
         default=16,
         ge=1,
         description="Number of fragments of the base table with fewer rows than `compact.target_rows`: warn.",
     )
-    base_fragments_page: int = Field(default=200, ge=1, description="The same: page.")
+    base_fragments_page: Count = Field(default=200, ge=1, description="The same: page.")
     base_versions_warn_s: Seconds = Field(
         default=2 * 72 * 3600.0,
         gt=0,

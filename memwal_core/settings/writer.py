@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memwal_core.settings.counts import Count
 from memwal_core.settings.seconds import Seconds
 
 KIB = 1024
@@ -67,19 +68,19 @@ class WriterSettings(BaseModel):
         description="A durable put is acknowledged only if the epoch was verified within this many seconds. Larger: "
         "fewer requests, and WAL garbage must be kept longer.",
     )
-    max_memtable_bytes: int = Field(
+    max_memtable_bytes: Count = Field(
         default=64 * MIB,
         ge=1,
         description="Arrow bytes after which a MemTable is flushed. Larger: fewer generations, longer recovery, more "
         "memory.",
     )
-    pack_below_bytes: int = Field(
+    pack_below_bytes: Count = Field(
         default=64 * KIB,
         ge=0,
         description="Neighbouring WAL entries smaller than this many bytes are written again at flush, as one file. "
         "Larger: fewer files to open for each reader and merge, and more bytes written at flush. 0 shares every entry.",
     )
-    max_memtable_rows: int = Field(
+    max_memtable_rows: Count = Field(
         default=1_000_000,
         ge=1,
         description="Rows after which a MemTable is flushed. Larger: fewer generations, longer recovery, more memory.",
@@ -90,20 +91,20 @@ class WriterSettings(BaseModel):
         description="Seconds after its first row at which a MemTable is flushed, so that the rows of an idle region "
         "are merged, too. Smaller: fresher base table, more small generations.",
     )
-    max_buffered_bytes: int = Field(
+    max_buffered_bytes: Count = Field(
         default=512 * MIB,
         ge=1,
         description="Arrow bytes that the active MemTables of a table writer's regions may hold together; above, the "
         "region with the largest one flushes it. What waits for its flush is bounded for each region. Larger: more "
         "memory, fewer small generations.",
     )
-    wal_flush_bytes: int = Field(
+    wal_flush_bytes: Count = Field(
         default=4 * MIB,
         ge=1,
         description="Without `durable_write`: Arrow bytes of buffered rows after which a WAL entry is written. Larger: "
         "fewer requests, and more rows lost in a crash.",
     )
-    wal_flush_puts: int = Field(
+    wal_flush_puts: Count = Field(
         default=1000,
         ge=1,
         description="Without `durable_write`: buffered puts after which a WAL entry is written. Larger: fewer "
@@ -120,13 +121,13 @@ class WriterSettings(BaseModel):
         description="Threads of the writer write the WAL entries of non-durable puts and flush full MemTables. Off: "
         "the put that reaches a limit does the work itself, which is deterministic and slower for that caller.",
     )
-    max_queued_memtables: int = Field(
+    max_queued_memtables: Count = Field(
         default=4,
         ge=1,
         description="Full MemTables that may wait for their flush before puts have to wait. More: longer bursts are "
         "absorbed, with more memory and longer recovery.",
     )
-    max_queued_bytes: int = Field(
+    max_queued_bytes: Count = Field(
         default=256 * MIB,
         ge=1,
         description="Arrow bytes of waiting MemTables before puts have to wait. More: longer bursts are absorbed, with "
@@ -165,7 +166,7 @@ class WriterSettings(BaseModel):
         description="Share of absent keys that a flushed MemTable's key filter lets pass. Smaller: fewer useless "
         "lookups, larger filters (about 2 bytes per key at 0.001).",
     )
-    max_open_regions: int = Field(
+    max_open_regions: Count = Field(
         default=8,
         ge=1,
         description="Regions that a table writer writes at the same time, one thread each. More: higher throughput "

@@ -50,3 +50,20 @@ def test_times_that_no_clock_counts_are_refused(monkeypatch: pytest.MonkeyPatch,
 
     with pytest.raises(InvalidRequestError, match="cannot be used"):
         load_settings()
+
+
+COUNTS = [
+    f"MEMWAL_{section}__{name}".upper()
+    for section, info in Settings.model_fields.items()
+    for name, field in getattr(info.annotation, "model_fields", {}).items()
+    if field.annotation is int
+]
+
+
+@pytest.mark.parametrize("variable", COUNTS)
+@pytest.mark.parametrize("value", [str(2**63), "9" * 30])
+def test_counts_beyond_64_bits_are_refused(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidRequestError) as refused:
+        load_settings()
+    assert refused.value.facts["value"] == value

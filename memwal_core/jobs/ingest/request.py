@@ -9,6 +9,7 @@ from pydantic import Field
 
 from memwal_core.jobs.request import REGIONS_ASSET, Flag, Grant, JobInfo, JobRequest, SuiteFiles
 from memwal_core.jobs.sharing.place import Engine, engine_field
+from memwal_core.settings.counts import Count
 from memwal_core.settings.writer import Takeover
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class IngestRequest(JobRequest):
         description="What to do about a region whose writer seems alive: fail and try again, or stop that writer.",
         json_schema_extra={"section": "Regions"},
     )
-    spec: int | None = Field(
+    spec: Count | None = Field(
         default=None,
         ge=1,
         title="Region spec",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from memwal_core.jobs.request import BASE_TABLE_ASSET, JobInfo, JobRequest, Regions
 from memwal_core.jobs.sharing.place import Engine, engine_field
+from memwal_core.settings.counts import Count
 
 if TYPE_CHECKING:
     from memwal_core.jobs.merge.report import MergeReport
@@ -69,7 +70,7 @@ class MergeRequest(JobRequest):
     )
 
     regions: Regions = ()
-    max_bytes: int | None = Field(
+    max_bytes: Count | None = Field(
         default=None,
         ge=1,
         title="Bytes per commit",

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.jobs.request import BASE_TABLE_ASSET, Grant, JobInfo, JobRequest, SuiteFiles
+from memwal_core.settings.counts import Count
 
 if TYPE_CHECKING:
     from memwal_core.quality.model import QualityReport
@@ -89,7 +90,7 @@ class QualityRequest(JobRequest):
         "runs. Python files are executed.",
         json_schema_extra={"section": "Checks", "uniqueItems": True},
     )
-    since: int | None = Field(
+    since: Count | None = Field(
         default=None,
         ge=1,
         title="Since version",

@@ -122,11 +122,11 @@ def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
             unread.append(entry)
     for what in ("name", "uri"):
         count = Counter([*(getattr(table, what) for _, table in known), *_claimed(what, unread)])
-        twice = [(entry, table) for entry, table in known if count[getattr(table, what)] > 1]
+        twice = [table for _, table in known if count[getattr(table, what)] > 1]
         # Which of them is meant cannot be told, and they may differ in what is deleted.
         problem = f"several entries have this {what}"
-        broken += [BrokenEntry(name=table.name, problem=problem) for _, table in twice]
-        known = [each for each in known if each not in twice]
+        broken += [BrokenEntry(name=table.name, problem=problem) for table in twice]
+        known = [(entry, table) for entry, table in known if count[getattr(table, what)] == 1]
     # The first problem of a name is the one that a person can see in the file.
     return [entry for entry, _ in known], tuple({entry.name: entry for entry in reversed(broken)}.values())[::-1]
 

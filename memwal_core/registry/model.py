@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -130,9 +132,17 @@ class Registry(_Entry):
             "uri": [table.uri for table in self.tables],
             "name of sources": [source.name for source in self.sources],
         }.items():
-            if twice := sorted({value for value in values if values.count(value) > 1}):
+            if twice := sorted(value for value, count in Counter(values).items() if count > 1):
                 raise ValueError(f"{what} given twice: {', '.join(twice)}")
         return self
+
+    @cached_property
+    def _entries(self) -> dict[str, RegisteredTable]:
+        return {key: table for table in self.tables for key in (table.name, table.uri)}
+
+    @cached_property
+    def _broken_entries(self) -> dict[str, BrokenEntry]:
+        return {each.name: each for each in reversed(self.broken)}
 
     @property
     def maintained(self) -> tuple[RegisteredTable, ...]:
@@ -159,7 +169,7 @@ class Registry(_Entry):
             InvalidRequestError: It is not registered, or excluded, or inside a table, or neither a name nor an address.
         """
         asked = canonical(require_line(name_or_uri))
-        broken = next((each for each in self.broken if each.name == name_or_uri), None)
+        broken = self._broken_entries.get(name_or_uri)
         if broken is not None:
             raise InvalidRequestError(
                 "the entry of this table is not understood",
@@ -167,7 +177,7 @@ class Registry(_Entry):
                 table=broken.name,
                 problem=broken.problem,
             )
-        found = next((table for table in self.tables if asked in (table.name, table.uri)), None)
+        found = self._entries.get(asked)
         if found is None and is_name(asked):
             # Not taken for a relative path: its exclusion could not be told.
             raise self._not_registered(name_or_uri)
@@ -190,8 +200,7 @@ class Registry(_Entry):
 
     def _refuse_inside(self, uri: str) -> None:
         """Raise ``InvalidRequestError`` for flushed MemTables and branches, which Lance opens as tables."""
-        entries = {table.uri for table in self.tables}
-        if names_inside_of_table(uri) or not entries.isdisjoint(places_of(uri)):
+        if names_inside_of_table(uri) or not self._entries.keys().isdisjoint(places_of(uri)):
             raise InvalidRequestError(
                 "this address lies inside a table", remedy="name the table, not what belongs to it", table=uri
             )

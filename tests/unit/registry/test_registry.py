@@ -8,6 +8,7 @@ import pytest
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import Registry, load_registry, parse_registry
+from memwal_core.registry.model import RegisteredTable
 
 TEXT = """
 exclude = ["*/scratch.lance", "old", "s3://lake/private/*"]
@@ -173,3 +174,13 @@ def test_no_registry_is_configured_unless_the_environment_names_one(tmp_path: Pa
     assert load_registry({"MAINTENANCE_TABLES": str(path)}) == parse_registry(TEXT, str(path))
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         load_registry({"MAINTENANCE_TABLES": str(tmp_path / "missing.toml")})
+
+
+@pytest.mark.timeout(30)
+def test_cost_of_a_registry_grows_with_its_tables_and_not_with_their_square() -> None:
+    one = RegisteredTable(name="one", uri="/one")
+    tables = tuple(one.model_copy(update={"name": f"t{number}", "uri": f"/{number}"}) for number in range(20_000))
+    registry = Registry(tables=tables)
+    assert registry.choose([table.name for table in tables]) == tables
+    with pytest.raises(ValueError, match="given twice: /0, /1"):
+        Registry(tables=(*tables, *(table.model_copy(update={"name": f"again-{table.name}"}) for table in tables)))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gc
 import importlib
-import io
 import os
+import signal
 import sys
 
-from memwal_core.cli.ending import asks_for_json, print_error
+from memwal_core.cli.ending import asks_for_json, guard_stdout, print_error
 from memwal_core.errors import MemwalError
 from memwal_core.extras import extras_named
 from memwal_core.native.arenas import limit_arenas
@@ -22,10 +22,12 @@ LANCE_LOG_DEFAULT = "error,lance::index=off"
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_interruptible:
+        # Imports leave nothing to clean up, and their traceback would tell nobody anything.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("LANCE_LOG", LANCE_LOG_DEFAULT)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # As stderr does: what a terminal cannot show must not end a command whose work is done.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    guard_stdout()
     limit_arenas()
     # What imports leave is never garbage: each pass over it would cost a command more than it frees.
     gc.disable()
@@ -42,6 +44,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     gc.freeze()
     gc.enable()
+    if is_interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     app.run()
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memwal_core.cli.ending import USAGE_EXIT_CODE, asks_for_json, end_with, print_error
+from memwal_core.cli.ending import INTERRUPTED_EXIT_CODE, USAGE_EXIT_CODE, asks_for_json, end_with, print_error
 from memwal_core.cli.job_command import job_command
 from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.jobs.request import JobRequest
@@ -132,10 +132,18 @@ def run() -> None:
     json_wanted = asks_for_json(sys.argv[1:])
     try:
         with telemetry():
-            # Typer's own ending prints usage errors for people only.
-            sys.exit(app(standalone_mode=not json_wanted) or 0)
+            try:
+                # Typer's own ending prints usage errors for people only.
+                sys.exit(app(standalone_mode=not json_wanted) or 0)
+            finally:
+                if sys.stdout is not None:  # As it is where a shell closed it.
+                    sys.stdout.flush()  # While errors of it can still be told.
     except UsageError as error:
         print_error(error, USAGE_EXIT_CODE, error.format_message(), "see the command's --help")
         sys.exit(USAGE_EXIT_CODE)
+    except (KeyboardInterrupt, typer.Abort) as error:
+        if json_wanted:
+            print_error(error, INTERRUPTED_EXIT_CODE, "the command was interrupted", "run it again; what it did stands")
+        sys.exit(INTERRUPTED_EXIT_CODE)
     except Exception as error:  # noqa: BLE001 - whatever it is, its traceback goes out without secrets
         sys.exit(end_with(error, json_wanted=json_wanted))

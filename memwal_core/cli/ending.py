@@ -1,18 +1,25 @@
-"""How commands end with an error: for people on stderr, for machines as JSON on stdout."""
+"""How commands end: errors for people on stderr, for machines as JSON on stdout, and what if that cannot be written."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
-from memwal_core.errors import MemwalError
+from memwal_core.errors import MemwalError, UnavailableError
 from memwal_core.redaction import redact, show_unexpected
 
 JSON = "--json"
 USAGE_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
+"""Of a shell for a process that Ctrl-C ended."""
+READER_GONE_EXIT_CODE = 141
+"""Of a shell for a process that SIGPIPE ended."""
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
@@ -42,14 +49,17 @@ def print_error(error: BaseException, exit_code: int, what: str = "", remedy: st
         "outcome": "error",
         "exit_code": exit_code,
         "error": {
-            "class": type(error).__name__ if known or not what else "UsageError",
+            "class": type(error).__name__ if known or exit_code != USAGE_EXIT_CODE else "UsageError",
             "what": redact(said.strip()),
             "next": redact(following),
             "facts": {name: _plain(value) for name, value in error.facts.items()} if known else {},  # type: ignore[attr-defined]
         },
     }
-    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
+        sys.stdout.flush()
+    except UnavailableError as unwritten:
+        show_error(unwritten)  # The exit code is still that of the error.
 
 
 def show_error(error: MemwalError) -> None:
@@ -72,3 +82,48 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
         return json.loads(redact(json.dumps(value)))
     except (TypeError, ValueError):
         return redact(str(value))
+
+
+def guard_stdout() -> None:
+    """Give the process a standard output that ends it quietly when nobody reads on, and names what else is wrong."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        old = sys.stdout
+        # As stderr does: what a terminal cannot show must not end a command whose work is done.
+        sys.stdout = _Stdout(
+            old.detach(), encoding=old.encoding, errors="backslashreplace", line_buffering=old.line_buffering
+        )
+
+
+class _Stdout(io.TextIOWrapper):
+    def write(self, text: str) -> int:
+        with self._explained():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._explained():
+            super().flush()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self._give_up()
+            sys.exit(READER_GONE_EXIT_CODE)
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> NoReturn:
+        self._give_up()
+        raise UnavailableError(
+            "what the command prints cannot be written",
+            remedy="free space, or print elsewhere, and run it again; what it did stands",
+            output="stdout",
+            reason=str(error),
+        ) from error
+
+    def _give_up(self) -> None:
+        """Let what is still buffered go nowhere: Python writes it when the process ends, and would fail again."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)

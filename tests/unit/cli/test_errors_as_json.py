@@ -32,7 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def raising(error: Exception):
+def raising(error: BaseException):
     def command(*, standalone_mode: bool) -> None:
         raise error
 
@@ -127,3 +127,13 @@ def test_every_command_that_may_find_nothing_has_the_option() -> None:
 
     # Here 3 means that the table is none of ours, which is no success.
     assert without == {"doctor"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), typer.Abort()])
+def test_interruption_is_a_document_with_the_exit_code_of_a_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    monkeypatch.setattr(app_module, "app", raising(error))
+
+    assert run(monkeypatch, "status", "t", "--json") == 130
+    assert json.loads(capsys.readouterr().out)["error"]["what"] == "the command was interrupted"

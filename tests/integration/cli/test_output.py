@@ -1,0 +1,77 @@
+"""A command whose output nobody reads, or that cannot be written, or that is interrupted, ends without a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import memwal_core
+
+MEMWAL = "from memwal_core.cli import main; main()"
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "memwal_core.cli.app":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def run(*arguments: str, stdout: int, before: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"{before}{MEMWAL}", *arguments],
+        check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri: Path = tmp_path_factory.mktemp("output") / "t"
+    memwal_core.create(str(uri), pa.schema([("id", pa.int64())]), key="id")
+    return str(uri)
+
+
+@pytest.mark.parametrize("arguments", [("count",), ("count", "--json"), ("schema",)])
+def test_output_on_a_full_disk_is_told_on_stderr(uri: str, arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = run(*arguments, uri, stdout=full.fileno())
+    assert (ended.returncode, "Traceback" in ended.stderr) == (4, False)
+    assert "what the command prints cannot be written" in ended.stderr
+
+
+def test_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = run("count", str(tmp_path / "none"), "--json", stdout=full.fileno())
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
+
+
+@pytest.mark.parametrize("arguments", [("count",), ("count", "--json"), ("schema",)])
+def test_output_that_nobody_reads_ends_the_command_quietly(uri: str, arguments: tuple[str, ...]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        ended = run(*arguments, uri, stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_interruption_while_a_command_starts_leaves_no_traceback(uri: str) -> None:
+    ended = run("count", uri, stdout=subprocess.DEVNULL, before=INTERRUPTED)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_interruption_that_a_shell_ignores_is_ignored(uri: str) -> None:
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTED}"
+    ended = run("count", uri, "--json", stdout=subprocess.PIPE, before=ignoring)
+    assert (ended.returncode, json.loads(ended.stdout)["rows"]) == (0, 0)

@@ -101,7 +101,10 @@ def lookup(
     uri: TableUri,
     key: Annotated[
         list[str],
-        typer.Argument(help="Keys; those of several columns as JSON lists, as in '[1, \"a\"]'.", metavar="KEY..."),
+        typer.Argument(
+            help="Keys; those of several columns as JSON lists, as in '[1, \"a\"]'; binary in hexadecimal digits.",
+            metavar="KEY...",
+        ),
     ],
     column: Columns = None,
     consistency: How = Consistency.DURABLE,
@@ -137,16 +140,23 @@ def keys_of(state: TableState, texts: list[str]) -> pa.Table:
     for name, values in zip(columns, zip(*rows, strict=True), strict=True):
         kind = state.schema.field(name).type
         try:
-            arrays[name] = pa.array([None if value is None else str(value) for value in values], pa.string()).cast(kind)
+            given = [None if value is None else _spelled(value, kind) for value in values]
+            arrays[name] = pa.array(given).cast(kind)
         except (pa.ArrowException, ValueError) as error:
             raise InvalidRequestError(
                 "this key does not have the type of its column",
-                remedy="correct it",
+                remedy="correct it; binary is written in hexadecimal digits",
                 column=name,
                 type=str(kind),
                 keys=texts[:5],
             ) from error
     return pa.table(arrays)
+
+
+def _spelled(value: object, kind: pa.DataType) -> str | bytes:
+    """Return what a key's text stands for: binary is written as it is shown, in hexadecimal digits."""
+    text = str(value)
+    return bytes.fromhex(text) if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else text
 
 
 def _parts(text: str, number: int) -> list[Any]:

@@ -185,6 +185,20 @@ def test_keys_of_several_columns_are_lists_and_have_the_types_of_their_columns(u
         refusal("lookup", uri, wrong)
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+def test_binary_key_is_looked_up_as_it_is_shown(uri: str, kind: pa.DataType) -> None:
+    schema = pa.schema([("k", kind), ("n", pa.int64())])
+    one, two = Table.create(f"{uri}-1", schema, key="k"), Table.create(f"{uri}-2", schema, key=["k", "n"])
+    for table in (one, two):
+        with table.writer() as writer:
+            writer.put(pa.table({"k": pa.array([b"\xff\x00", b"ab", b""], kind), "n": [1, 2, 3]}))
+    for shown, number in (("ff00", 1), ("6162", 2), ("", 3)):
+        assert done("lookup", one.uri, shown)["rows"] == [{"k": shown, "n": number}]
+        assert done("lookup", two.uri, f'["{shown}", {number}]')["rows"] == [{"k": shown, "n": number}]
+    for wrong in ("zz", "f"):
+        assert "hexadecimal" in refusal("lookup", one.uri, wrong).remedy
+
+
 def test_null_in_a_key_is_not_the_text_none(uri: str) -> None:
     table = Table.create(uri, pa.schema([("a", pa.string()), ("b", pa.int64())]), key=["a", "b"])
     with table.writer() as writer:

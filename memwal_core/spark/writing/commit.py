@@ -26,6 +26,7 @@ from memwal_core.ingest.batch import BatchId, RegionRows, keys_digest
 from memwal_core.ingest.records import BatchDone, BatchRecords
 from memwal_core.ingest.share import RegionShare, write_share
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.native.casting import no_rows
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.writing.staging import StagedMessage, StagedRows, staged_batches, staged_schema
 from memwal_core.storage.concurrent import map_concurrently
@@ -142,7 +143,7 @@ class BatchCommit:
             return None  # Another attempt has finished the batch and removed them.
         columns = schema.remove(schema.get_field_index(TOMBSTONE_COLUMN))
         try:
-            conform(columns.empty_table(), self._admission.schema, self._admission.key)
+            conform(no_rows(columns), self._admission.schema, self._admission.key)
         except InvalidRequestError as error:
             return error
         return None

@@ -73,7 +73,7 @@ ODD: list[tuple[str, Read]] = [
     ("text columns", words(columns="s")),
     ("text filter", words(filter_sql="id = ?")),
     *(
-        (f"keys {odd!r}", lambda table, odd=odd: table.lookup(odd))
+        (f"keys of {type(odd).__name__}", lambda table, odd=odd: table.lookup(odd))
         for odd in (None, 5, [1], {"id": [1]}, pa.array([1]))
     ),
     ("lookup columns", lambda table: table.lookup(KEY, "id")),

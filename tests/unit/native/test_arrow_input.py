@@ -35,7 +35,7 @@ def test_data_frame_is_a_table() -> None:
     assert as_table(pd.DataFrame({"id": [1]})).to_pydict() == {"id": [1]}
 
 
-@pytest.mark.parametrize("rows", [None, 5, "a", [1], {"id": [1]}, _Stream, pa.array([1]), pa.int8()], ids=repr)
+@pytest.mark.parametrize("rows", [None, 5, "a", [1], {"id": [1]}, _Stream, pa.array([1]), pa.int8()], ids=type)
 def test_what_hands_over_no_table_is_refused(rows: Any) -> None:
     with pytest.raises(InvalidRequestError, match=r"next: .*pyarrow\.table\(rows\)"):
         as_table(rows)

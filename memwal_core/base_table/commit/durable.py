@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
-from memwal_core.format.lance_file.whole import require_written
+from memwal_core.format.lance_file.whole import has_footer, require_written
 from memwal_core.format.table_manifest import NamedFiles, read_named_files
 from memwal_core.storage import ObjectStore, StoreKind
 
@@ -86,10 +86,11 @@ class DurableFiles:
 
     def _require_written(self, named: NamedFiles, before: NamedFiles) -> None:
         """Refuse what is new and was not written to its end."""
-        new = set(named.files - before.files)
-        for directory in named.directories - before.directories:
-            new |= {info.path for info in self._store.list_objects(directory)}
-        require_written(self._store, new)
+        # A file that is gone is missed when all are synced.
+        files = (self._store.head(path) for path in sorted(filter(has_footer, named.files - before.files)))
+        require_written(self._store, (file for file in files if file is not None))
+        for directory in sorted(named.directories - before.directories):
+            require_written(self._store, self._store.list_objects(directory))
 
     def _before(self, version: int) -> tuple[NamedFiles, tuple[str, ...]]:
         """Return what the version before names, and its manifest; nothing if it is gone or cannot be read."""

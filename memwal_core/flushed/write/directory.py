@@ -68,7 +68,7 @@ def write_flushed_memtable(  # noqa: PLR0913  (what is written, from where, and 
     with _writing(plan):
         complete(table)
     root = generation_path(plan.region_id, plan.directory)
-    require_written(store, [info.path for info in store.list_objects(root)])
+    require_written(store, store.list_objects(root))
     store.sync_directory(root)
     return FlushedGeneration(
         generation=plan.generation,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 
 from memwal_core.errors import UnavailableError
 from memwal_core.format.footer import MAGIC
-from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.storage.protocol import ObjectInfo, ObjectStore, StoreKind
 
 _SUFFIXES = (".lance", ".idx")
 
@@ -32,8 +32,17 @@ def read_written(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def require_written(store: ObjectStore, paths: Collection[str]) -> None:
+def has_footer(path: str) -> bool:
+    """Return whether a path is that of a file that ends in Lance's footer."""
+    return path.endswith(_SUFFIXES)
+
+
+def require_written(store: ObjectStore, files: Iterable[ObjectInfo]) -> None:
     """Refuse files that Lance has just written to a local disk, and that lost their ends; others than Lance's pass.
+
+    Args:
+        store: Where they are.
+        files: Looked for only where a store can lose ends.
 
     Raises:
         UnavailableError: One did. Nothing may refer to it.
@@ -41,16 +50,13 @@ def require_written(store: ObjectStore, paths: Collection[str]) -> None:
     """
     if store.kind is not StoreKind.LOCAL:
         return
-    for path in sorted(paths):
-        if not path.endswith(_SUFFIXES):
-            continue
-        info = store.head(path)
-        size = 0 if info is None else info.size_bytes
-        if store.get_range(path, max(0, size - len(MAGIC)), len(MAGIC)) != MAGIC:
+    for file in files:
+        start = max(0, file.size_bytes - len(MAGIC))
+        if has_footer(file.path) and store.get_range(file.path, start, len(MAGIC)) != MAGIC:
             raise UnavailableError(
                 "a file lost its end when it was written, as on a full disk, and Lance did not say so",
                 remedy="free space, then try again",
                 store=store.uri,
-                path=path,
-                size_bytes=size,
+                path=file.path,
+                size_bytes=file.size_bytes,
             )

@@ -22,13 +22,13 @@ LANCE_LOG_DEFAULT = "error,lance::index=off"
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    limit_arenas()
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_interruptible:
         # Imports leave nothing to clean up, and their traceback would tell nobody anything.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("LANCE_LOG", LANCE_LOG_DEFAULT)
     guard_stdout()
-    limit_arenas()
     # What imports leave is never garbage: each pass over it would cost a command more than it frees.
     gc.disable()
     _import_arrow_without_pandas()

@@ -14,7 +14,7 @@ from testkit.fuzz.watch import Harm, WatchedWorker, run_cases
 
 _QUICK = len(KINDS)
 _QUICK_DECODERS = 20 * len(DECODERS)
-_ENOUGH = 300
+_ENOUGH = 600
 """Cases within which a bound that is switched off must be missed."""
 _SHOWN = 5
 _SLOW = 150

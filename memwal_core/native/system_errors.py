@@ -9,6 +9,8 @@ import re
 
 # No permission, too many threads, no directory, too many open files, no room, read-only, a name too long, a quota.
 _NUMBERS = frozenset({1, 11, 13, 20, 23, 24, 27, 28, 30, 36, 122})
+MAKE_ROOM = "make room in the directory for temporary files, or let more files be open, then try again"
+"""What to do where Lance is handed a file of ours and cannot use it."""
 _IN_TEXT = re.compile(r"\bos error (\d+)|\bOs \{ code: (\d+)")
 
 

@@ -27,7 +27,7 @@ from memwal_core.native.casting import compact
 from memwal_core.native.decoding import decode_elsewhere
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
-from memwal_core.native.system_errors import is_of_system
+from memwal_core.native.system_errors import MAKE_ROOM, is_of_system
 from memwal_core.native.type_cache import type_cache
 from memwal_core.storage.protocol import ObjectStore, StoreKind
 from memwal_core.wal.entry import (
@@ -165,7 +165,7 @@ class LanceCodec:
             if is_of_system(error):
                 raise UnavailableError(
                     "a WAL entry could not be read here",
-                    remedy="make room in the directory for temporary files, or let more files be open, then try again",
+                    remedy=MAKE_ROOM,
                     region_id=str(region_id),
                     wal_id=wal_id,
                     reason=str(error),

@@ -16,7 +16,7 @@ from memwal_core.format.lance_file.example import example
 from memwal_core.native.casting import cast, compact, unwrapped
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.scratch import scratch_directory
-from memwal_core.native.system_errors import is_of_system
+from memwal_core.native.system_errors import MAKE_ROOM, is_of_system
 from memwal_core.native.type_cache import type_cache
 from memwal_core.storage.limits import MAX_ENTRY_ROWS_BYTES
 
@@ -59,7 +59,7 @@ def _reason(error: Exception) -> str:
     if is_of_system(error):
         raise UnavailableError(
             "Lance could not be asked here whether it can store the rows; nothing was written",
-            remedy="make room in the directory for temporary files, or let more files be open, then try again",
+            remedy=MAKE_ROOM,
             reason=str(error),
         ) from error
     return str(error).partition(", /")[0]

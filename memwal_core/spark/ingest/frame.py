@@ -27,7 +27,7 @@ from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
 from memwal_core.ingest.share import ShareOutcome
 from memwal_core.memtable.schema import TOMBSTONE_COLUMN
-from memwal_core.spark.ingest.routed import BAD_ROWS, KEY_HASH, PROBLEM, REGION, alias, columns_of_batch, routed
+from memwal_core.spark.ingest.routed import BAD_ROWS, KEY_HASH, PROBLEM, REGION, aliases, columns_of_batch, routed
 from memwal_core.spark.ingest.shares import ShareTasks
 from memwal_core.spark.ingest.watching import Expected, spark_errors, watched
 from memwal_core.spark.reachable import require_reachable
@@ -128,9 +128,9 @@ class _FrameRows:
 
     def expect(self) -> None:
         if self._request.check is not None:
-            columns = self._admission.schema.names
+            columns = aliases(self._admission.schema.names)
             named = [name for name in self._frame.columns if name in columns]
-            rows = self._rows().where(f"not {TOMBSTONE_COLUMN}").select(*(alias(name, columns) for name in named))
+            rows = self._rows().where(f"not {TOMBSTONE_COLUMN}").select(*(columns[name] for name in named))
             self._request.check(rows.toDF(*named))
 
     def write(

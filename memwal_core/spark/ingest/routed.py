@@ -42,9 +42,9 @@ _PARTITION_BITS = 40
 def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> DataFrame:
     """Return the rows of a batch with their regions, or what is wrong with them.
 
-    The rows come as they are, with columns named by ``alias``, with ``__region`` and, in ``__sequence``, their place in
-    the batch; pieces with bad rows are one row with ``__problem`` instead. ``order_by`` is left out if the table does
-    not have it.
+    The rows come as they are, with columns named by ``aliases``, with ``__region`` and, in ``__sequence``, their place
+    in the batch; pieces with bad rows are one row with ``__problem`` instead. ``order_by`` is left out if the table
+    does not have it.
     """
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     names = [name for name in frame.columns if name in admission.schema.names]
@@ -57,22 +57,23 @@ def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> D
         StructField(PROBLEM, StringType()),
         StructField(BAD_ROWS, LongType()),
     ]
-    columns = [*(StructField(alias(name, admission.schema.names), kinds[name]) for name in names), *extra, *marks]
+    known = aliases(admission.schema.names)
+    columns = [*(StructField(known[name], kinds[name]) for name in names), *extra, *marks]
     numbered = frame.toDF(*(f"{_ALIAS}{number}" for number in range(len(frame.columns))))
     return numbered.mapInArrow(_route(admission, order_by, frame.columns), StructType(columns))
 
 
-def alias(name: str, columns: Sequence[str]) -> str:
-    """Return what a column of the table is called in routed rows.
+def aliases(columns: Sequence[str]) -> dict[str, str]:
+    """Return what the columns of the table are called in routed rows.
 
     To Spark, names that differ in case only are one, and users may give columns the names of the marks.
     """
-    return f"{_ALIAS}{columns.index(name)}"
+    return {name: f"{_ALIAS}{number}" for number, name in enumerate(columns)}
 
 
 def without_aliases(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return rows under the names of the table's columns."""
-    names = {alias(name, columns): name for name in columns}
+    names = {short: name for name, short in aliases(columns).items()}
     return rows.rename_columns([names.get(name, name) for name in rows.schema.names])
 
 
@@ -162,5 +163,5 @@ def _marked(examined: Examined, rows: pa.Table, along: pa.Table, admission: RowA
 
 
 def _routed_names(names: Sequence[str], admission: RowAdmission) -> list[str]:
-    columns = admission.schema.names
-    return [alias(name, columns) if name in columns else name.removeprefix(_ALONG) for name in names]
+    known = aliases(admission.schema.names)
+    return [known.get(name) or name.removeprefix(_ALONG) for name in names]

@@ -19,7 +19,7 @@ from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.settings import Settings
-from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE, alias, without_aliases
+from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE, aliases, without_aliases
 from memwal_core.writer import Takeover
 
 _SCHEMA = "document string"
@@ -56,7 +56,8 @@ class ShareTasks:
         places = [(value, number % count) for number, value in enumerate(by_size)]
         task_of = spark.createDataFrame(places, f"{REGION} string, __task int")
         order = [sf.col(ORDER)] if ORDER in rows.columns else []
-        columns = [sf.col(REGION), *(sf.col(alias(name, self.columns)) for name in key), *order, sf.col(SEQUENCE)]
+        called = aliases(self.columns)
+        columns = [sf.col(REGION), *(sf.col(called[name]) for name in key), *order, sf.col(SEQUENCE)]
         owned = rows.join(sf.broadcast(task_of), REGION).repartitionById(count, sf.col("__task"))
         arranged = owned.sortWithinPartitions(*columns)
         names = [name for name in rows.columns if name not in INTERNAL]

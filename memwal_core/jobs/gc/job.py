@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memwal_core.errors import CorruptionError
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, region_directory
+from memwal_core.format.paths import MEM_WAL_DIRECTORY, TABLE_VERSIONS_DIRECTORY, region_directory
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.policy import check_retention
 from memwal_core.jobs.gc.report import GcReport
@@ -46,7 +46,8 @@ class GcJob(Job[GcRequest, GcReport]):
         regions = request.regions or context.manifests.region_ids()
         if len(regions) > context.settings.dispatch.max_regions:
             return Work(regions=len(regions))
-        directories = [TABLE_VERSIONS_DIRECTORY, *map(region_directory, regions)]
+        below = map(region_directory, request.regions) if request.regions else (MEM_WAL_DIRECTORY,)
+        directories = [TABLE_VERSIONS_DIRECTORY, *below]
         objects = map_concurrently(
             lambda each: sum(1 for _ in context.base.store.list_objects(each)),
             directories,

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from memwal_core.clock import Clock
 from memwal_core.ids import RegionId
+from memwal_core.jobs.gc.at_rest import regions_without_garbage
 from memwal_core.jobs.gc.collecting.deleter import Deleter
 from memwal_core.jobs.gc.collecting.regions import collect_regions, garbage_of
 from memwal_core.jobs.gc.items import Gate, Kind, Tally
@@ -90,12 +92,13 @@ class _Run:
         self._drained = False
 
     def plan(self) -> None:
-        """Survey and plan; a frozen state is surveyed twice, because it may have changed between two reads."""
+        """Survey and plan; a frozen state is read again whole, because it may have changed between two reads."""
         self._policy = Policy.of(self._context.settings, self._context.clock.now())
-        self._state: GcState = self._context.surveyor.survey(self._regions)
+        surveyor = self._context.surveyor
+        self._state: GcState = surveyor.survey(self._regions, partial(regions_without_garbage, surveyor, self._policy))
         self._plan: GcPlan = plan_gc(self._state, self._policy)
         if self._plan.freezes:
-            self._state = self._context.surveyor.survey(self._regions)
+            self._state = surveyor.survey(self._regions)
             self._plan = plan_gc(self._state, self._policy)
 
     def execute(self, *, wait: bool) -> None:

@@ -111,6 +111,18 @@ class GcRegionState:
 
 
 @dataclass(frozen=True, slots=True)
+class Resting:
+    """Regions that need not be read.
+
+    Attributes:
+        base: The base table as they were judged with; None if there are none.
+    """
+
+    base: BaseState | None = None
+    regions: Mapping[RegionId, GcRegionState] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
 class Register:
     """A directory of numbered versions, ascending."""
 

@@ -7,7 +7,7 @@ that lands afterwards does no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -37,7 +37,15 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext
 from memwal_core.jobs.gc.contents import RegionContents, region_contents
 from memwal_core.jobs.gc.policy import settled_s
-from memwal_core.jobs.gc.state import BaseState, DirectoryState, GcRegionState, GcState, NumberedObject, Register
+from memwal_core.jobs.gc.state import (
+    BaseState,
+    DirectoryState,
+    GcRegionState,
+    GcState,
+    NumberedObject,
+    Register,
+    Resting,
+)
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
 from memwal_core.region import ManifestStore, RegionManifest
@@ -85,21 +93,34 @@ class GcSurveyor:
         """Objects below the table's root."""
         return self.table.store
 
-    def survey(self, regions: Collection[RegionId] | None = None) -> GcState:
-        """Read the table and its regions, or only some of them."""
-        region_ids = self._chosen(regions)
+    def survey(
+        self,
+        regions: Collection[RegionId] | None = None,
+        resting_of: Callable[[int], Resting] | None = None,
+    ) -> GcState:
+        """Read the table and its regions, or only some of them.
+
+        Args:
+            regions: Those; None: all that are listed, and those that must exist.
+            resting_of: Returns, for the number of all regions, those that need not be read.
+        """
+        listed = self._chosen(regions)
+        resting = resting_of(len(listed)) if regions is None and resting_of is not None else Resting()
+        region_ids = [each for each in listed if each not in resting.regions]
         if self.sharing is not None:
             self.sharing.choose(Work(regions=len(region_ids)))
         manifests = self._manifests_of(region_ids)
-        base = self.base()
-        read = {each.region_id: each for each in manifests if isinstance(each, RegionManifest)}
-        gone = [] if regions is not None or base.problem else self._gone(region_ids, read)
+        base = self.base(resting.base)
+        known = [resting.regions[each] for each in listed if each in resting.regions]
+        read = {each.region_id: each.manifest for each in known if each.manifest is not None}
+        read |= {each.region_id: each for each in manifests if isinstance(each, RegionManifest)}
+        gone = [] if regions is not None or base.problem else self._gone(listed, read)
         pairs = [(region_id, each) for region_id, each in zip(region_ids, manifests, strict=True) if each is not None]
         found = self._contents_of(pairs)
         return GcState(
             table_uri=self.table.uri,
             base=base,
-            regions=(*found, *gone),
+            regions=(*sorted([*found, *known], key=lambda each: each.region_id), *gone),
             staged=self.staged(),
             leases=self._registers(LEASES_DIRECTORY),
             ledgers=(*self._registers(LEDGER_DIRECTORY), *self._registers(RECORD_DIRECTORY)),
@@ -160,7 +181,7 @@ class GcSurveyor:
             indexes = [index for index in self.table.indexes(state.version) if not is_internal_index(index.name)]
             retained: tuple[RetainedVersion, ...] = (
                 known.retained
-                if known is not None
+                if known is not None and not known.problem
                 else retained_versions(self.table, self.concurrency, held=state.version)
             )
         except CorruptionError as error:

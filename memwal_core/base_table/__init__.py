@@ -21,6 +21,7 @@ from memwal_core.base_table.commit.snapshots import (
     regions_at_rest,
     unchanged_regions,
 )
+from memwal_core.base_table.history.remembered import recall_versions, remember_versions
 from memwal_core.base_table.history.retained import RetainedVersion, inherited_progress, retained_versions
 from memwal_core.base_table.history.versions import (
     CleanupResult,
@@ -94,8 +95,10 @@ __all__ = [
     "read_document_lengths",
     "read_snapshot",
     "read_text_index",
+    "recall_versions",
     "record_catchup",
     "regions_at_rest",
+    "remember_versions",
     "remove_versions",
     "require_sound",
     "retained_versions",

@@ -28,6 +28,7 @@ QUALITY_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_quality"
 WRITERS_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_writers"
 BATCHES_DIRECTORY = f"{MEM_WAL_DIRECTORY}/_batches"
 QUIET_PATH = f"{MEM_WAL_DIRECTORY}/_quiet/cycle.json"
+REMEMBERED_VERSIONS_PATH = f"{MEM_WAL_DIRECTORY}/_quiet/versions.json"
 RESERVED_NAMES = frozenset(
     {"_leases", "_ledger", "_record", "_regions", "_staging", "_quality", "_writers", "_batches", "_quiet"}
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
+from memwal_core.base_table.history.progress import Progress, ProgressLine
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -18,12 +19,15 @@ from memwal_core.format.paths import (
     version_of_manifest,
 )
 from memwal_core.format.table_manifest import MemWalEntry, read_manifest
-from memwal_core.ids import RegionId
 from memwal_core.storage import ObjectInfo, ObjectStore
 from memwal_core.storage.concurrent import at_most, map_concurrently
 
-_Progress = Mapping[RegionId, int]
-_NOTHING: _Progress = MappingProxyType({})
+_NOTHING: Progress = MappingProxyType({})
+_READ_AT_ONCE = 128
+"""Manifests whose progress is in memory before it is shared."""
+
+FEW_VERSIONS = 16
+"""Up to here, reading every version costs no more than remembering them is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class RetainedVersion:
         merged: Region -> merged generation; a missing region has merged nothing.
         modified: When its manifest was written, in UTC; None if unknown.
         begins_clone: Whether it is the first version of a clone, whose progress is that of the original's regions.
+        manifest: Its manifest, as a listing showed it.
+        is_recalled: Whether this was not read from the manifest, but remembered.
     """
 
     version: int
@@ -44,9 +50,11 @@ class RetainedVersion:
     tags: tuple[str, ...] = ()
     enabled: bool = True
     legacy: bool = False
-    merged: Mapping[RegionId, int] = field(default_factory=lambda: _NOTHING, repr=False)
+    merged: Progress = field(default_factory=lambda: _NOTHING, repr=False)
     modified: datetime | None = None
     begins_clone: bool = False
+    manifest: ObjectInfo | None = field(default=None, repr=False, compare=False)
+    is_recalled: bool = field(default=False, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -56,24 +64,43 @@ class RetainedVersion:
 
 
 def retained_versions(
-    table: TableReader, concurrency: int, *, with_tags: bool = True, held: int | None = None
+    table: TableReader,
+    concurrency: int,
+    *,
+    with_tags: bool = True,
+    held: int | None = None,
+    recall: Callable[[ObjectStore], Mapping[ObjectInfo, RetainedVersion]] | None = None,
 ) -> tuple[RetainedVersion, ...]:
     """Read the merge progress of every version that can still be opened: the table's own, then branches'.
 
-    One listing, and one request per version, or two for manifests of more than 64 KiB. Tags are asked through the
-    version ``held`` if the caller has it open; they belong to no version.
+    One listing, and one request per version that is not recalled, or two for manifests of more than 64 KiB. Tags are
+    asked through the version ``held`` if the caller has it open; they belong to no version.
     ``CorruptionError``: a manifest cannot be read, or a tag names a version that does not exist.
+
+    Args:
+        table: The table.
+        concurrency: Requests under way at once.
+        with_tags: Whether to read which versions are tagged.
+        held: A version that is open.
+        recall: Returns what is remembered of versions, where there are many; all are read if None.
     """
     tags = _tags(table, held) if with_tags else {}
     files = [*_manifests(table.store, TABLE_VERSIONS_DIRECTORY), *_manifests(table.store, BRANCHES_DIRECTORY)]
-    decoder = _Decoder()
+    files.sort(key=_place)
+    recalled = recall(table.store) if recall is not None and len(files) > FEW_VERSIONS else {}
     at_once = at_most(table.store.kind, len(files), concurrency)
-    read = map_concurrently(lambda info: _read(table.store, info, decoder), files, at_once)
-    found = [
-        replace(each, tags=tuple(sorted(tags.pop((each.branch, each.version), ()))))
-        for each in read
-        if each is not None
-    ]
+    line = ProgressLine()
+    found: list[RetainedVersion] = []
+    for start in range(0, len(files), _READ_AT_ONCE):
+        decoder = _Decoder()
+
+        def look(info: ObjectInfo, decoder: _Decoder = decoder) -> RetainedVersion | None:
+            return recalled.get(info) or _read(table.store, info, decoder)
+
+        for each in map_concurrently(look, files[start : start + _READ_AT_ONCE], at_once):
+            if each is not None:
+                tagged = tuple(sorted(tags.pop((each.branch, each.version), ())))
+                found.append(replace(each, tags=tagged, merged=line.next(each.merged)))
     if tags:
         raise CorruptionError(
             "a tag names a version that does not exist",
@@ -84,7 +111,13 @@ def retained_versions(
     return tuple(sorted(found, key=lambda each: (each.branch or "", each.version)))
 
 
-def inherited_progress(table: TableReader) -> Mapping[RegionId, int]:
+def _place(info: ObjectInfo) -> tuple[str, int]:
+    """Return what orders manifests by their line of versions, then by version."""
+    directory, _, name = info.path.rpartition("/")
+    return directory, version_of_manifest(name) or 0
+
+
+def inherited_progress(table: TableReader) -> Progress:
     """Return the merge progress with which a clone began; empty if its first version is gone, or it is none.
 
     One listing, and one request more.
@@ -103,9 +136,9 @@ class _Decoder:
     """Decodes index details; versions with the same bytes share one result."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Progress] = {}
+        self._known: dict[bytes, Progress] = {}
 
-    def merged(self, entry: MemWalEntry) -> _Progress:
+    def merged(self, entry: MemWalEntry) -> Progress:
         known = self._known.get(entry.payload)
         if known is None:
             known = self._known[entry.payload] = decode_details(entry.payload).merged_generations
@@ -137,6 +170,7 @@ def _read(store: ObjectStore, info: ObjectInfo, decoder: _Decoder) -> RetainedVe
         merged=_NOTHING if facts.mem_wal is None or legacy else decoder.merged(facts.mem_wal),
         modified=info.modified,
         begins_clone=facts.begins_clone,
+        manifest=info,
     )
 
 

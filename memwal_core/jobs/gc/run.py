@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from memwal_core.base_table import remember_versions
 from memwal_core.clock import Clock
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.at_rest import regions_without_garbage
@@ -102,6 +103,7 @@ class _Run:
             self._plan = plan_gc(self._state, self._policy)
 
     def execute(self, *, wait: bool) -> None:
+        remember_versions(self._context.surveyor.store, self._state.base.retained, self._context.check_lease)
         drained = self._collect([Kind.FLUSHED_MEMTABLE])
         grace_s = self._context.settings.gc.grace_s
         if drained and (wait or not grace_s):

@@ -14,7 +14,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Self
 
-from memwal_core.base_table import BaseTable, RetainedVersion, files_of_other_bases, named_regions, retained_versions
+from memwal_core.base_table import (
+    BaseTable,
+    RetainedVersion,
+    files_of_other_bases,
+    named_regions,
+    recall_versions,
+    retained_versions,
+)
 from memwal_core.errors import CorruptionError, DamagedError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import (
@@ -182,7 +189,7 @@ class GcSurveyor:
             retained: tuple[RetainedVersion, ...] = (
                 known.retained
                 if known is not None and not known.problem
-                else retained_versions(self.table, self.concurrency, held=state.version)
+                else retained_versions(self.table, self.concurrency, held=state.version, recall=recall_versions)
             )
         except CorruptionError as error:
             return BaseState(0, 0, None, problem=str(error))

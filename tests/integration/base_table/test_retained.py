@@ -7,10 +7,26 @@ from datetime import timedelta
 import lance
 import pytest
 
-from memwal_core.base_table import BaseTable, files_of_other_bases, retained_versions
+from memwal_core.base_table import (
+    BaseTable,
+    RetainedVersion,
+    files_of_other_bases,
+    recall_versions,
+    remember_versions,
+    retained_versions,
+)
+from memwal_core.base_table.history import remembered
+from memwal_core.base_table.history.retained import FEW_VERSIONS
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
-from memwal_core.format.paths import parse_staged_manifest_name, table_manifest_name
+from memwal_core.format.paths import (
+    REMEMBERED_VERSIONS_PATH,
+    parse_staged_manifest_name,
+    table_manifest_name,
+    version_of_manifest,
+)
+from memwal_core.jobs.outcome import no_lease
 from memwal_core.storage import open_store
+from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.native_regions import native_region_id
 from testkit.tables.people import make_people_table, people
@@ -99,3 +115,96 @@ def test_table_without_other_bases_has_no_files_in_them(merged_twice):
 def test_files_of_a_table_that_is_not_there_are_not_found(tmp_path):
     with pytest.raises(ObjectNotFoundError):
         files_of_other_bases(open_store(str(tmp_path)), "nothing")
+
+
+@pytest.fixture
+def long_history(tmp_path) -> BaseTable:
+    """Versions enough to be remembered, the last of a branch; progress grows in every third and once goes back."""
+    table = make_people_table(str(tmp_path / "long"), rows=people(1))
+    for number in range(1, FEW_VERSIONS + 2):
+        merge_natively(
+            table, people(number), {REGION: number // 3, native_region_id(2 + number): 1} if number % 3 == 0 else {}
+        )
+    dataset = lance.dataset(table.uri)
+    dataset.checkout_version(4).restore()
+    dataset.create_branch("trial", 5)
+    dataset.tags.create("audit", 6)
+    return BaseTable.open(table.uri, store=FaultyStore(table.store))
+
+
+def remember(table: BaseTable) -> None:
+    remember_versions(table.store, recalled(table), no_lease)
+
+
+def recalled(table: BaseTable) -> tuple[RetainedVersion, ...]:
+    return retained_versions(table, 4, recall=recall_versions)
+
+
+def manifests_read(table: BaseTable) -> list[int | None]:
+    """Return the versions whose manifests are read to find all progress, which is then what it was."""
+    known = retained_versions(table, 4)
+    table.store.calls.clear()
+    assert recalled(table) == known
+    read = [call.path for call in table.store.calls if call.operation == "get_range"]
+    return [version_of_manifest(path.rpartition("/")[2]) for path in read]
+
+
+def test_remembered_versions_are_not_read_again(long_history):
+    everything = manifests_read(long_history)
+    remember(long_history)
+    assert (len(everything), manifests_read(long_history)) == (len(recalled(long_history)), [])
+
+    newest = merge_natively(long_history, people(99), {REGION: 9})
+    assert manifests_read(long_history) == [newest]
+    remember(long_history)
+    assert manifests_read(long_history) == []
+
+
+def test_nothing_is_written_where_nothing_is_new_or_few_versions_are(long_history, merged_twice):
+    remember(merged_twice)
+    assert merged_twice.store.head(REMEMBERED_VERSIONS_PATH) is None
+
+    remember(long_history)
+    long_history.store.calls.clear()
+    remember(long_history)
+    assert not [call for call in long_history.store.calls if call.operation == "put"]
+
+
+def test_a_manifest_that_was_replaced_is_read(long_history):
+    """As a backup that is put back does it."""
+    remember(long_history)
+    path = f"_versions/{table_manifest_name(3)}"
+    long_history.store.put(path, long_history.store.get(path))
+
+    assert manifests_read(long_history) == [3]
+
+
+def test_only_the_newest_of_very_many_are_remembered(long_history, monkeypatch):
+    monkeypatch.setattr(remembered, "_OF_A_VERSION", 1)
+    monkeypatch.setattr(remembered, "_MOST_CHANGES", 10)
+    everything = manifests_read(long_history)
+
+    remember(long_history)
+
+    assert 0 < len(manifests_read(long_history)) < len(everything)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:-40], id="cut"),
+        pytest.param(lambda data: b"", id="empty"),
+        pytest.param(lambda data: b"{}", id="nothing in it"),
+        pytest.param(lambda data: b"[1]", id="another document"),
+        pytest.param(lambda data: data.replace(b"[0,1,", b"[0,7,", 1), id="another progress"),
+        pytest.param(lambda data: data.replace(b"true", b"false", 1), id="another fact"),
+    ],
+)
+def test_what_is_remembered_counts_only_if_it_is_intact(long_history, damage):
+    everything = manifests_read(long_history)
+    remember(long_history)
+    data = long_history.store.get(REMEMBERED_VERSIONS_PATH)
+    assert damage(data) != data
+    long_history.store.put(REMEMBERED_VERSIONS_PATH, damage(data))
+
+    assert manifests_read(long_history) == everything

@@ -15,6 +15,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.format.paths import generation_path, manifest_path, region_directory, version_hint_path, wal_entry_path
 from memwal_core.ids import RegionId
+from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.flush_idle import survey as flush_survey
 from memwal_core.jobs.flush_idle.request import FlushRequest
@@ -29,6 +30,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge import survey as merge_survey
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot import survey as snapshot_survey
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.observe import status
@@ -143,6 +145,28 @@ def test_p8_a_collection_reads_only_the_regions_that_may_have_garbage(tmp_path: 
     freed = plans[0].plan.free_by_kind()
     assert len({item.region_id for item in plans[0].plan.free} - {None}) == 1
     assert world.table().run(GcRequest(dry_run=False)).done == freed
+
+
+def test_p8_a_collection_reads_the_manifest_of_each_version_of_the_table_once(tmp_path: Path) -> None:
+    """Two jobs of each cycle read them all: 3,400 requests where a table was written to every ten minutes."""
+    world = _World(str(tmp_path / "t"), 1)
+    for _ in range(8):
+        world.write(0, flush=True)
+        world.table().run(MergeRequest())
+        world.table().run(SnapshotRequest())
+
+    def manifests_read(request: JobRequest) -> int:
+        world.requests(lambda table: table.run(request))
+        return sum(call.operation == "get_range" and call.path.startswith("_versions/") for call in world.store.calls)
+
+    versions = 8 * 2
+    assert manifests_read(GcRequest()) == manifests_read(GcRequest(dry_run=False)) > versions
+    remembered = manifests_read(GcRequest())
+    world.write(0, flush=True)
+    world.table().run(MergeRequest())
+    assert manifests_read(CompactRequest(remove_versions=True)) == remembered + 1 < 4
+    assert manifests_read(GcRequest(dry_run=False)) == remembered + 1
+    assert manifests_read(GcRequest(dry_run=False)) == remembered
 
 
 @pytest.mark.parametrize(("module", "look"), [(gc_at_rest, "regions_at_rest"), (gc_run, "regions_without_garbage")])

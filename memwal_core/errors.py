@@ -7,9 +7,27 @@ libraries are translated in ``storage`` and ``base_table`` only.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from itertools import islice
+from reprlib import Repr
+from typing import Any, ClassVar
 
 from memwal_core.redaction import redact, redacted
+
+
+class _InOrder(Repr):
+    """Shows the beginning of long values; mappings in their own order, which ``Repr`` sorts."""
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        if level <= 0 and x:
+            return "{...}"
+        shown = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]
+        return f"{{{', '.join([*shown, '...'] if len(x) > self.maxdict else shown)}}}"
+
+
+_SHOWN = _InOrder()
+_SHOWN.maxlist = _SHOWN.maxtuple = _SHOWN.maxset = _SHOWN.maxfrozenset = _SHOWN.maxdict = 20
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 4_000
+"""How much of a fact is in the text of an error: a table may have ten thousand regions."""
 
 
 class MemwalError(Exception):
@@ -18,7 +36,8 @@ class MemwalError(Exception):
     Args:
         what: The problem, one sentence without a full stop.
         remedy: What the reader should do next, in the imperative.
-        **facts: The values involved; expected and found where there are both.
+        **facts: The values involved; expected and found where there are both. The text shows the beginning
+            of long ones.
     """
 
     exit_code: ClassVar[int] = 1
@@ -28,7 +47,7 @@ class MemwalError(Exception):
         self.what = redact(what)
         self.remedy = remedy
         self.facts: dict[str, object] = redacted(facts)
-        listed = ", ".join(f"{key}={value!r}" for key, value in self.facts.items())
+        listed = ", ".join(f"{key}={_SHOWN.repr(value)}" for key, value in self.facts.items())
         super().__init__(redact(f"{self.what} [{listed}] next: {remedy}" if listed else f"{self.what}; next: {remedy}"))
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -107,9 +107,25 @@ class RemoteStore:
             return None
 
     def list_objects(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Describe all objects below a directory, as one listing taken at the first step."""
+        """Describe all objects below a directory, page by page; one that fails is asked for again."""
         directory = check_prefix(prefix)
-        yield from self._retrier.read(lambda: self._list(directory), f"{self._uri}/{directory}")
+        stream: Iterator[Sequence[ObjectMeta]] | None = None
+        last: str | None = None
+
+        def page() -> Sequence[ObjectMeta] | None:
+            nonlocal stream
+            asked, stream = stream, None  # After an error, the rest is listed anew.
+            with self._translated("list_objects", directory):
+                asked = asked or iter(
+                    obstore.list(self._backend, prefix=directory or None, offset=last, chunk_size=_LIST_PAGE)
+                )
+                found = next(asked, None)
+            stream = asked
+            return found
+
+        while found := self._retrier.read(page, f"{self._uri}/{directory}"):
+            last = found[-1]["path"]
+            yield from (_info(meta) for meta in found if not is_temporary(meta["path"]))
 
     def list_directories(self, prefix: str) -> list[str]:
         """Return the names of the directories directly below a directory, sorted."""
@@ -224,11 +240,6 @@ class RemoteStore:
     def _read(self, operation: str, path: str, request: Callable[[str], _Result]) -> _Result:
         check_path(path)
         return self._retrier.read(lambda: self._once(operation, path, request), self.uri_of(path))
-
-    def _list(self, directory: str) -> list[ObjectInfo]:
-        with self._translated("list_objects", directory):
-            found = obstore.list(self._backend, prefix=directory or None, chunk_size=_LIST_PAGE).collect()
-        return [_info(meta) for meta in found if not is_temporary(meta["path"])]
 
     def _whole(self, key: str, max_bytes: int) -> bytes:
         found = obstore.get(self._backend, key)  # The content comes with the next call.

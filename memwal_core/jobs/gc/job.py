@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, TABLE_VERSIONS_DIRECTORY, region_directory
 from memwal_core.jobs.context import JobContext
@@ -42,14 +44,18 @@ class GcJob(Job[GcRequest, GcReport]):
         return Work(regions=work_at(report.place).regions, objects=len(report.plan.items))
 
     def planning(self, context: JobContext, request: GcRequest) -> Work:
-        """Return the regions, and the objects below them and among the versions of the table, which a plan lists."""
+        """Return the regions, and the objects below them and among the versions of the table, which a plan lists.
+
+        They are counted up to what is too many for whoever asks.
+        """
         regions = request.regions or context.manifests.region_ids()
-        if len(regions) > context.settings.dispatch.max_regions:
+        most = context.settings.dispatch
+        if len(regions) > most.max_regions:
             return Work(regions=len(regions))
         below = map(region_directory, request.regions) if request.regions else (MEM_WAL_DIRECTORY,)
         directories = [TABLE_VERSIONS_DIRECTORY, *below]
         objects = map_concurrently(
-            lambda each: sum(1 for _ in context.base.store.list_objects(each)),
+            lambda each: sum(1 for _ in islice(context.base.store.list_objects(each), most.max_objects + 1)),
             directories,
             context.settings.storage.concurrency,
         )

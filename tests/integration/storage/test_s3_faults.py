@@ -119,6 +119,24 @@ def test_lasting_outage_is_unavailable_after_the_configured_attempts(store: Obje
     assert raised.value.facts["status"] == 503
 
 
+def test_a_listing_fetches_page_by_page_and_only_the_page_that_failed_again(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy
+) -> None:
+    """A listing of a million objects was held in memory whole, and begun anew for each page that failed."""
+    names = [f"wal/{number:04}" for number in range(1_005)]
+    for name in names:
+        direct.put(name, b"")
+    proxy.forget()
+
+    listed = iter(store.list_objects("wal"))
+    first = [next(listed).path for _ in range(1_000)]
+    assert proxy.count("GET") == 1
+
+    proxy.answer("GET", 503, times=2)
+    assert [*first, *(each.path for each in listed)] == names
+    assert proxy.count("GET") == 4
+
+
 def test_unreachable_server_is_unavailable(server: S3Server, clock: ManualClock) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # Holds the port, so that no other server gets it, and listens to nobody.

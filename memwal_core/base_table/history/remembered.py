@@ -93,13 +93,12 @@ def _encoded(kept: Iterable[tuple[RetainedVersion, Progress]]) -> dict[str, obje
 
 
 def _decoded(document: Mapping[str, Any]) -> Iterator[RetainedVersion]:
-    if document["sha256"] != _digest(document["regions"], document["versions"]):
+    versions = document["versions"]
+    if document["sha256"] != _digest(document["regions"], versions):
         raise MalformedError("its checksum is another one")
     regions = [parse_region_id(as_text(each)) for each in document["regions"]]
     merged: Progress = {}
-    for path, size_bytes, written, etag, version, branch, enabled, legacy, begins_clone, numbers in document[
-        "versions"
-    ]:
+    for path, size_bytes, written, etag, version, branch, enabled, legacy, begins_clone, numbers in versions:
         modified = as_moment(written)
         if numbers:
             changes = zip(map(as_number, numbers[::2]), map(as_number, numbers[1::2]), strict=True)

@@ -46,7 +46,9 @@ def garbage_of(items: Sequence[Item], regions: Collection[RegionId], policy: Pol
     """Return the garbage of some regions, with no more of the base table than they need."""
     own = tuple(item for item in items if item.region_id in regions)
     retained = tuple(
-        replace(each, merged={region: each.merged[region] for region in regions if region in each.merged})
+        replace(
+            each, merged={region: each.merged[region] for region in regions if region in each.merged}, manifest=None
+        )
         for each in base.retained
     )
     # The table is read anew before anything is given up; only its retained versions are taken from the plan.

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -21,19 +21,34 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.2
 
+_SILENT = (RoundEnd.OVERDUE, RoundEnd.STILL_RUNNING)
+
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
     """What the service knows of a table.
 
     Attributes:
-        last: How its last cycle ended, or why none could begin; None before the first.
+        last: How its last cycle ended; None before the first.
+        ended: When.
         cycles: How many cycles ended how, since the service began.
+        unasked: Why it could not be asked whether it is due; None once it has answered.
     """
 
     last: TableRound | None = None
     ended: datetime | None = None
     cycles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unasked: TableRound | None = None
+
+    @property
+    def problem(self) -> TableRound | None:
+        """What needs somebody, or another attempt; None if nothing does."""
+        return next((each for each in (self.unasked, self.last) if each is not None and each.is_problem), None)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it did not say in time whether it is due."""
+        return self.unasked is not None and self.unasked.end in _SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +57,15 @@ class ServiceState:
 
     Attributes:
         working: Tables whose cycles run or wait for their turn.
-        looked: When all tables had last been asked whether they are due; None before the first time.
+        looked: When all tables but silent ones had last been asked whether they are due; None before the first time.
+        heard: When a look last went on: a table answered, or its time was over; None before the first time.
         registry_problem: Why the registry cannot be read; empty if it can. The tables before are maintained meanwhile.
     """
 
     tables: Mapping[str, KnownTable] = field(default_factory=lambda: MappingProxyType({}))
     working: tuple[str, ...] = ()
     looked: datetime | None = None
+    heard: datetime | None = None
     registry_problem: str = ""
 
 
@@ -85,6 +102,9 @@ class FleetService:
         self._entries: tuple[RegisteredTable, ...] = ()
         self._problem = ""
         self._looked: datetime | None = None
+        self._heard: datetime | None = None
+        self._silent = threading.Lock()
+        """Held while silent tables are asked."""
         self._tables: dict[str, KnownTable] = {}
         self._working: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -94,7 +114,7 @@ class FleetService:
     def state(self) -> ServiceState:
         """What is known now."""
         with self._lock:
-            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._problem)
+            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._heard, self._problem)
 
     def start(self, every_s: float) -> None:
         """Look at once, and then every so many seconds, in a thread of its own."""
@@ -118,12 +138,14 @@ class FleetService:
             names = {*(table.name for table in chosen), *(each.table for each in broken)}
             self._tables = {name: self._tables.get(name, KnownTable()) for name in sorted(names)}
             idle = [table for table in chosen if table.name not in self._working]
+            silent = [table for table in idle if self._tables[table.name].is_silent]
         for found in broken:
-            self._note(found)
-        for table in self._due(idle):
+            self._note_unasked(found)
+        self._ask_silent(silent)
+        for table in self._due([table for table in idle if table not in silent]):
             self._begin(table)
         with self._lock:
-            self._looked = self._clock.now()
+            self._looked = self._heard = self._clock.now()
 
     def stop(self, grace_s: float, *, last_s: float = 10.0) -> bool:
         """Begin no cycle any more, and wait for those that run; after the grace, they end before their next write.
@@ -170,9 +192,24 @@ class FleetService:
         known = {table.name: table for table in idle}
         for name, found in self._fleet.survey(idle):
             if isinstance(found, TableRound):
-                self._note(found)
-            elif found.is_due:
+                self._note_unasked(found)
+                continue
+            if found.is_due:
                 yield known[name]
+            self._note_answer(name)  # Only now: until its cycle has begun, no other look may ask it.
+
+    def _ask_silent(self, silent: list[RegisteredTable]) -> None:
+        """Ask tables that did not answer in a thread of their own: they take places, and may be many."""
+
+        def ask() -> None:
+            try:
+                for table in self._due(silent):
+                    self._begin(table)
+            finally:
+                self._silent.release()
+
+        if silent and self._silent.acquire(blocking=False):
+            threading.Thread(target=ask, name="memwal-silent", daemon=True).start()
 
     def _begin(self, table: RegisteredTable) -> None:
         thread = threading.Thread(target=self._cycle, args=(table,), name=f"memwal-{table.name}", daemon=True)
@@ -190,6 +227,7 @@ class FleetService:
                 self._working.pop(table.name, None)
 
     def _note(self, found: TableRound) -> None:
+        """Keep how a cycle ended, and tell it."""
         with self._lock:
             before = self._tables.get(found.table, KnownTable())
             cycles = Counter(before.cycles)
@@ -198,6 +236,21 @@ class FleetService:
         is_new = before.last is None or (before.last.end, before.last.why) != (found.end, found.why)
         if is_new or found.end is RoundEnd.MAINTAINED:
             self._told(found)
+
+    def _note_unasked(self, found: TableRound) -> None:
+        """Keep why a table could not be asked, and tell it once; a silent one is silent, whatever is said of it."""
+        with self._lock:
+            before = self._tables.get(found.table, KnownTable())
+            known = self._tables[found.table] = replace(before, unasked=found)
+            self._heard = self._clock.now()
+        same = before.is_silent and known.is_silent
+        if not same and (before.unasked is None or before.unasked.why != found.why):
+            self._told(found)
+
+    def _note_answer(self, name: str) -> None:
+        with self._lock:
+            self._tables[name] = replace(self._tables.get(name, KnownTable()), unasked=None)
+            self._heard = self._clock.now()
 
     def _wait(self, seconds: float, *, cut_short: Callable[[], bool] = lambda: False) -> bool:
         """Wait until no cycle runs; return whether that came in time."""

@@ -17,9 +17,12 @@ METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "memwal_maintain_tables": ("gauge", "Registered tables that are maintained."),
         "memwal_maintain_working": ("gauge", "Tables whose cycles run or wait for their turn."),
-        "memwal_maintain_look_timestamp_seconds": ("gauge", "When all tables had last been asked if they are due."),
+        "memwal_maintain_look_timestamp_seconds": (
+            "gauge",
+            "When all but silent tables were last asked if they are due.",
+        ),
         "memwal_maintain_registry_readable": ("gauge", "Whether the registry could be read."),
-        "memwal_maintain_table_problem": ("gauge", "Whether the last cycle of the table needs somebody or a repeat."),
+        "memwal_maintain_table_problem": ("gauge", "Whether the table, or its last cycle, needs somebody or a repeat."),
         "memwal_maintain_table_timestamp_seconds": ("gauge", "When the last cycle of the table ended."),
         "memwal_maintain_table_seconds": ("gauge", "What the last cycle of the table took."),
         "memwal_maintain_cycles_total": ("counter", "Cycles of the table since the service began, by their end."),
@@ -37,8 +40,9 @@ def exposition(state: ServiceState) -> str:
     if state.looked is not None:
         samples.add("memwal_maintain_look_timestamp_seconds", state.looked.timestamp())
     for name, table in state.tables.items():
+        if table.last is not None or table.unasked is not None:
+            samples.add("memwal_maintain_table_problem", table.problem is not None, **{TABLE: name})
         if table.last is not None and table.ended is not None:
-            samples.add("memwal_maintain_table_problem", table.last.is_problem, **{TABLE: name})
             samples.add("memwal_maintain_table_timestamp_seconds", table.ended.timestamp(), **{TABLE: name})
             samples.add("memwal_maintain_table_seconds", table.last.seconds, **{TABLE: name})
         for end, count in sorted(table.cycles.items()):
@@ -47,14 +51,10 @@ def exposition(state: ServiceState) -> str:
 
 
 def service_health(state: ServiceState, now: datetime, every_s: float) -> dict[str, object]:
-    """Return what ``/healthz`` says: healthy while looks end, whatever is wrong with tables."""
+    """Return what ``/healthz`` says: healthy while looks go on, whatever is wrong with tables."""
     return {
-        **liveness("look", state.looked, now, every_s),
+        **liveness("answer", state.heard, now, every_s),
         "registry": state.registry_problem or "readable",
         "working": list(state.working),
-        "problems": {
-            name: table.last.why
-            for name, table in state.tables.items()
-            if table.last is not None and table.last.is_problem
-        },
+        "problems": {name: table.problem.why for name, table in state.tables.items() if table.problem is not None},
     }

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from memwal_core.cli.maintain.exposition import exposition, service_health
-from memwal_core.clock import SystemClock
+from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet import FleetRequest, FleetService, RoundEnd, TableRound
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.registry import BrokenEntry, RegisteredTable, Registry
 from memwal_core.settings import FleetSettings
 from memwal_core.table import Table
+from testkit.clock import ManualClock
 from testkit.tables.garbage import write_generations
 from testkit.tables.people import make_people_table, people
 
@@ -58,14 +59,18 @@ class Service:
         self.wrong.get(entry.name, lambda: None)()
         return Table.open(entry.uri)
 
-    def started(self, *, due_only: bool = True, every_s: float = 0.05, **settings: float) -> FleetService:
-        service = FleetService(
+    def made(self, *, due_only: bool = True, clock: Clock | None = None, **settings: float) -> FleetService:
+        return FleetService(
             lambda: self.registry(),
             FleetRequest(due_only=due_only),
             settings=FleetSettings(**settings),
             told=self.said,
             open_table=self.open,
+            clock=clock,
         )
+
+    def started(self, *, due_only: bool = True, every_s: float = 0.05, **settings: float) -> FleetService:
+        service = self.made(due_only=due_only, **settings)
         service.start(every_s)
         return service
 
@@ -123,6 +128,93 @@ def test_table_that_fails_is_told_once_and_asked_again_and_the_others_are_mainta
     assert 'memwal_maintain_cycles_total{memwal_table="good",end="done"} 1' in metrics
     health = service_health(running.state, SystemClock().now(), 60)
     assert (health["healthy"], health["problems"]) == (True, {"bad": "the store is on fire"})
+
+
+def test_silent_tables_keep_no_look_waiting_and_are_told_once(service: Service, gate: threading.Event) -> None:
+    """A hundred tables on a dead store would take minutes of each look."""
+    clock, begun, silence_ends = ManualClock(), threading.Semaphore(0), threading.Event()
+    service.registry = service.of("bad", "good")
+    running = service.made(clock=clock, survey_parallel=1, survey_deadline_s=10)
+
+    def hang() -> None:
+        clock.advance(10)
+        silence_ends.wait(PATIENCE_S)
+        failing()
+
+    service.wrong["bad"] = hang
+    running.look()
+    service.said.wait_for("bad", "good")
+    silence_ends.set()
+    ended_by_itself([each for each in threading.enumerate() if each.name == "memwal-fleet-bad"])
+
+    def wait() -> None:
+        begun.release()
+        gate.wait()
+
+    service.wrong["bad"] = wait
+    looks = threading.Thread(target=lambda: [running.look() for _ in range(3)], daemon=True)
+    looks.start()
+    ended_by_itself([looks])
+
+    assert begun.acquire(timeout=PATIENCE_S)
+    assert not begun.acquire(blocking=False)  # Asked once, by one thread, until it answers.
+    assert [each.table for each in service.said.rounds].count("bad") == 1
+    gate.set()
+    assert running.stop(PATIENCE_S)
+
+
+def ended_by_itself(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_service_is_healthy_while_a_look_at_silent_tables_goes_on(service: Service, gate: threading.Event) -> None:
+    clock, at_the_second = ManualClock(), threading.Event()
+    service.registry = service.of("bad", "good")
+    running = service.made(clock=clock, survey_parallel=1, survey_deadline_s=1000)
+    assert not service_health(running.state, clock.now(), 60)["healthy"]
+
+    def hang() -> None:
+        clock.advance(1000)
+        gate.wait()
+
+    def hang_too() -> None:
+        at_the_second.set()
+        gate.wait()
+
+    service.wrong |= {"bad": hang, "good": hang_too}
+    look = threading.Thread(target=running.look, daemon=True)
+    look.start()
+    assert at_the_second.wait(PATIENCE_S)
+
+    assert running.state.looked is None
+    assert service_health(running.state, clock.now(), 60)["healthy"]
+    clock.advance(181)
+    assert not service_health(running.state, clock.now(), 60)["healthy"]
+    gate.set()
+    ended_by_itself([look])
+
+
+def test_table_that_answers_again_is_no_problem_any_more(service: Service) -> None:
+    """Its next cycle may be due in a day."""
+    service.registry = service.of("good")
+    running = service.made()
+    running.look()
+    service.said.wait_for("good")
+    assert running.stop(PATIENCE_S)
+    again = service.made()
+    service.wrong["good"] = failing
+    again.look()
+    assert 'memwal_maintain_table_problem{memwal_table="good"} 1' in exposition(again.state)
+
+    del service.wrong["good"]
+    again.look()
+
+    assert service_health(again.state, SystemClock().now(), 60)["problems"] == {}
+    metrics = exposition(again.state)
+    assert 'memwal_maintain_table_problem{memwal_table="good"} 1' not in metrics
+    assert "memwal_maintain_cycles_total{" not in metrics  # None ran.
 
 
 def test_table_that_hangs_keeps_no_other_from_being_maintained_again(service: Service, gate: threading.Event) -> None:

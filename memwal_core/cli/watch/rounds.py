@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import replace
 
 from memwal_core.cli.watch.exposition import Watched, WatchedFleet
@@ -19,6 +20,37 @@ from memwal_core.registry import RegisteredTable, Registry
 _log = logging.getLogger(__name__)
 
 Examine = Callable[[RegisteredTable], Health]
+
+
+class _Places:
+    """So many look at once; one that takes longer than ``patience_s`` keeps its place from no other. Thread-safe."""
+
+    def __init__(self, clock: Clock, number: int, patience_s: float) -> None:
+        self._clock = clock
+        self._number = number
+        self._patience_s = patience_s
+        self._taken: dict[object, float] = {}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Wait for a place, and hold it."""
+        holder = object()
+        with self._changed:
+            while len(self._taken) >= self._number:
+                first, since = next(iter(self._taken.items()))
+                left_s = since + self._patience_s - self._clock.monotonic()
+                if left_s <= 0:
+                    del self._taken[first]
+                else:
+                    self._changed.wait(left_s)
+            self._taken[holder] = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken.pop(holder, None)
+                self._changed.notify()
 
 
 class Watcher:
@@ -48,9 +80,12 @@ class Watcher:
         self._examine = examine
         self._clock = clock
         self._deadline_s = deadline_s
-        self._concurrency = concurrency
+        self._places = _Places(clock, concurrency, deadline_s)
+        self._places_of_silent = _Places(clock, concurrency, deadline_s)
         self._deep = deep
         self._busy: dict[str, Future[Watched]] = {}
+        self._silent: set[str] = set()
+        """Tables that took longer than the deadline when they were last examined."""
         self._entries: tuple[RegisteredTable, ...] = ()
         self._broken: tuple[Watched, ...] = ()
         self._fleet = WatchedFleet()
@@ -88,16 +123,22 @@ class Watcher:
         return ""
 
     def _begin(self, entries: Sequence[RegisteredTable]) -> None:
-        places = threading.Semaphore(self._concurrency)
-
-        def run(entry: RegisteredTable, future: Future[Watched]) -> None:
-            with places:
-                future.set_result(self._examined(entry))
+        def run(entry: RegisteredTable, future: Future[Watched], places: _Places) -> None:
+            with places.one():
+                future.set_running_or_notify_cancel()
+                began = self._clock.monotonic()
+                found = self._examined(entry)
+                if self._clock.monotonic() - began < self._deadline_s:
+                    self._silent.discard(entry.uri)
+            future.set_result(found)
 
         for entry in entries:
             future = self._busy[entry.uri] = Future()
+            places = self._places_of_silent if entry.uri in self._silent else self._places
             # One that hangs keeps neither the process from ending nor the next round from beginning.
-            threading.Thread(target=run, args=(entry, future), name=f"memwal-watch-{entry.name}", daemon=True).start()
+            threading.Thread(
+                target=run, args=(entry, future, places), name=f"memwal-watch-{entry.name}", daemon=True
+            ).start()
 
     def _examined(self, entry: RegisteredTable) -> Watched:
         try:
@@ -111,6 +152,9 @@ class Watcher:
     def _result(self, entry: RegisteredTable, before: Watched) -> Watched:
         future = self._busy[entry.uri]
         if not future.done():
+            if not future.running():
+                return replace(before, problem="its turn has not come: other tables take long to answer")
+            self._silent.add(entry.uri)
             return replace(before, problem=f"no answer in {self._deadline_s:g} s")
         del self._busy[entry.uri]
         found = future.result()

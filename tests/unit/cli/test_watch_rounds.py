@@ -9,6 +9,7 @@ import pytest
 
 from memwal_core.cli.watch.exposition import METRICS, Watched, WatchedFleet, exposition, watch_health
 from memwal_core.cli.watch.rounds import Watcher
+from memwal_core.clock import SystemClock
 from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.jobs.findings import Finding, Level, Severity
@@ -51,6 +52,38 @@ def test_table_that_never_answers_delays_no_other_and_is_asked_once(health):
     assert [each["alive"].problem for each in rounds] == ["", ""]
     assert [each["silent"].problem for each in rounds] == ["no answer in 0.5 s"] * 2
     assert (asked.count("alive"), asked.count("silent")) == (2, 1)
+
+
+def test_silent_tables_take_no_place_from_those_that_answer(health):
+    """With a hundred tables on a dead store, no other was examined any more, and each was said to be silent."""
+    silent = [RegisteredTable(name=f"silent{number}", uri=f"/lake/silent{number}") for number in range(4)]
+    release = [threading.Event() for _ in range(2)]
+    rounds = iter(release)
+    hangs = next(rounds)
+
+    def examine(entry: RegisteredTable) -> Health:
+        if entry in silent:
+            hangs.wait()
+        return health
+
+    registry = Registry(tables=(*silent, ALIVE))
+    watched = Watcher(lambda: registry, examine, clock=SystemClock(), deadline_s=0.5, concurrency=1)
+    try:
+        first = watched.look().tables
+        # Each of the silent ones loses its place in its time.
+        assert any(not watched.look().tables[-1].problem for _ in range(20))
+        ended, hangs = hangs, next(rounds)
+        ended.set()
+        looks = [watched.look().tables[-1].problem for _ in range(4)]
+    finally:
+        for each in release:
+            each.set()
+
+    assert (first[0].problem, first[-1].problem) == (
+        "no answer in 0.5 s",
+        "its turn has not come: other tables take long to answer",
+    )
+    assert looks == [""] * 4
 
 
 class PanicError(BaseException):

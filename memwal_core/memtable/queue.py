@@ -18,12 +18,12 @@ class Waiting:
     """A full MemTable that waits for its flush.
 
     Attributes:
-        since: When it was frozen, timezone UTC.
+        since: Monotonic time at which it was frozen.
         record: The flushed MemTable once the manifest records it.
     """
 
     memtable: MemTable
-    since: datetime
+    since: float
     record: FlushedGeneration | None = None
 
 
@@ -63,11 +63,11 @@ class MemTableQueue:
         """Arrow bytes of the MemTables that wait."""
         return sum(entry.memtable.size_bytes for entry in self._waiting)
 
-    def rotate(self, schema: pa.Schema, now: datetime) -> Waiting:
+    def rotate(self, schema: pa.Schema, now: datetime, monotonic: float) -> Waiting:
         """Freeze the active MemTable, replace it by an empty one and return it, now last in the queue."""
         frozen = self._active
         frozen.freeze()
-        entry = Waiting(frozen, now)
+        entry = Waiting(frozen, monotonic)
         self._waiting.append(entry)
         self._active = MemTable(frozen.generation + 1, schema, None, now)
         self.open_ranges()

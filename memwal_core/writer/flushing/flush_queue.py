@@ -116,7 +116,7 @@ class FlushQueue:
     def oldest_age_s(self) -> float:
         """Return the seconds for which the oldest MemTable has waited; 0 if none waits."""
         oldest = self._state.queue.oldest
-        return (self._clock.now() - oldest.since).total_seconds() if oldest is not None else 0.0
+        return self._clock.monotonic() - oldest.since if oldest is not None else 0.0
 
     def is_stalled(self) -> bool:
         """Return whether the oldest MemTable has waited too long; the first time this is logged."""

@@ -62,7 +62,7 @@ class BackgroundScheduler:
 
     def rotate(self, reason: RotationReason) -> None:
         """Freeze the active MemTable and queue it; call under the state's lock."""
-        waiting = self._state.queue.rotate(self._state.schema, self._clock.now())
+        waiting = self._state.queue.rotate(self._state.schema, self._clock.now(), self._clock.monotonic())
         self._rotation_is_requested = False
         self._state.meters.rotated(reason)
         self._flushes.report_gauges()

@@ -31,7 +31,7 @@ def test_the_active_generation_is_the_oldest_plus_the_queue_length() -> None:
     queue = _queue(5)
     for _ in range(2):
         queue.active.add(_rows(1))
-        queue.rotate(SCHEMA, NOW)
+        queue.rotate(SCHEMA, NOW, 0.0)
     assert [memtable.generation for memtable in queue.all] == [5, 6, 7]
     assert queue.active.generation == 5 + len(queue.waiting)
     assert queue.active.fragments == ()
@@ -41,7 +41,7 @@ def test_the_active_generation_is_the_oldest_plus_the_queue_length() -> None:
 def test_ranges_follow_each_other_and_open_only_when_the_one_before_is_final() -> None:
     queue = _queue(replay_after=10)
     queue.active.add(_rows(1))
-    first = queue.rotate(SCHEMA, NOW).memtable
+    first = queue.rotate(SCHEMA, NOW, 0.0).memtable
     queue.active.add(_rows(2))
     second = queue.active
     assert second.replay_after_wal_id is None
@@ -57,7 +57,7 @@ def test_rows_that_wait_for_the_wal_are_batched_by_generation() -> None:
     queue = _queue()
     queue.active.add(_rows(1))
     queue.active.add(_rows(2))
-    queue.rotate(SCHEMA, NOW)
+    queue.rotate(SCHEMA, NOW, 0.0)
     queue.active.add(_rows(3))
     batches = queue.unstored()
     assert [(memtable.generation, len(fragments)) for memtable, fragments in batches] == [(5, 2), (6, 1)]
@@ -67,9 +67,9 @@ def test_rows_that_wait_for_the_wal_are_batched_by_generation() -> None:
 def test_only_the_oldest_may_leave() -> None:
     queue = _queue(1)
     queue.active.add(_rows(1))
-    first = queue.rotate(SCHEMA, NOW)
+    first = queue.rotate(SCHEMA, NOW, 0.0)
     queue.active.add(_rows(2))
-    second = queue.rotate(SCHEMA, NOW)
+    second = queue.rotate(SCHEMA, NOW, 0.0)
     with pytest.raises(InternalError) as caught:
         queue.release(second, _record(2))
     assert caught.value.facts["queued"] == [1, 2]
@@ -83,7 +83,7 @@ def test_only_the_oldest_may_leave() -> None:
 def test_a_frozen_memtable_refuses_rows_and_stays_readable() -> None:
     queue = _queue()
     queue.active.add(_rows(1))
-    frozen = queue.rotate(SCHEMA, NOW).memtable
+    frozen = queue.rotate(SCHEMA, NOW, 0.0).memtable
     with pytest.raises(InternalError):
         frozen.add(_rows(2))
     assert frozen.to_table().column("id").to_pylist() == [1]

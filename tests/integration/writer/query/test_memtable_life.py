@@ -342,6 +342,7 @@ def test_gauges_follow_a_memtable_through_the_queue(table, faulty, region_id, mo
     assert writer.stats().active_bytes == full.size_bytes > 0
     writer.rotate()
     clock.advance(7)
+    clock.jump_wall_time(-3600)
     waiting = writer.stats()
     assert (waiting.active_bytes, waiting.queued, waiting.queued_bytes) == (0, 1, full.size_bytes)
     assert waiting.oldest_queued_s == 7

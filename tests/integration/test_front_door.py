@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,17 @@ def test_writer_may_be_closed_twice_and_then_refuses_rows(table: memwal_core.Tab
     with pytest.raises(InvalidRequestError, match="closed"):
         writer.flush()
     assert seen(table) == {1: "x"}
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_table_with_its_views_and_writers_cannot_be_pickled_and_says_what_to_hand_over(
+    table: memwal_core.Table, copied: Callable[[object], object]
+) -> None:
+    with table.writer() as writer:
+        writer.put(rows(1))
+        for each in (table, table.view(), writer, *writer.writers.values()):
+            with pytest.raises(InvalidRequestError, match="hand over its address"):
+                copied(each)
 
 
 def test_two_writers_of_one_table_share_its_regions_and_both_are_read(table: memwal_core.Table) -> None:

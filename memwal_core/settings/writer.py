@@ -95,8 +95,8 @@ class WriterSettings(BaseModel):
         default=512 * MIB,
         ge=1,
         description="Arrow bytes that the active MemTables of a table writer's regions may hold together; above, the "
-        "region with the largest one flushes it. What waits for its flush is bounded for each region. Larger: more "
-        "memory, fewer small generations.",
+        "region with the largest one flushes it, and a region whose flush queue is full takes no rows. What waits for "
+        "its flush is bounded for each region. Larger: more memory, fewer small generations.",
     )
     wal_flush_bytes: Count = Field(
         default=4 * MIB,

@@ -71,7 +71,7 @@ class Admission:
             with self._state.lock:
                 self.require_open()
                 reason = self._rotation_reason(batch.num_rows, size_bytes)
-                if reason is None or not self._flushes.is_full():
+                if not self._flushes.is_full() or (reason is None and not self._is_out_of_memory(size_bytes)):
                     if reason is not None:
                         self._scheduler.rotate(reason)
                     is_first = not self._state.queue.active.num_rows
@@ -93,6 +93,12 @@ class Admission:
         if self._scheduler.rotation_is_requested and active.num_rows:
             return RotationReason.MEMORY
         return reason_for_incoming(active, rows, size_bytes, self._clock.now(), self._settings)
+
+    def _is_out_of_memory(self, size_bytes: int) -> bool:
+        """Return whether a region that cannot flush must not grow; like its own limits, for one that has rows."""
+        return (
+            self._memory is not None and self._state.queue.active.num_rows > 0 and self._memory.is_exceeded(size_bytes)
+        )
 
     def _add(self, batch: pa.Table, size_bytes: int, *, is_awaited: bool) -> Future[PutReceipt]:
         memtable = self._state.queue.active

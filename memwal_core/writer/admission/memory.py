@@ -22,7 +22,8 @@ class Buffering(Protocol):
 class MemoryBudget:
     """Asks the writer with the largest MemTable to flush it when all active MemTables together exceed the limit.
 
-    A writer whose flushes make no progress is passed over, or the others would grow without being asked.
+    A writer whose flushes make no progress is passed over, or the others would grow without being asked; above the
+    limit it takes no rows itself.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -34,6 +35,11 @@ class MemoryBudget:
         """Count a writer from now on, until it is garbage-collected."""
         with self._lock:
             self._writers.add(writer)
+
+    def is_exceeded(self, more_bytes: int) -> bool:
+        """Return whether the active MemTables would hold more than the limit with so many bytes more."""
+        with self._lock:
+            return sum(writer.buffered_bytes() for writer in self._writers) + more_bytes > self._limit_bytes
 
     def relieve(self) -> None:
         """Ask the writer with the largest MemTable that can rotate if the bound is exceeded."""

@@ -251,6 +251,31 @@ def test_memory_pressure_passes_over_a_writer_that_cannot_flush(table, cause: st
     assert other.stats().rotations == {RotationReason.MEMORY: 1}
 
 
+@pytest.mark.req("MEM-17", "WRT-75")
+def test_memory_stays_bounded_while_every_flush_fails(table) -> None:
+    """Each of three hundred regions filled its own MemTable of 64 MiB: the bound of all held only while flushes did."""
+    budget, store = MemoryBudget(2000), FaultyStore(table.store)
+    settings = writer_settings(max_queued_memtables=1, backpressure_timeout_s=0)
+    writers = [_open(reopened(table, store), create_region(table), settings, memory=budget) for _ in range(3)]
+    store.fail(*WRITES, path=lambda path: "_gen_" in path, times=None)
+
+    refused = taken = 0
+    for number in range(300):
+        try:
+            writers[number % 3].put(people(number))
+            taken += 1
+        except BackpressureError:
+            refused += 1
+
+    largest = max(writer.memtable.size_bytes for writer in writers)
+    assert sum(writer.memtable.size_bytes for writer in writers) <= 2000 + largest
+    assert (refused > 0, taken + refused) == (True, 300)
+    store.heal()
+    for writer in writers:
+        writer.flush()
+        writer.put(people(1))
+
+
 @pytest.mark.req("MEM-17", "MEM-14")
 def test_a_requested_rotation_returns_before_the_flush_and_tags_a_new_range(table, region_id) -> None:
     writer = _open(table, region_id)

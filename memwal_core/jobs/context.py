@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from memwal_core.base_table import BaseTable, Sources
@@ -13,12 +14,13 @@ from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseStore, LeaseTicket
 from memwal_core.coordination.ledger import Ledger, RunRecord
-from memwal_core.errors import CorruptionError
+from memwal_core.errors import CorruptionError, ObjectNotFoundError
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from memwal_core.jobs.outcome import CheckLease, no_lease
 from memwal_core.region import ManifestStore
 from memwal_core.rng import Rng, system_rng
 from memwal_core.settings import Settings, default_settings
-from memwal_core.storage import open_store
+from memwal_core.storage import StoreKind, open_store
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much in all (None = unknown); must return quickly."""
@@ -28,12 +30,17 @@ def unwatched(_stage: str, _done: int, _total: int | None) -> None:
     """Ignore progress."""
 
 
+_JUST_OPENED_S = 600.0
+"""For so long a table counts as there: most processes open one, and end."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenTable:
     """One opened table with the registers beside it.
 
     Attributes:
         freezes: What was seen of the table, and what froze it.
+        opened_s: Monotonic time at which it was opened.
     """
 
     base: BaseTable
@@ -43,6 +50,7 @@ class OpenTable:
     freezes: FreezeStore
     settings: Settings
     clock: Clock
+    opened_s: float
 
     @classmethod
     def at(
@@ -86,7 +94,30 @@ class OpenTable:
             freezes=freezes,
             settings=settings,
             clock=clock,
+            opened_s=clock.monotonic(),
         )
+
+    def require_there(self) -> None:
+        """Refuse to write below an address whose table was dropped: LanceDB's client would list it again.
+
+        A local file system is asked each time, where it costs nothing; others once the table has been open for a while.
+
+        Raises:
+            ObjectNotFoundError: It was dropped.
+        """
+        store = self.base.store
+        if store.kind is StoreKind.LOCAL:
+            is_there = Path(self.uri, TABLE_VERSIONS_DIRECTORY).is_dir()
+        elif self.clock.monotonic() - self.opened_s < _JUST_OPENED_S:
+            return
+        else:
+            is_there = TABLE_VERSIONS_DIRECTORY in store.list_directories("")
+        if not is_there:
+            raise ObjectNotFoundError(
+                "the table is gone: it was dropped or moved since it was opened",
+                remedy="check the address; `memwal tables DIRECTORY` finds tables",
+                table=self.uri,
+            )
 
     @property
     def uri(self) -> str:

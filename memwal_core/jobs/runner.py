@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, cast
 
 from memwal_core.base_table import BaseTable, list_versions
@@ -16,14 +15,12 @@ from memwal_core.coordination.freeze.watch import HistoryWatch
 from memwal_core.coordination.lease import Lease, LeaseKeeper, LeaseTicket
 from memwal_core.errors import ConflictError, FencedError, FrozenError, MemwalError, ObjectNotFoundError
 from memwal_core.extras import extras_named
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from memwal_core.jobs.context import JobContext, OpenTable, Progress, unwatched
 from memwal_core.jobs.job import Job, JobReport
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.recording import recorded
 from memwal_core.jobs.request import JobRequest
 from memwal_core.metrics import INSTRUMENTS, Instruments
-from memwal_core.storage import StoreKind
 from memwal_core.storage.concurrent import NEAR, both
 
 _CHANGED = {JobOutcome.DONE, JobOutcome.PARTIAL, JobOutcome.CONFLICT, JobOutcome.BLOCKED}
@@ -84,7 +81,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         instruments.observe(request.info.name, opened.uri, lambda: resting)
         _log.info("%s left out [table=%s] %s", request.info.name, opened.uri, resting.why())
         return resting
-    _require_there(opened)
+    opened.require_there()
     needs_lease = request.info.takes_lease and guard is None
     with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, claim):
         context = JobContext(opened, check, name, executors, progress, claim)
@@ -101,19 +98,6 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         report.why(),
     )
     return report
-
-
-def _require_there(opened: OpenTable) -> None:
-    """Refuse to write below a directory that was dropped: LanceDB's client would list its table again.
-
-    Only the local file system is asked, where it costs nothing.
-    """
-    if opened.base.store.kind is StoreKind.LOCAL and not Path(opened.uri, TABLE_VERSIONS_DIRECTORY).is_dir():
-        raise ObjectNotFoundError(
-            "the table is gone: it was dropped or moved since it was opened",
-            remedy="check the address; `memwal tables DIRECTORY` finds tables",
-            table=opened.uri,
-        )
 
 
 def _worked(job: Job[Any, JobReport], context: JobContext, request: JobRequest) -> JobReport:

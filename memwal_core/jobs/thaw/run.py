@@ -54,9 +54,11 @@ def freeze_by_hand(opened: OpenTable, reason: str, by: str) -> Freeze:
 
     Raises:
         InvalidRequestError: No reason is given.
+        ObjectNotFoundError: The table was dropped; nothing was written.
         UnavailableError: Storage failed; the table may not be frozen. Try again.
     """
     require_reason(reason)
+    opened.require_there()
     with opened.ledger.run(opened.new_run(FREEZE, by)) as run:
         freeze = opened.freezes.add(FreezeCause.BY_HAND, {"reason": reason}, by)
         run.verdict = f"frozen by hand: {reason}"

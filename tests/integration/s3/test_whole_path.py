@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
+from testkit.clock import ManualClock
 from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.s3_server import S3Server, s3_server
 from testkit.tables.people import make_people_table, people
@@ -58,3 +59,23 @@ def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(
         admin = Table.open(uri, storage_options=s3.storage_options)
         assert admin.base.state().details is None
         assert list(admin.base.store.list_objects(MEM_WAL_DIRECTORY)) == []
+
+
+def test_nothing_is_written_below_the_address_of_a_table_that_was_dropped_while_it_was_open(s3: S3Server) -> None:
+    """A lease of a job made LanceDB's client list the table again; a freeze stopped the next table there."""
+    uri, clock = s3.uri(f"bucket/{uuid.uuid4()}/people.lance"), ManualClock()
+    make_people_table(uri, storage_options=s3.storage_options, rows=people(1))
+    held = Table.open(uri, storage_options=s3.storage_options, clock=clock)
+    store = held.base.store
+    assert held.run(MergeRequest()).outcome.value == "nothing_to_do"
+    clock.advance(600)
+    assert held.run(MergeRequest()).outcome.value == "nothing_to_do"
+    for known in list(store.list_objects("")):
+        store.delete(known.path)
+
+    with pytest.raises(ObjectNotFoundError, match="the table is gone"):
+        held.run(MergeRequest())
+    with pytest.raises(ObjectNotFoundError, match="the table is gone"):
+        held.freeze("to look at it", by="someone")
+
+    assert list(store.list_objects("")) == []

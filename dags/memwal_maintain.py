@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 from memwal_core.airflow.assets import assets_of
 from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for
 from memwal_core.airflow.failures import no_vain_retries
-from memwal_core.airflow.operators.cycle import CycleStepWork
+from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
 
 DOC = """
@@ -182,7 +182,11 @@ with DAG(
             from memwal_core.airflow.tasks.cycle import end_cycle, label_of
 
             get_current_context()["label"] = label_of(table)
-            return end_cycle(table, holder_of(context))
+            instance, steps = context["ti"], [step for step, *_ in STEPS]
+            said = instance.xcom_pull(
+                task_ids=[f"cycle.{step}" for step in steps], key=LEFT_OUT, map_indexes=instance.map_index
+            )
+            return end_cycle(table, holder_of(context), dict(zip(steps, said, strict=True)))
 
         begun = begin(table)
         begun.operator.as_setup()

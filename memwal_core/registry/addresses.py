@@ -42,7 +42,7 @@ def require_line(text: str) -> str:
     Raises:
         InvalidRequestError: It has control characters, or is too long.
     """
-    if len(text) > LONGEST or _CONTROL.search(text):
+    if not is_line(text):
         raise InvalidRequestError(
             "a text of this run is too long, or has control characters",
             remedy=f"give one line of at most {LONGEST} characters",
@@ -50,6 +50,11 @@ def require_line(text: str) -> str:
             begins=text[:50],
         )
     return text
+
+
+def is_line(text: str) -> bool:
+    """Return whether a text is one line of bounded length."""
+    return len(text) <= LONGEST and not _CONTROL.search(text)
 
 
 def canonical(name_or_uri: str) -> str:

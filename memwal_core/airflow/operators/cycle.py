@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
     from memwal_core.airflow.tasks.work import WorkItem, WorkResult
+
+LEFT_OUT = "left_out"
+"""Key of what a step that is skipped leaves for the end of the cycle: why."""
 
 
 class CycleStepWork(TellsLineage, SparkWork):
@@ -58,7 +61,7 @@ class CycleStepWork(TellsLineage, SparkWork):
         if isinstance(found, LeftOut):
             before = done_before(self.step, self.table, holder_of(context)) if context["ti"].try_number > 1 else None
             if before is None:
-                raise AirflowSkipException(found.why)
+                _leave_out(context, found.why, found.why)
             self.item, done = before
         else:
             self.item, done = found, self._do(found, context)
@@ -82,6 +85,11 @@ class CycleStepWork(TellsLineage, SparkWork):
             require_free(item, holder)
         except LeaseHeldError as error:
             # As in a cycle of the library: neither a failure of the job nor one of the cycle.
-            raise AirflowSkipException(str(error)) from None
+            _leave_out(context, error.what, str(error))
         super().execute(context)
         return result_of(item, holder)
+
+
+def _leave_out(context: Context, why: str, told: str) -> NoReturn:
+    context["ti"].xcom_push(LEFT_OUT, why)
+    raise AirflowSkipException(told) from None

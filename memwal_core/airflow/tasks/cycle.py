@@ -35,6 +35,7 @@ from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.runner import load_job
 from memwal_core.jobs.sharing.dispatch import Dispatch, dispatch, dispatch_plan
 from memwal_core.registry import RegisteredTable, require_registry
+from memwal_core.registry.addresses import is_line
 from memwal_core.rng import system_rng
 from memwal_core.settings import load_settings
 
@@ -49,6 +50,8 @@ _OUTCOMES_OF_WORK: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
     }
 )
 """What runs that may have changed the table mean to a task that finds nothing left to do."""
+
+_NOTHING_SAID: Mapping[str, object] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -196,15 +199,21 @@ def begin_cycle(table: CycleTable, holder: str) -> list[str]:
     return list(needless)
 
 
-def end_cycle(table: CycleTable, holder: str) -> str:
+def end_cycle(table: CycleTable, holder: str, left_out: Mapping[str, object] = _NOTHING_SAID) -> str:
     """Record what a table's cycle did, as a cycle of the library does.
+
+    Args:
+        table: The table.
+        holder: The run's id.
+        left_out: Step -> why its task did nothing, as it said. Users may change it: what is no line is not told.
 
     Returns:
         Its outcome.
     """
     opened = _opened(table)
     run = _recorded(opened, holder) or opened.new_run(MaintainRequest().key, holder)
-    report = retold_cycle(opened, _plan(table, opened), holder, run.started)
+    said = {step: why for step, why in left_out.items() if isinstance(why, str) and is_line(why)}
+    report = retold_cycle(opened, _plan(table, opened), holder, run.started, said)
     for line in report.view().lines():
         _log.info("%s", line)
     end = RunEnd(opened.clock.now(), RunOutcome(report.outcome.value), report.facts(), verdict=report.why())

@@ -23,15 +23,24 @@ _MEANINGS: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
 """What the end of a run means to the cycle, where the words differ."""
 
 
-def retold_cycle(opened: OpenTable, plan: CyclePlan, holder: str, began: datetime) -> MaintainReport:
+def retold_cycle(
+    opened: OpenTable, plan: CyclePlan, holder: str, began: datetime, said: Mapping[str, str]
+) -> MaintainReport:
     """Return the report of a cycle that is over.
+
+    Args:
+        opened: The table.
+        plan: Of the cycle.
+        holder: Who ran it.
+        began: When it began.
+        said: Step -> why it did nothing, of those that said so: no history tells.
 
     Raises:
         CorruptionError: A history cannot be read.
     """
     steps: list[StepReport] = []
     for step, runs in zip(plan.steps, runs_of_steps(opened, plan, holder, began).values(), strict=True):
-        steps.append(_ran(step, runs) if runs else _unrun(opened, plan, step, steps))
+        steps.append(_ran(step, runs) if runs else _unrun(opened, plan, step, steps, said))
     outcome = worst_outcome(tuple(steps), dry_run=False)
     seconds = max(0.0, (opened.clock.now() - began).total_seconds())
     return MaintainReport(opened.uri, outcome, dry_run=False, steps=tuple(steps), seconds=seconds)
@@ -88,7 +97,9 @@ def _ran(step: CycleStep, runs: Sequence[RunRecord]) -> StepReport:
     )
 
 
-def _unrun(opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Sequence[StepReport]) -> StepReport:
+def _unrun(
+    opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Sequence[StepReport], said: Mapping[str, str]
+) -> StepReport:
     ran = {each.step: each.outcome for each in before if each.end is StepEnd.RAN}
     failed = next((each for each in before if _has_ended_the_cycle(plan, each)), None)
     stopped = f"{failed.job} failed" if failed is not None else ""
@@ -96,7 +107,8 @@ def _unrun(opened: OpenTable, plan: CyclePlan, step: CycleStep, before: Sequence
         left_out = LeftOut(StepEnd.NOT_REACHED, JobOutcome.FROZEN, "the table is frozen")
     else:
         found = plan.left_out(step, ran, opened.ledger.may_run(step.request.key), stopped)
-        left_out = found or LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, "there was nothing to do")
+        why = said.get(step.name.value, "there was nothing to do")
+        left_out = found or LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)
     return StepReport(step.name, step.job, left_out.end, left_out.outcome, left_out.why)
 
 

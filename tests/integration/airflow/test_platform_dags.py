@@ -142,6 +142,28 @@ def test_cycle_takes_a_registered_table_from_flushed_rows_to_a_snapshot(
     _require_told(Path(airflow_variables["AIRFLOW_HOME"]) / "airflow.db", table)
 
 
+def test_report_of_a_cycle_says_that_another_run_was_doing_a_step(
+    table: BaseTable, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """It said of each step that was skipped that there had been nothing to do."""
+    with TableWriter.open(table) as writer:
+        writer.put(people(*range(90, 120)))
+        writer.flush()
+    registry = tmp_path / "tables.toml"
+    registry.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\ncollect_garbage = false\n")
+    lease = Table.open(table.uri).opened.leases.acquire(JobKey("merge"), "memwal_merge/manual__2")
+
+    ran = run_dag({}, "memwal_maintain", MAINTENANCE_TABLES=str(registry))
+
+    assert ran.returncode == 0, ran.stdout
+    lease.release()
+    [cycle] = Table.open(table.uri).opened.ledger.runs("maintain")
+    assert cycle.facts["steps"]["merge"] == "nothing_to_do"
+    reported = ran.stdout.partition("starting task_id=cycle.end")[2]
+    assert "another process holds the lease of this job" in reported
+    assert "there was nothing to do" not in reported
+
+
 def _require_told(database: Path, table: BaseTable) -> None:
     """Find the events of the assets that runs by hand change as well."""
     with closing(sqlite3.connect(database)) as connection:

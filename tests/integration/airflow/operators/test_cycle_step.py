@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from memwal_core.airflow.assets import BASE_TABLE, assets_of
-from memwal_core.airflow.operators.cycle import CycleStepWork
+from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
 from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
@@ -47,7 +47,9 @@ def _step(table: BaseTable, name: str, job: str, followed: Any = None) -> CycleS
 
 
 def _context(attempt: int = 1) -> Any:
-    dag, instance = SimpleNamespace(dag_id="memwal_maintain"), SimpleNamespace(try_number=attempt)
+    said = dict[str, str]()
+    dag = SimpleNamespace(dag_id="memwal_maintain")
+    instance = SimpleNamespace(try_number=attempt, said=said, xcom_push=said.__setitem__)
     return {"dag": dag, "run_id": "manual__1", "ti": instance, "outlet_events": OutletEventAccessors()}
 
 
@@ -62,9 +64,11 @@ def test_step_that_another_run_does_is_skipped_as_in_a_cycle_of_the_library(
     leases = Table.open(table.uri).opened.leases
     lease = leases.acquire(JobKey("merge"), "memwal_merge/manual__2")
 
+    context = _context()
     with pytest.raises(AirflowSkipException, match=r"another process holds the lease.*memwal_merge/manual__2"):
-        _step(table, "merge", "merge").execute(_context())
+        _step(table, "merge", "merge").execute(context)
 
+    assert context["ti"].said == {LEFT_OUT: "another process holds the lease of this job"}
     lease.release()
     monkeypatch.delenv("MEMWAL_DISPATCH__MAX_BYTES", raising=False)
     assert _step(table, "merge", "merge").execute(_context())["outcome"] == "done"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memwal_core.airflow.tasks.cycle import begin_cycle, end_cycle, prepare_step
+from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.airflow.tasks.work import WorkItem, plan_work, release_leases, require_job
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import REGISTRY_VARIABLE
@@ -78,6 +79,18 @@ def test_cycle_of_what_is_no_table_is_refused_once_and_for_all(table: Any) -> No
             receive()
 
         assert "`tables`" in refused.value.remedy
+
+
+@pytest.mark.parametrize("said", [5, ["x"], "x" * 2000, "it failed\nmaintenance failed [table=b]", None])
+def test_report_of_a_cycle_tells_of_a_step_what_is_a_line(planned: list[WorkItem], said: object) -> None:
+    begin_cycle(CHOSEN, "run")  # type: ignore[arg-type]
+
+    end_cycle(CHOSEN, "run", {"merge": said, "snapshot": "another process holds the lease"})  # type: ignore[arg-type]
+
+    [run] = open_table(find_table(planned[0]["table"])).opened.ledger.runs("maintain")
+    assert "snapshot: another process holds the lease" in run.verdict
+    assert "merge" in run.verdict.partition(": there was nothing to do")[0]
+    assert "b]" not in run.verdict
 
 
 @pytest.mark.usefixtures("planned")

@@ -13,6 +13,7 @@ from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlin
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
+from memwal_core.airflow.params import refuse_ignored
 
 DOC = """
 ### Maintain all registered tables: flush, audit, merge, verify, catch-up, check, compact, catch-up, snapshot, garbage
@@ -127,6 +128,7 @@ with DAG(
         from memwal_core.airflow.tasks.cycle import choose_cycle_tables
         from memwal_core.airflow.tasks.reminders import Reminders
 
+        refuse_ignored({**context, "params": params})
         instance, key = context["ti"], "reminders"
         by_schedule = context["dag_run"].run_type == "scheduled"
         asked = params or {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.request import JobRequest
 
 
@@ -29,6 +30,29 @@ def table_param(*, optional: bool) -> Param:
         description += " Empty: the tables whose change started the run."
         return Param(None, type=["null", "string"], minLength=1, title="Table", description=description)
     return Param(type="string", minLength=1, title="Table", description=description)
+
+
+def refuse_ignored(context: Mapping[str, Any]) -> None:
+    """Refuse a run of which Airflow hears only a part: a misspelt ``dry_run`` would delete, and ``table`` mean all.
+
+    Raises:
+        InvalidRequestError: The run is configured with names that the form lacks, or Airflow does not let
+            configurations of runs overrule the defaults of the form.
+    """
+    asked, known = context["dag_run"].conf or {}, context["dag"].params
+    if unknown := sorted(set(asked) - set(known)):
+        raise InvalidRequestError(
+            "the configuration of this run has names that the form of its DAG lacks",
+            remedy="correct them and trigger the run again",
+            unknown=unknown,
+            known=sorted(known),
+        )
+    if ignored := sorted(name for name, value in asked.items() if context["params"].get(name) != value):
+        raise InvalidRequestError(
+            "Airflow ignores the configuration of this run",
+            remedy="set core.dag_run_conf_overrides_params to True in Airflow's configuration",
+            ignored=ignored,
+        )
 
 
 def _resolved(field: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from memwal_core.airflow.assets import tell_changes, triggering_events
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.failures import no_vain_retries, tell_failure
 from memwal_core.airflow.operators.spark import SparkWork
+from memwal_core.airflow.params import refuse_ignored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,7 @@ class PlanWork(SparkWork):
 
         Raises:
             AirflowSkipException: There is nothing to do, or nothing may be done.
+            InvalidRequestError: Airflow hears only a part of how the run is configured.
             MemwalError: As ``plan_work``.
         """
         from memwal_core.airflow.tasks.work import only_plans, plan_work, plans_elsewhere
@@ -54,6 +56,7 @@ class PlanWork(SparkWork):
         events = triggering_events(self.starts, context)
         if context.get("triggering_asset_events") and not events and not context["params"].get("table"):
             raise AirflowSkipException("cycles changed the tables, and go on with them by themselves")
+        refuse_ignored(context)
 
         def tell(table: str, error: MemwalError) -> None:
             self.log.error("%s: left out: %s", table, error)

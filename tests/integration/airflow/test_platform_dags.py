@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,29 @@ def test_report_of_a_cycle_says_that_another_run_was_doing_a_step(
     reported = ran.stdout.partition("starting task_id=cycle.end")[2]
     assert "another process holds the lease of this job" in reported
     assert "there was nothing to do" not in reported
+
+
+@pytest.mark.parametrize(
+    ("dag", "asked", "overrules", "said"),
+    [
+        ("memwal_compact", {"table": "people", "dryrun": True}, "True", "unknown=['dryrun']"),
+        ("memwal_maintain", {"table": "people"}, "True", "unknown=['table']"),
+        ("memwal_maintain", {"tables": ["another"]}, "False", "ignored=['tables']"),
+    ],
+)
+def test_run_whose_configuration_airflow_ignores_changes_nothing(
+    table: BaseTable, run_dag: RunDag, tmp_path: Path, dag: str, asked: dict[str, Any], overrules: str, said: str
+) -> None:
+    """A dry run that was misspelt compacted, and the cycle that was to maintain one table maintained all."""
+    registry = tmp_path / "tables.toml"
+    registry.write_text(f"[[tables]]\nname = 'people'\nuri = '{table.uri}'\n")
+    more = {"MAINTENANCE_TABLES": str(registry), "AIRFLOW__CORE__DAG_RUN_CONF_OVERRIDES_PARAMS": overrules}
+    before = Table.open(table.uri).opened.ledger.runs()
+
+    ran = run_dag(asked, dag, **more)
+
+    assert said in ran.stdout
+    assert Table.open(table.uri).opened.ledger.runs() == before
 
 
 def _require_told(database: Path, table: BaseTable) -> None:

@@ -88,9 +88,10 @@ def applications(table: BaseTable, monkeypatch: pytest.MonkeyPatch) -> Applicati
 
 
 def _context(table: BaseTable, **params: object) -> Any:
-    dag_run = SimpleNamespace(logical_date=None, run_type="manual")
     asked = {"table": table.uri, "dry_run": False, **params}
-    return {"dag": SimpleNamespace(dag_id="dag"), "run_id": "manual__1", "dag_run": dag_run, "params": asked}
+    dag_run = SimpleNamespace(logical_date=None, run_type="manual", conf=asked)
+    dag = SimpleNamespace(dag_id="dag", params=asked)
+    return {"dag": dag, "run_id": "manual__1", "dag_run": dag_run, "params": asked}
 
 
 def _plan(table: BaseTable, job: str, *, shows: bool = False, **params: object) -> list[WorkItem]:

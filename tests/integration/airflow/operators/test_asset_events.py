@@ -47,8 +47,8 @@ def test_run_that_only_cycles_started_is_skipped() -> None:
 def test_people_are_told_of_a_table_that_is_left_out_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table, gone = make_people_table(str(tmp_path / "people.lance"), rows=people(1)), str(tmp_path / "gone.lance")
     operator = PlanWork(task_id="plan", job="snapshot", jobs_folder="", starts=[BASE_TABLE], shows=False)
-    about = {"dag": SimpleNamespace(dag_id="memwal_snapshot"), "run_id": "1"}
-    run = {"dag_run": SimpleNamespace(logical_date=None), "task": operator, **about}
+    about = {"dag": SimpleNamespace(dag_id="memwal_snapshot", params={}), "run_id": "1"}
+    run = {"dag_run": SimpleNamespace(logical_date=None, conf={}), "task": operator, **about}
 
     [item] = operator.execute({**_context(_told(gone, table.uri, in_cycle=False)), **run})
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperator
+from pydantic import TypeAdapter, ValidationError
 
 from memwal_core.airflow.failures import tell_failure, tell_overdue
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
@@ -101,13 +102,28 @@ def deadlines() -> list[DeadlineAlert]:
     return [deadline.DeadlineAlert(deadline.DeadlineReference.DAGRUN_QUEUED_AT, allowed, told)]
 
 
+def is_on(variable: str) -> bool:
+    """Return whether a variable of Airflow's processes switches something on; off where it is not set.
+
+    Raises:
+        InvalidRequestError: It says neither true nor false; correct it.
+    """
+    text = os.environ.get(variable) or "false"
+    try:
+        return TypeAdapter(bool).validate_python(text)
+    except ValidationError:
+        raise InvalidRequestError(
+            f"{variable} says neither true nor false", remedy="write true or false", found=text
+        ) from None
+
+
 def pool_for(job: str) -> dict[str, str]:
     """Return the pool of a kind of job, as arguments of a task.
 
     Airflow never starts a task whose pool does not exist. So the pools count only where
     ``MAINTENANCE_POOLS=true`` says that ``airflow pools import dags/pools.json`` was run.
     """
-    return {"pool": f"memwal_{job}"} if os.environ.get("MAINTENANCE_POOLS", "").lower() == "true" else {}
+    return {"pool": f"memwal_{job}"} if is_on("MAINTENANCE_POOLS") else {}
 
 
 def most_mapped() -> int:

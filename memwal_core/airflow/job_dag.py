@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
 from memwal_core.airflow.assets import ASSETS, assets_of
-from memwal_core.airflow.defaults import AHEAD_OF_CYCLES, DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, pool_for
+from memwal_core.airflow.defaults import AHEAD_OF_CYCLES, DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, is_on, pool_for
 from memwal_core.airflow.operators.around import PlanWork, VerifyWork
 from memwal_core.airflow.operators.leases import hold_for, release
 from memwal_core.airflow.operators.spark import jobs_folder
@@ -30,7 +29,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
     """
     info = request_type.info
     pool: dict[str, Any] = dict(pool_for(info.name))
-    waits_for_people = info.may_need_approval and os.environ.get(approval_variable(info), "").lower() == "true"
+    waits_for_people = info.may_need_approval and is_on(approval_variable(info))
     schedule = [ASSETS[name] for name in info.started_by]
     with DAG(
         f"memwal_{info.name}",
@@ -82,7 +81,7 @@ def job_dag(request_type: type[JobRequest], dag_file: str, more: Mapping[str, Pa
 
 
 def approval_variable(info: JobInfo[Any]) -> str:
-    """Return the environment variable that demands approval when it is ``true``."""
+    """Return the environment variable that demands approval when it is on."""
     return f"MAINTENANCE_{info.name.upper()}_APPROVAL"
 
 

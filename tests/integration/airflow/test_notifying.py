@@ -13,9 +13,11 @@ import pytest
 
 from memwal_core.airflow import failures
 from memwal_core.airflow.defaults import DEADLINE_VARIABLE, deadlines, time_of
+from memwal_core.airflow.job_dag import job_dag
 from memwal_core.airflow.links import RunbookLink, TablePageLink
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
 from memwal_core.errors import CorruptionError, InvalidRequestError
+from memwal_core.jobs.gc.request import GcRequest
 from testkit.notifiers import notifiers_telling, told
 
 pytestmark = pytest.mark.airflow
@@ -105,3 +107,21 @@ def test_time_of_zero_is_taken_where_it_means_something(monkeypatch: pytest.Monk
     with pytest.raises(InvalidRequestError, match="above 0"):
         time_of("MAINTENANCE_RUN_TIMEOUT_S", 1800)
     assert time_of("MAINTENANCE_RUN_TIMEOUT_S", 1800, may_be_none=True) == timedelta(0)
+
+
+@pytest.mark.parametrize(("text", "waits"), [("1", True), ("yes", True), ("TRUE", True), ("off", False), ("", False)])
+def test_approval_is_demanded_however_that_is_written(monkeypatch: pytest.MonkeyPatch, text: str, waits: bool) -> None:
+    """Whoever wrote 1 or yes was not asked: runs deleted."""
+    monkeypatch.setenv("MAINTENANCE_GC_APPROVAL", text)
+
+    assert ("approve" in job_dag(GcRequest, __file__).task_ids) is waits
+
+
+@pytest.mark.parametrize("variable", ["MAINTENANCE_GC_APPROVAL", "MAINTENANCE_POOLS"])
+def test_switch_that_is_neither_on_nor_off_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "enabled")
+
+    with pytest.raises(InvalidRequestError, match=f"{variable} says neither true nor false"):
+        job_dag(GcRequest, __file__)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 
 from memwal_core.airflow.assets import assets_of
-from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for
+from memwal_core.airflow.defaults import DEFAULT_ARGUMENTS, RUN_TIMEOUT, deadlines, holder_of, pool_for, schedule
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
 from memwal_core.airflow.operators.spark import jobs_folder
@@ -84,7 +83,7 @@ with DAG(
     "memwal_maintain",
     description="The whole cycle of every registered table, from the flush to the collection of garbage.",
     doc_md=DOC,
-    schedule=os.environ.get("MAINTENANCE_SCHEDULE") or None,
+    schedule=schedule(),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     # A run that is stuck with one table keeps no other from its next cycle: that one is left alone meanwhile.

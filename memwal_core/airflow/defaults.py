@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, CronTriggerTimetable
+from croniter import croniter
 from pydantic import TypeAdapter, ValidationError
 
 from memwal_core.airflow.failures import tell_failure, tell_overdue
@@ -65,6 +66,9 @@ RUN_TIMEOUT = time_of("MAINTENANCE_RUN_TIMEOUT_S", 24 * 3600)
 if os.environ.get(NOTIFIERS_VARIABLE):
     notifiers()  # What is wrong with them shall show here, not at the first failure.
 
+SCHEDULE_VARIABLE = "MAINTENANCE_SCHEDULE"
+"""When the cycle of all tables runs; by hand only by default."""
+
 DEADLINE_VARIABLE = "MAINTENANCE_DEADLINE_S"
 """Seconds from the queueing of a run after which an alert says that it has not ended; none by default."""
 
@@ -115,6 +119,23 @@ def is_on(variable: str) -> bool:
         raise InvalidRequestError(
             f"{variable} says neither true nor false", remedy="write true or false", found=text
         ) from None
+
+
+def schedule() -> str | None:
+    """Return when the cycle runs; None if only by hand.
+
+    Raises:
+        InvalidRequestError: The variable says something else; correct it.
+    """
+    text = os.environ.get(SCHEDULE_VARIABLE)
+    # Airflow finds out only where it stores the DAG; its presets become expressions here.
+    if text and text != "@once" and not croniter.is_valid(CronTriggerTimetable(text, timezone="UTC").expression):
+        raise InvalidRequestError(
+            f"{SCHEDULE_VARIABLE} is no schedule",
+            remedy="write a cron expression like */5 * * * *, or one of Airflow's presets like @hourly",
+            found=text,
+        )
+    return text or None
 
 
 def pool_for(job: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memwal_core.airflow import failures
-from memwal_core.airflow.defaults import DEADLINE_VARIABLE, deadlines, time_of
+from memwal_core.airflow.defaults import DEADLINE_VARIABLE, SCHEDULE_VARIABLE, deadlines, schedule, time_of
 from memwal_core.airflow.job_dag import job_dag
 from memwal_core.airflow.links import RunbookLink, TablePageLink
 from memwal_core.airflow.notifying import NOTIFIERS_VARIABLE, notifiers
@@ -125,3 +125,21 @@ def test_switch_that_is_neither_on_nor_off_is_refused_by_its_name(
 
     with pytest.raises(InvalidRequestError, match=f"{variable} says neither true nor false"):
         job_dag(GcRequest, __file__)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "*/5 * * *", "61 * * * *", "@often", "@continuous", " "])
+def test_schedule_that_is_none_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Airflow said that a DAG had a bad cron expression, and not where it came from."""
+    monkeypatch.setenv(SCHEDULE_VARIABLE, text)
+
+    with pytest.raises(InvalidRequestError, match="MAINTENANCE_SCHEDULE is no schedule"):
+        schedule()
+
+
+@pytest.mark.parametrize("text", ["*/5 * * * *", "0 0 * * MON#1", "@hourly", "@quarterly", "@once", ""])
+def test_schedule_is_a_cron_expression_or_a_preset_of_airflow(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(SCHEDULE_VARIABLE, text)
+
+    assert schedule() == (text or None)

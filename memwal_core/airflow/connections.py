@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -40,17 +41,13 @@ def read_connection(name: str) -> StorageConnection:
             Airflow's form sends, are left out.
 
     Raises:
-        InvalidRequestError: There is no such connection, it is of another type, its extra fields are no JSON object, or
-            an option is no plain value.
+        InvalidRequestError: There is no such connection, its variable is not understood, it is of another type, its
+            extra fields are no JSON object, or an option is no plain value.
     """
     try:
         connection = BaseHook.get_connection(name)
     except AirflowNotFoundException as error:
-        raise InvalidRequestError(
-            f"the connection {name} is not defined",
-            remedy="define it in Airflow, as type lance, or correct the table's entry in the registry",
-            connection=name,
-        ) from error
+        raise _not_found(name) from error
     if connection.conn_type != CONNECTION_TYPE:
         raise InvalidRequestError(
             "this connection is not of type lance",
@@ -66,6 +63,23 @@ def read_connection(name: str) -> StorageConnection:
         if any(part in option.lower() for part in _SECRET_NAMES):
             mask_secret(value)
     return StorageConnection(connection.host or "", given)
+
+
+def _not_found(name: str) -> InvalidRequestError:
+    """Say what is wrong with a connection that Airflow does not find, which is also its word for one it cannot read."""
+    variable = f"AIRFLOW_CONN_{name.upper()}"
+    if variable in os.environ:
+        return InvalidRequestError(
+            f"the variable {variable} is not understood",
+            remedy='write the fields of a connection as JSON, like {"conn_type": "lance", "extra": {}}',
+            connection=name,
+        )
+    return InvalidRequestError(
+        f"the connection {name} is not defined",
+        remedy="define it in Airflow, as type lance, or correct the table's entry in the registry; if it is defined, "
+        "see whether what keeps Airflow's secrets answers, and clear the task",
+        connection=name,
+    )
 
 
 def _extra(name: str, connection: Connection) -> Mapping[str, object]:

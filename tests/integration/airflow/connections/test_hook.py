@@ -65,6 +65,21 @@ def test_connection_that_is_missing_is_named_and_no_retry_defines_it() -> None:
         LanceHook("nobody").storage_options()
 
 
+@pytest.mark.parametrize(
+    "text", ["{hidden", "://@@:hidden", "lance://host:hidden/", '{"conn_type": "lance", "hidden": 1}']
+)
+def test_connection_that_airflow_does_not_understand_is_told_from_one_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """It was said not to be defined, to people who saw it in their environment."""
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", text)
+
+    with pytest.raises(InvalidRequestError, match="AIRFLOW_CONN_LAKE is not understood") as refused:
+        LanceHook("lake").storage_options()
+
+    assert "hidden" not in str(refused.value)
+
+
 def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         _connection(monkeypatch, extra={"aws": {"secret": "hidden"}}).storage_options()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from memwal_core.airflow.tasks.tables import open_table
+from memwal_core.airflow.tasks.tables import find_table, open_table
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.coordination.lease import LeaseTicket, parse_ticket
 from memwal_core.errors import FencedError, MemwalError
@@ -36,16 +36,19 @@ def take(table: RegisteredTable, key: JobKey, holder: str) -> str:
     return str(ticket)
 
 
-def give_back(tickets: Iterable[tuple[RegisteredTable, str]]) -> Sequence[str]:
+def give_back(tickets: Iterable[tuple[str, str]]) -> Sequence[str]:
     """Give leases back, as well as possible: one that cannot be given back ends by itself.
+
+    Args:
+        tickets: Name of the table, and ticket, of each.
 
     Returns:
         The tickets that were given back; the others were lost before.
     """
     returned = []
-    for registered, text in tickets:
+    for name, text in tickets:
         try:
-            table = open_table(registered)
+            table = open_table(find_table(name))
         except MemwalError as error:
             _log.warning("lease not given back, it will expire [ticket=%s]: %s", text, error)
             continue

@@ -323,18 +323,18 @@ def hold_leases(items: Sequence[WorkItem], holder: str) -> list[WorkItem]:
     Raises:
         LeaseHeldError: Another run has one of the leases. None is kept; try again later.
     """
-    tickets: dict[tuple[str, JobKey], tuple[RegisteredTable, str]] = {}
+    tickets: dict[tuple[str, JobKey], tuple[str, str]] = {}
     with ExitStack() as undo:
         undo.callback(lambda: give_back(tickets.values()))
         for wanted in wanted_leases(items):
             key = JobKey(wanted["job"], wanted["scope"])
             table = find_table(wanted["table"])
-            tickets[table.name, key] = table, take(table, key, holder)
+            tickets[table.name, key] = table.name, take(table, key, holder)
         undo.pop_all()
     return [_with_ticket(item, tickets) for item in items]
 
 
-def _with_ticket(item: WorkItem, tickets: Mapping[tuple[str, JobKey], tuple[RegisteredTable, str]]) -> WorkItem:
+def _with_ticket(item: WorkItem, tickets: Mapping[tuple[str, JobKey], tuple[str, str]]) -> WorkItem:
     key = lease_key(item)
     return {**item, "ticket": tickets[item["table"], key][1] if key is not None else ""}
 
@@ -346,8 +346,7 @@ def release_leases(items: Sequence[WorkItem]) -> list[str]:
         The tickets that were given back; the others were lost before, or end by themselves.
     """
     require_handed(items, WorkItem)
-    held = {item["ticket"]: find_table(item["table"]) for item in items if item["ticket"]}
-    return list(give_back((table, ticket) for ticket, table in held.items()))
+    return list(give_back(dict.fromkeys((item["table"], item["ticket"]) for item in items if item["ticket"])))
 
 
 def do_work(item: WorkItem, holder: str) -> WorkResult:

@@ -10,7 +10,8 @@ import pytest
 
 from memwal_core.airflow.tasks.cycle import begin_cycle, end_cycle, prepare_step
 from memwal_core.airflow.tasks.tables import find_table, open_table
-from memwal_core.airflow.tasks.work import WorkItem, plan_work, release_leases, require_job
+from memwal_core.airflow.tasks.work import WorkItem, hold_leases, plan_work, release_leases, require_job
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
 from memwal_core.registry import REGISTRY_VARIABLE
 from testkit.tables.garbage import write_generations
@@ -31,6 +32,38 @@ def test_planned_work_is_taken(planned: list[WorkItem]) -> None:
     require_job(planned, "merge")
 
     assert release_leases(planned) == []
+
+
+def test_table_that_left_the_registry_keeps_no_other_lease_of_its_run(planned: list[WorkItem], tmp_path: Path) -> None:
+    """No lease of the run was given back, and other runs waited until they had all ended."""
+    gone = make_people_table(str(tmp_path / "gone.lance"), buckets=1)
+    write_generations(gone, [1], name="new")
+    registry = tmp_path / "tables.toml"
+    before = registry.read_text()
+    registry.write_text(f"{before}\n[[tables]]\nname = 'gone'\nuri = '{gone.uri}'\n")
+    held = hold_leases([*plan_work("merge", {"table": "gone"}), *planned], "run")
+    registry.write_text(before)
+
+    returned = release_leases(held)
+
+    assert returned == [held[-1]["ticket"]]
+    leases = open_table(find_table("people")).opened.leases
+    assert leases.in_other_hands(JobKey("merge"), "another run") is None
+
+
+def test_leases_of_all_tables_of_a_run_are_given_back(planned: list[WorkItem], tmp_path: Path) -> None:
+    """Tickets of two tables may read alike: only the last one's lease was given back."""
+    other = make_people_table(str(tmp_path / "other.lance"), buckets=1)
+    write_generations(other, [1], name="new")
+    registry = tmp_path / "tables.toml"
+    registry.write_text(f"{registry.read_text()}\n[[tables]]\nname = 'other'\nuri = '{other.uri}'\n")
+    held = hold_leases([*planned, *plan_work("merge", {"table": "other"})], "run")
+    assert len({item["ticket"] for item in held}) == 1
+
+    assert len(release_leases(held)) == 2
+
+    for name in ("people", "other"):
+        assert open_table(find_table(name)).opened.leases.in_other_hands(JobKey("merge"), "another run") is None
 
 
 @pytest.mark.parametrize(

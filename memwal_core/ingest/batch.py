@@ -73,10 +73,13 @@ class RegionRows:
 
 
 def combined_hash(rows: pa.Table, key: Sequence[str]) -> int:
-    """Return the hashes of some rows' keys, combined by exclusive or; those of two pieces combine in the same way."""
-    return int(np.bitwise_xor.reduce(hashes_of(rows, key)))
+    """Return the sum of the hashes of some rows' keys, as 64 bits; those of two pieces add up.
+
+    No exclusive or: there a key that comes twice leaves no trace.
+    """
+    return int(hashes_of(rows, key).sum(dtype=np.uint64))
 
 
 def keys_digest(combined: int) -> str:
-    """Return the digest of keys from their hashes, combined by exclusive or; a signed number counts as its bits."""
+    """Return the digest of keys from the sum of their hashes, which may be more than 64 bits, or of signed numbers."""
     return f"{combined & (2**64 - 1):016x}"

@@ -113,12 +113,12 @@ class _FrameRows:
             sf.count("*").alias("rows"),
             sf.sum(BAD_ROWS).alias("bad"),
             sf.count_if(sf.col(TOMBSTONE_COLUMN)).alias("deletes"),
-            sf.bit_xor(KEY_HASH).alias("keys"),
+            sf.sum(sf.col(KEY_HASH).cast("decimal(20, 0)")).alias("keys"),
         )
         found = {row[REGION]: row for row in counted.collect()}
         bad = found.pop(None, None)
         counts = {
-            value: RegionCounts(RegionRows(row["rows"], keys_digest(row["keys"])), row["deletes"])
+            value: RegionCounts(RegionRows(row["rows"], keys_digest(int(row["keys"]))), row["deletes"])
             for value, row in found.items()
         }
         if bad is None:

@@ -195,7 +195,4 @@ def _by_region(staged: Iterable[StagedRows]) -> dict[str, list[StagedRows]]:
 
 
 def _counted(pieces: Sequence[StagedRows]) -> RegionRows:
-    digest = 0
-    for piece in pieces:
-        digest ^= piece.keys
-    return RegionRows(sum(piece.rows for piece in pieces), keys_digest(digest))
+    return RegionRows(sum(piece.rows for piece in pieces), keys_digest(sum(piece.keys for piece in pieces)))

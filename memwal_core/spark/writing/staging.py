@@ -36,7 +36,7 @@ class StagedRows:
     Attributes:
         path: The file, relative to the table.
         start: First row.
-        keys: Exclusive or of the hashes of their keys, to recognise the same rows again.
+        keys: Sum of the hashes of their keys, as 64 bits, to recognise the same rows again.
     """
 
     value: str

@@ -36,7 +36,7 @@ from testkit.tables.people import make_people_table, people
 
 BUCKETS = 4
 NOT_A_NUMBER = float("nan")
-KEYS = {"first": (1, 2, 3), "second": (1, 2, 4)}
+OTHER_KEYS = {"another": ((1, 2, 3), (1, 2, 4)), "twice": ((1, 1, 2), (3, 3, 2))}
 
 
 @pytest.fixture
@@ -96,15 +96,19 @@ def test_a_batch_is_written_once_whatever_came_after_it(table: BaseTable, tmp_pa
     assert names(table) == {number: "new" if number < 5 else "old" for number in range(20)}
 
 
-def test_a_batch_that_was_begun_goes_on_with_the_same_keys_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("keys", "others"), OTHER_KEYS.values(), ids=OTHER_KEYS)
+def test_a_batch_that_was_begun_goes_on_with_the_same_keys_only(
+    tmp_path: Path, keys: tuple[int, ...], others: tuple[int, ...]
+) -> None:
     """As many rows in the same region, and other keys: only their digest tells."""
     one_region = make_people_table(str(tmp_path / "one.lance"), buckets=1)
     records = BatchRecords(one_region.store, one_region.clock)
-    first, second = (parquet(tmp_path / f"{name}.parquet", people(*ids)) for name, ids in KEYS.items())
+    first = parquet(tmp_path / "first.parquet", people(*keys))
+    second = parquet(tmp_path / "second.parquet", people(*others))
     planned = ingest(one_region, first, batch="b", dry_run=True)
     (share,) = planned.regions
     admission = RowAdmission.of(one_region)
-    counted = ArrowRows(people(*KEYS["first"]), admission, one_region, BatchRequest(BatchId("ingest", "b"))).count()
+    counted = ArrowRows(people(*keys), admission, one_region, BatchRequest(BatchId("ingest", "b"))).count()
     records.begin(BatchId("ingest", "b"), {value: each.rows for value, each in counted.regions.items()})
 
     with pytest.raises(InvalidRequestError, match="began this batch with other rows"):

@@ -18,7 +18,11 @@ from memwal_core.base_table import BaseTable
 from memwal_core.cli.app import app
 from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError
 from memwal_core.format.paths import BATCHES_DIRECTORY
+from memwal_core.ingest.admission import RowAdmission
+from memwal_core.ingest.arrow_rows import ArrowRows
 from memwal_core.ingest.batch import BatchId
+from memwal_core.ingest.ingestion import BatchRequest
+from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
 from memwal_core.ingest.source import Source, batch_of_files
 from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
@@ -82,6 +86,30 @@ def test_a_batch_is_written_once_whatever_came_after_it(table: BaseTable, spark:
     assert "200 rows in 4 regions" in again.reason
     assert names(table) == {number: "new" if number < 100 else "old" for number in range(200)}
     assert epochs == [2] * 4
+
+
+def test_a_batch_that_a_process_began_goes_on_in_spark_with_the_same_keys_only(
+    table: BaseTable, spark: SparkSession
+) -> None:
+    """As many rows in the same regions, some keys twice: an exclusive or of their hashes took others for the same."""
+    batch, admission = BatchId.numbered("query", 0), RowAdmission.of(table)
+    rows = people(*range(ROWS), *range(ROWS))
+    counted = ArrowRows(rows, admission, table, BatchRequest(batch)).count()
+    BatchRecords(table.store, table.clock).begin(batch, {value: each.rows for value, each in counted.regions.items()})
+    in_regions = {
+        value: set(part.column("id").to_pylist())
+        for value, part in admission.examine(people(*range(ROWS, 3 * ROWS))).parts
+    }
+    others = [
+        key
+        for value, part in admission.examine(people(*range(ROWS))).parts
+        for key in sorted(in_regions[value])[: part.num_rows]
+    ]
+    same, other = (spark.createDataFrame(people(*keys, *keys).to_pandas()) for keys in (range(ROWS), others))
+
+    with pytest.raises(InvalidRequestError, match="began this batch with other rows"):
+        run(other, table, 0)
+    assert run(same, table, 0).rows_written == 2 * ROWS
 
 
 def test_the_same_batch_twice_at_once_leaves_the_rows_of_one(table: BaseTable, spark: SparkSession) -> None:

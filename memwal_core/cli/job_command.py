@@ -97,7 +97,12 @@ def _is_many(field: FieldInfo) -> bool:
 def _cli_type(field: FieldInfo) -> Any:  # noqa: ANN401 - a type
     if _is_many(field):
         return list[str] if field.is_required() else list[str] | None
-    kinds = [kind for kind in _union(field.annotation) if kind is not NoneType]
+    # Without the bounds of a number that may be missing, which Typer would print as they are.
+    kinds = [
+        get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        for kind in _union(field.annotation)
+        if kind is not NoneType
+    ]
     return kinds[0] if len(kinds) == len(_union(field.annotation)) else kinds[0] | None
 
 

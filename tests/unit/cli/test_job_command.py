@@ -109,6 +109,7 @@ def test_every_field_is_an_option_with_its_description_and_lists_are_repeatable(
         flag = next((each for each in field.metadata if isinstance(each, Flag)), Flag(f"--{name.replace('_', '-')}"))
         expected = flag.metavar if flag.is_argument else flag.name.partition("/")[0]
         assert expected in shown
+        assert "Annotated" not in shown
         assert " ".join((field.description or "").split()) in shown
         if isinstance(field.get_default(call_default_factory=True), tuple | dict):
             assert f"{field.description} Repeatable." in shown

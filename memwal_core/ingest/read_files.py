@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import lance
@@ -51,14 +52,7 @@ def read_files(source: Source, limit_bytes: int) -> pa.Table:
         if size > limit_bytes:
             raise _too_large(limit_bytes)
         pieces.append(batch)
-    try:
-        rows = pa.concat_tables(pieces, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise _do_not_go_together(source) from None
-    found = {(field.name, str(field.type)): field for piece in pieces for field in piece.schema}
-    if any(_is_rounded(field.type, rows.schema.field(field.name).type) for field in found.values()):
-        raise _do_not_go_together(source)
-    return rows
+    return _one_table(pieces, source)
 
 
 def _of_parquet(source: Source, limit_bytes: int) -> Iterator[pa.Table]:
@@ -136,6 +130,25 @@ def _do_not_go_together(source: Source) -> InvalidRequestError:
         remedy="ingest them in batches of their own",
         source=str(source),
     )
+
+
+def _one_table(pieces: Sequence[pa.Table], source: Source) -> pa.Table:
+    twice = {name for piece in pieces for name, count in Counter(piece.column_names).items() if count > 1}
+    if twice:
+        raise InvalidRequestError(
+            "a file of the source has several columns of one name",
+            remedy="name each column once",
+            source=str(source),
+            columns=sorted(twice),
+        )
+    try:
+        rows = pa.concat_tables(pieces, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise _do_not_go_together(source) from None
+    found = {(field.name, str(field.type)): field for piece in pieces for field in piece.schema}
+    if any(_is_rounded(field.type, rows.schema.field(field.name).type) for field in found.values()):
+        raise _do_not_go_together(source)
+    return rows
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

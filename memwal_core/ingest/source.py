@@ -93,7 +93,7 @@ def require_plain_files(place: str) -> None:
     for start in local_paths(place) or ():
         inside = os.path.realpath(start)
         for found in _entries(inside):
-            target = Path(found).resolve()
+            target = Path(os.path.realpath(found))  # Not ``resolve``, which fails where a link leads to itself.
             is_plain = target.is_file() or target.is_dir() or not target.exists()  # Whoever reads it says so.
             if not is_plain or not target.is_relative_to(inside):
                 raise InvalidRequestError(

@@ -247,6 +247,23 @@ def test_decimals_beside_floats_are_refused_and_not_rounded(
     assert ingest(table, files[0], batch="b").rows_written == 1
 
 
+def test_columns_of_one_name_are_refused_as_such(table: BaseTable, tmp_path: Path) -> None:
+    """They were said to have types that do not go together."""
+    rows = people(1)
+    twice = parquet(tmp_path / "rows.parquet", rows.append_column("name", rows.column("name")))
+
+    with pytest.raises(InvalidRequestError, match="columns of one name") as caught:
+        ingest(table, twice, batch="b")
+    assert caught.value.facts["columns"] == ["name"]
+
+
+def test_a_link_to_itself_is_no_source(table: BaseTable, tmp_path: Path) -> None:
+    (tmp_path / "loop.parquet").symlink_to(tmp_path / "loop.parquet")
+
+    with pytest.raises(InvalidRequestError, match="there is no file at a place"):
+        ingest(table, tmp_path / "loop.parquet", batch="b")
+
+
 def test_a_batch_of_too_many_texts_for_a_dictionary_is_refused_and_not_recorded(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.dictionary(pa.int8(), pa.string()))])
     table = Table.create(str(tmp_path / "texts.lance"), schema, key="id")

@@ -23,6 +23,8 @@ from memwal_core.rng import system_rng
 from memwal_core.storage import ObjectStore
 
 _SPEC_ID = 1
+_LEVELS = 63
+"""Of a column's type, itself included, that Arrow hands over between Lance and Python; a deeper one it writes only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ def write_empty_table(
             nothing was written.
     """
     _check_key(schema, key)
+    _check_nesting(schema)
     keyed = pa.schema([_with_key(field, key) for field in schema], metadata=schema.metadata)
     with translated("create a table", store.uri):
         fields = LanceSchema.from_pyarrow(keyed).fields()
@@ -134,6 +137,23 @@ def _check_key(schema: pa.Schema, key: Sequence[str]) -> None:
         )
     if len(set(key)) < len(key):
         raise InvalidRequestError("the key names a column twice", remedy="name each column once", key=list(key))
+
+
+def _check_nesting(schema: pa.Schema) -> None:
+    deep = [field.name for field in schema if _is_deeper(field.type, _LEVELS)]
+    if deep:
+        raise InvalidRequestError(
+            "columns are nested deeper than Lance can read",
+            remedy="flatten them, or keep them as JSON text",
+            columns=deep,
+            max_levels=_LEVELS,
+        )
+
+
+def _is_deeper(kind: pa.DataType, levels: int) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_deeper(kind.storage_type, levels)
+    return not levels or any(_is_deeper(kind.field(number).type, levels - 1) for number in range(kind.num_fields))
 
 
 def _with_key(field: pa.Field, key: Sequence[str]) -> pa.Field:

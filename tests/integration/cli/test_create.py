@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,19 @@ def test_times_that_python_does_not_have_are_shown(uri: str, case: str) -> None:
 
     assert done("head", uri)["rows"] == [{"id": 1, "at": text, "nested": {"times": [text]}}]
     assert text.partition(" ")[0] in run("lookup", uri, 1).stdout
+
+
+@pytest.mark.parametrize("form", [lambda kind: pa.struct([("a", kind)]), pa.list_, lambda kind: pa.list_(kind, 1)])
+def test_nesting_that_lance_cannot_read_back_is_refused_before_a_table_is_left(
+    uri: str, form: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    """The table was written, and then neither it nor another one at its address could be had."""
+    kind = reduce(lambda inner, _: form(inner), range(62), pa.int64())
+
+    for deep in (form(kind), reduce(lambda inner, _: form(inner), range(20_000), kind)):
+        with pytest.raises(InvalidRequestError, match="nested deeper than Lance can read"):
+            Table.create(uri, pa.schema([("id", pa.int64()), ("deep", deep)]), key="id")
+    assert Table.create(uri, pa.schema([("id", pa.int64()), ("deep", kind)]), key="id").count() == 0
 
 
 def test_values_that_the_terminal_cannot_show_end_no_command(uri: str) -> None:

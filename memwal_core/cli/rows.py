@@ -17,6 +17,7 @@ from memwal_core.cli.show import show_grid
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.view import Grid
+from memwal_core.native.python_values import python_values
 from memwal_core.reader import Consistency
 from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.spec.describe import describe_spec
@@ -174,7 +175,7 @@ def _parts(text: str, number: int) -> list[Any]:
 
 
 def _show_rows(rows: pa.Table, *, json: bool, wanted: int = 1) -> None:
-    names, columns = rows.column_names, [_values(column) for column in rows.columns]
+    names, columns = rows.column_names, [python_values(column) for column in rows.columns]
     if json:
         shown = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         print_json({"rows": json_format.loads(json_format.dumps(shown, default=_as_text))})
@@ -187,31 +188,6 @@ def _show_rows(rows: pa.Table, *, json: bool, wanted: int = 1) -> None:
         typer.echo(told, err=True)
     outcome = JobOutcome.DONE if rows.num_rows >= wanted else JobOutcome.NOTHING_TO_DO
     sys.exit(outcome.exit_code)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; dates and times as text where Python's reach less far, or are less exact."""
-    try:
-        return list(column.to_pylist())
-    except (OverflowError, ValueError):
-        return list(column.cast(_with_texts(column.type)).to_pylist())
-
-
-def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text in place of dates and times."""
-    if pa.types.is_temporal(kind):
-        return pa.string()
-    if pa.types.is_dictionary(kind):
-        return _with_texts(kind.value_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_with_texts(kind.key_type), _with_texts(kind.item_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_with_texts(kind.value_type), kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_with_texts(kind.value_type))
-    return pa.list_(_with_texts(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _as_text(value: object) -> str:

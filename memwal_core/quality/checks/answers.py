@@ -48,6 +48,8 @@ def compare_answers(dataset: lance.LanceDataset, check: IndexCheck, samples: int
         values = dataset.take(numbers.tolist(), columns=[check.column]).column(0).combine_chunks().drop_null()
         if check.is_vector:
             return list(_nearest(dataset, check, values))
+        if pa.types.is_temporal(values.type):
+            return []  # They have no literals below, and Python does not have all of them.
         return _equal(dataset, check, values.to_pylist())
 
 

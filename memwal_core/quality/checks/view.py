@@ -22,6 +22,7 @@ from memwal_core.flushed.read import KeyedGeneration, MergeTarget, open_generati
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.merge.survey import merge_target
 from memwal_core.native.casting import no_rows
+from memwal_core.native.python_values import times_as_text
 from memwal_core.reader import Consistency, Survey, Surveyor
 from memwal_core.reader.lookup.key_guard import StoredFilters
 from memwal_core.reader.scan.scan import ScanRequest
@@ -71,7 +72,7 @@ class _Overlay:
         """Yield rows, with the columns that their generation has."""
         for generation, here in zip(self.generations, self.newest.by_source(numbers), strict=True):
             for batch in generation.batches(here, target.without(generation.mapping.missing)):
-                yield from batch.to_pylist()
+                yield from _rows(pa.Table.from_batches([batch]))
 
 
 def look_at_view(table: TableReader, manifests: ManifestStore, samples: int) -> ViewSights:
@@ -117,7 +118,7 @@ def _sights(table: TableReader, survey: Survey, samples: int) -> ViewSights:
     for each in overlays:
         expected += each.rows(_spread(each.newest.live, samples // len(overlays) + 1), target)
     with translated("read the base table", table.uri, version=survey.state.version):
-        expected += base.take(_spread(untouched, samples).tolist()).to_pylist()
+        expected += _rows(base.take(_spread(untouched, samples).tolist()))
     sights += _compared(view, target, expected)
     removed = [_spread(each.newest.tombstones, samples // len(overlays) + 1) for each in overlays]
     gone = [each.newest.keys_of(numbers).cast(keys) for each, numbers in zip(overlays, removed, strict=True)]
@@ -170,12 +171,18 @@ def _compared(
         keys = pa.table({name: [row[name] for row in expected] for name in target.key}, schema=fields)
     if not keys.num_rows:
         return
-    found = {_key(row, target): row for row in view.lookup(keys).to_pylist()}
+    found = {_key(row, target): row for row in _rows(view.lookup(keys))}
     wanted: Mapping[tuple[object, ...], _Row] = {_key(row, target): row for row in expected}
     for key in map(tuple, zip(*(keys.column(name).to_pylist() for name in target.key), strict=True)):
         must, seen = wanted.get(key), found.get(key)
         columns = must if must is not None else seen or {}
         yield Sight(f"key {list(key)}", _text(seen, columns), _text(must, columns))
+
+
+def _rows(rows: pa.Table) -> list[_Row]:
+    """Return rows with text in place of times, of which Python does not have all."""
+    columns = (times_as_text(column).to_pylist() for column in rows.columns)
+    return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _key(row: _Row, target: MergeTarget) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from memwal_core.format.lance_file.encodings import is_plain
 from memwal_core.format.lance_file.example import example
 from memwal_core.native.casting import cast, compact, unwrapped
 from memwal_core.native.panics import panics_raised
+from memwal_core.native.python_values import python_values
 from memwal_core.native.scratch import scratch_directory
 from memwal_core.native.system_errors import MAKE_ROOM, is_of_system
 from memwal_core.native.type_cache import type_cache
@@ -124,7 +125,7 @@ def _difference(rows: pa.Table, read: pa.Table) -> str | None:
     if isinstance(written.type, pa.JsonType):
         return None  # Stored in a form of its own, see ``wal.lance_codec``.
     # Not the types: Lance reads views as plain text, and extension types may have Python values of their own.
-    stored = [cast(column, unwrapped(column.type)).to_pylist() for column in (found, written)]
+    stored = [python_values(cast(column, unwrapped(column.type))) for column in (found, written)]
     return None if stored[0] == stored[1] else "Lance reads other values than were written"
 
 

@@ -215,6 +215,8 @@ TIMES = {
     "late": (pa.timestamp("s"), 568_971_820_800, "20000-01-01 00:00:00"),
     "late days": (pa.date32(), 6_585_322, "20000-01-01"),
     "long": (pa.duration("s"), 2**60, str(2**60)),
+    "time of day": (pa.time64("ns"), 1, "00:00:00.000000001"),
+    "no such zone": (pa.timestamp("s", "Nowhere/Land"), 1, "1970-01-01 00:00:01Z"),
 }
 
 

@@ -65,6 +65,25 @@ def test_sound_table_shows_what_it_must_before_and_after_the_merge(table: BaseTa
     assert len(asked) == 31  # the count, every key, and those that are gone
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "Nowhere/Land")], ids=str)
+def test_times_that_python_does_not_have_are_compared(tmp_path: Path, kind: pa.DataType) -> None:
+    """A date beyond the year 9999 ended the whole check."""
+    numbers = pa.array([2 ** (kind.bit_width - 2), 0, None, 1], pa.int32() if kind.bit_width == 32 else pa.int64())
+    at = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 1, 2, 3, 4], numbers.cast(kind))], ["times"])
+    rows = pa.table({"id": [1, 2, 3, 4], "at": numbers.cast(kind), "nested": at})
+    table = Table.create(str(tmp_path / "times"), rows.schema, key="id")
+    with table.writer() as writer:
+        writer.put(rows)
+        writer.flush()
+        table.run(MergeRequest())
+        writer.put(rows.slice(1, 2))
+
+    found = look(table.base)
+
+    assert len(found.sights) == 5
+    assert wrong(found) == []
+
+
 def test_filter_of_another_generation_is_recognised_and_hides_nothing(table: BaseTable) -> None:
     for first, second in generation_directories(table):
         shutil.copy(second / KEY_FILTER_NAME, first / KEY_FILTER_NAME)

@@ -56,8 +56,8 @@ def read_tail(  # noqa: PLR0913  (where the tail begins, and how to read it)
     once, so it must exist; ``shape`` is what entries most probably have.
 
     Raises:
-        CorruptionError: An entry is missing at or below ``wal_id_last_seen`` (replaying on would silently
-            drop all later rows), an entry cannot be read, or the WAL has entries of another codec.
+        CorruptionError: The WAL goes on behind an entry that is missing (replaying on would drop all later rows, or
+            bring them back over newer ones), an entry cannot be read, or the WAL has entries of another codec.
     """
     entries: list[WalEntry] = []
     fetched_bytes = 0
@@ -139,14 +139,13 @@ def _check_tail(
     wal_id_last_seen: int,
     tail: int,
 ) -> None:
-    """Refuse a tail that ends below an entry seen before, or behind which another codec has written."""
+    """Refuse a tail behind which the WAL goes on, or another codec has written."""
     _refuse_other_codec(store, region_id, codec, {replay_after_wal_id + 1, tail + 1})
-    if tail < wal_id_last_seen:
-        raise _hole(region_id, codec, tail + 1, wal_id_last_seen)
+    refuse_hole(store, region_id, codec.suffix, tail, wal_id_last_seen)
 
 
-def refuse_hole(store: ObjectStore, region_id: RegionId, codec: WalCodec, tail: int) -> None:
-    """Refuse a tail behind which the WAL goes on; for readers, whose rows end there.
+def refuse_hole(store: ObjectStore, region_id: RegionId, suffix: str, tail: int, wal_id_last_seen: int) -> None:
+    """Refuse a tail behind which the WAL goes on.
 
     A writer writes one entry after the other, so that none follows a position that is free. One missing entry is
     noticed; several at once only if an entry beyond them was seen before.
@@ -154,20 +153,19 @@ def refuse_hole(store: ObjectStore, region_id: RegionId, codec: WalCodec, tail: 
     Raises:
         DamagedError: The entry after the tail is missing.
     """
-    beyond = tail + 2
-    if _exists(store, region_id, codec.suffix, beyond) and not _exists(store, region_id, codec.suffix, tail + 1):
-        raise _hole(region_id, codec, tail + 1, beyond)
-
-
-def _hole(region_id: RegionId, codec: WalCodec, missing: int, later: int) -> DamagedError:
-    return DamagedError(
+    later = wal_id_last_seen
+    if tail >= wal_id_last_seen:
+        later = tail + 2
+        if not _exists(store, region_id, suffix, later) or _exists(store, region_id, suffix, tail + 1):
+            return
+    raise DamagedError(
         "the WAL has a hole: an entry that existed before is missing",
         remedy="run `memwal repair`, or restore the missing entry from a backup or a versioned bucket; replaying "
         "without it loses rows",
         region_id=str(region_id),
-        path=wal_entry_path(region_id, missing, codec.suffix),
+        path=wal_entry_path(region_id, tail + 1, suffix),
         cause=f"it is missing, and entry {later} was written after it",
-        missing_wal_id=missing,
+        missing_wal_id=tail + 1,
         wal_id_last_seen=later,
     )
 

@@ -13,7 +13,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.flush_idle.plan import IdleBounds, RegionSigns
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import ArrowCodec, find_tail, is_fence
+from memwal_core.wal import ArrowCodec, find_tail, is_fence, refuse_hole
 from memwal_core.writer.claim.takeover import read_releases
 
 
@@ -22,8 +22,8 @@ class SignReader:
     """Reads one table's regions.
 
     A region whose rows are all flushed, and which has not changed since the region snapshot, costs nothing. Another one
-    costs its manifest and one request more, two if its rows are young. Only where rows have waited long enough is
-    their writer looked for.
+    costs its manifest and one request more, two if no row waits, or its rows are young. Only where rows have waited
+    long enough is their writer looked for.
 
     Attributes:
         now: Wall time in UTC.
@@ -90,14 +90,7 @@ class SignReader:
             if suffix == LANCE_WAL_SUFFIX or not is_fence(store, manifest.region_id, wal_id):
                 return entry.modified
             wal_id += 1
-        if wal_id <= manifest.wal_id_last_seen:
-            raise CorruptionError(
-                "the WAL has a hole: an entry that existed before is missing",
-                remedy="restore the missing entry from a backup or a versioned bucket; replaying without it loses rows",
-                region_id=str(manifest.region_id),
-                missing_wal_id=wal_id,
-                wal_id_last_seen=manifest.wal_id_last_seen,
-            )
+        refuse_hole(store, manifest.region_id, suffix, wal_id - 1, manifest.wal_id_last_seen)
         return None
 
     def _claimed_by_us(self, manifest: RegionManifest, tail: int) -> bool:

@@ -34,7 +34,7 @@ from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.region.census import MANY_REGIONS, Census, CensusTaker, DamagedRegion, NeededRegions
 from memwal_core.storage import ObjectStore
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, refuse_hole, same_columns, tail_positions
+from memwal_core.wal import WalEntry, codec_for_suffix, read_entries, same_columns, tail_positions
 
 _ATTEMPTS = 5
 
@@ -302,7 +302,6 @@ class Surveyor:
             suffix,
             tail_positions(*where, manifest.replay_after_wal_id, manifest.wal_id_last_seen, self._concurrency),
         )
-        refuse_hole(*where, span.last)
         return span, read_entries(*where, span.positions, self._concurrency) if self._reads_wal else []
 
 

@@ -98,7 +98,7 @@ def test_p8_looking_at_regions_that_rest_costs_the_same_at_any_number(tmp_path: 
 
     assert world.requests(Table.status) == STATUS
     assert world.requests(lambda table: table.run(SnapshotRequest())) == SNAPSHOT
-    assert world.requests(lambda table: table.run(FlushRequest())) == FLUSH + (regions == 1)
+    assert world.requests(lambda table: table.run(FlushRequest())) == FLUSH + 2 * (regions == 1)
 
 
 @pytest.mark.parametrize("regions", [16, 32])

@@ -274,7 +274,8 @@ def test_appendix_1_fencing_example(table) -> None:
         call.path for call in recorder.calls if call.operation in ("head", "get") and call.path.endswith(".lance")
     ]
     assert wal_entry_path(region_id, 18, ".lance") in probes
-    assert wal_entry_path(region_id, 19, ".lance") not in probes
+    assert wal_entry_path(region_id, 19, ".lance") in probes, "which tells that the missing 18 is no hole"
+    assert wal_entry_path(region_id, 20, ".lance") not in probes
     assert c.put(people(18)).wal_id == 18
     assert c.flush() is not None
 

@@ -14,11 +14,11 @@ from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.people import make_people_table, people
 
 UNSYNCED = Settings(storage=StorageSettings(fsync=False))
-NEW_REGION = 20
-"""Reserve, create and mark it (7), release, epoch and fencing (12), the entry. With each further region that the table
+NEW_REGION = 21
+"""Reserve, create and mark it (7), release, epoch and fencing (13), the entry. With each further region that the table
 had, every one cost three requests more."""
 
-OLD_REGION = 14
+OLD_REGION = 15
 FLUSH = 17
 """Flushed MemTable with its sidecars (7), the ends of its files, which only a local disk can lose (4), replay pointer
 and record (6); what Lance does itself is not counted."""

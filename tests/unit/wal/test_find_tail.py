@@ -9,7 +9,7 @@ from memwal_core.errors import DamagedError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.storage import open_store
-from memwal_core.wal import codec_for_suffix, find_tail, refuse_hole
+from memwal_core.wal import find_tail, refuse_hole
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 
 REGION = RegionId(uuid.UUID("00000000-0000-4000-8000-000000000001"))
@@ -72,11 +72,10 @@ def test_entries_behind_a_real_hole_are_not_reached(store) -> None:
 
 @pytest.mark.req("D-04")
 def test_one_missing_entry_behind_the_tail_is_a_hole_and_one_that_came_since_is_not(store) -> None:
-    codec = codec_for_suffix(SUFFIX, {})
     _fill(store, [1, 2, 4])
     with pytest.raises(DamagedError, match="hole"):
-        refuse_hole(store, REGION, codec, 2)
+        refuse_hole(store, REGION, SUFFIX, 2, 0)
 
     _fill(store, [3])
-    refuse_hole(store, REGION, codec, 2)
-    refuse_hole(store, REGION, codec, 4)
+    refuse_hole(store, REGION, SUFFIX, 2, 0)
+    refuse_hole(store, REGION, SUFFIX, 4, 0)

@@ -143,6 +143,23 @@ def test_the_next_writer_goes_on_behind_what_was_given_up(tmp_path: Path, settin
     assert made.merged() == {**expected(1, 2), 4: "put 4"}
 
 
+@pytest.mark.parametrize("put", [1, 2])
+def test_a_hole_that_no_manifest_knows_of_is_no_end(made: Waiting, put: int) -> None:
+    """A writer filled it, and then took what lay behind it for newer rows than its own."""
+    made.path(put).unlink()
+    flushed = Table.open(made.table.uri).run(FlushRequest(fence=True))
+    assert (flushed.outcome, list(flushed.damaged)) == (JobOutcome.BLOCKED, [made.region_id])
+    assert f"entry {made.wal_id(put) + 1} was written after it" in flushed.damaged[made.region_id]
+    with pytest.raises(CorruptionError) as caught:
+        RegionWriter.open(made.table.base, made.region_id)
+    assert caught.value.facts["missing_wal_id"] == made.wal_id(put)
+
+    assert made.accept(put).outcome is JobOutcome.DONE
+    with RegionWriter.open(made.table.base, made.region_id) as writer:
+        writer.put(people(0, 3, name="newer"))
+    assert made.merged() == {**expected(put), 0: "newer", 3: "newer"}
+
+
 def test_damaged_bytes_are_kept_and_named_in_copy_and_ledger(made: Waiting) -> None:
     damage_file(made.path(2), "zeroed")
     bytes_before = made.path(2).read_bytes()

@@ -13,13 +13,11 @@ from obstore.exceptions import (
     InvalidPathError,
     NotSupportedError,
     PermissionDeniedError,
-    PreconditionError,
     UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
 
 from memwal_core.errors import (
-    ConflictError,
     InvalidRequestError,
     MemwalError,
     ObjectExistsError,
@@ -33,10 +31,11 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _BAD_RANGE = re.compile(r"Invalid range|StartTooLarge|InvalidRange")
 _WRONG_REGION = re.compile(r"incorrectly configured region|redirect", re.IGNORECASE)
 _NO_BUCKET = "NoSuchBucket"
-_TRANSIENT_STATUS = frozenset({408, 409, 429})
+_TRANSIENT_STATUS = frozenset({408, 409, 412, 429})
 _NOT_IMPLEMENTED_STATUS = 501
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _READS = frozenset({"get", "get_range"})
+_CONDITIONAL = "put_if_absent"
 _CANNOT_ACCEPT = "the file system cannot accept this request"
 _REFUSED_ERRNO = {
     errno.EISDIR: "a directory is where a file would be",
@@ -77,10 +76,10 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     is_other_kind = isinstance(error, NotADirectoryError | IsADirectoryError)
     if isinstance(error, FileNotFoundError) or (is_other_kind and facts["operation"] in _READS):
         return _classified_missing(error, facts)
-    if isinstance(error, AlreadyExistsError | FileExistsError):
+    # obstore says the same of every answer 409; to a request without a condition that is a passing refusal.
+    is_taken = isinstance(error, AlreadyExistsError) and facts["operation"] == _CONDITIONAL
+    if is_taken or isinstance(error, FileExistsError):
         return ObjectExistsError("the object already exists", remedy="read it before deciding anything", **facts)
-    if isinstance(error, PreconditionError):
-        return ConflictError("the object has changed meanwhile", remedy="read it again, then try again", **facts)
     facts["reason"] = describe(error)
     if isinstance(error, _REFUSED):
         return InvalidRequestError(

@@ -109,6 +109,31 @@ def test_passing_overload_is_retried_after_growing_jittered_waits(
     assert 0.75 <= second <= 1.5
 
 
+@pytest.mark.parametrize("status", [409, 412])
+def test_conflict_that_no_condition_asked_for_is_retried_and_no_lost_race(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, status: int
+) -> None:
+    """A read said that its object already exists, or has changed, and a hint that was overwritten said so, too."""
+    direct.put_if_absent("a/object", b"mine")
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("GET", lambda: store.get("a/object")),
+        ("GET", lambda: store.get_range("a/object", 0, 2)),
+        ("GET", lambda: list(store.list_objects("a"))),
+        ("GET", lambda: store.list_directories("")),
+        ("HEAD", lambda: store.head("a/object")),
+        ("PUT", lambda: store.put("a/object", b"other")),
+        ("POST", lambda: store.delete("a/object")),
+    ]
+    for method, call in calls:
+        proxy.forget()
+        proxy.answer(method, status, times=2)
+        call()
+        assert proxy.count(method) == 3
+        proxy.answer(method, status, times=3)
+        with pytest.raises(UnavailableError):
+            call()
+
+
 def test_lasting_outage_is_unavailable_after_the_configured_attempts(store: ObjectStore, proxy: FaultyProxy) -> None:
     proxy.answer("GET", 503, times=100)
 

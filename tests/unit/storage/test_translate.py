@@ -14,7 +14,6 @@ from obstore.exceptions import (
 )
 
 from memwal_core.errors import (
-    ConflictError,
     InvalidRequestError,
     MemwalError,
     ObjectExistsError,
@@ -37,8 +36,9 @@ def _os_error(number: int) -> OSError:
         (_os_error(errno.ENOENT), ObjectNotFoundError),
         (_os_error(errno.ENOTDIR), InvalidRequestError),
         (FileNotFoundError("Object not found: <Code>NoSuchBucket</Code>"), InvalidRequestError),
-        (AlreadyExistsError("there"), ObjectExistsError),
-        (PreconditionError("changed"), ConflictError),
+        (FileExistsError("there"), ObjectExistsError),
+        (AlreadyExistsError("conflict"), UnavailableError),
+        (PreconditionError("changed"), UnavailableError),
         (PermissionDeniedError("no"), InvalidRequestError),
         (UnauthenticatedError("who"), InvalidRequestError),
         (NotSupportedError("no"), InvalidRequestError),
@@ -67,6 +67,11 @@ def test_error_of_a_library_gets_the_class_that_says_what_to_do(error: Exception
         "path": "a/b",
         "store": "s3://bucket",
     }
+
+
+def test_only_a_conditional_write_finds_its_object_there() -> None:
+    with pytest.raises(ObjectExistsError), translated("put_if_absent", "a", "s3://b"):
+        raise AlreadyExistsError("there")
 
 
 @pytest.mark.parametrize(

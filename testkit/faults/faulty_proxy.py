@@ -32,12 +32,16 @@ class Fault:
         times: Requests left.
         status: Answer with this status instead of forwarding; None to forward.
         loses_reply: Forward, then close the connection without a reply.
+        halves_reply: Forward, then answer with the first half of the body as if it were all.
+        path: What the path contains.
     """
 
     method: str
     times: int
     status: int | None = None
     loses_reply: bool = False
+    halves_reply: bool = False
+    path: str = ""
 
 
 class _Line:
@@ -81,7 +85,7 @@ class _Line:
         with self._lock:
             self._requests.append((method, path, headers))
             for fault in self._faults:
-                if fault.method == method and fault.times > 0:
+                if fault.method == method and fault.times > 0 and fault.path in path:
                     fault.times -= 1
                     return fault
         return None
@@ -117,6 +121,10 @@ class FaultyProxy:
     def lose_reply(self, method: str, *, times: int = 1) -> None:
         """Forward the next requests of a method, and let the client never hear of the result."""
         self._ask("add", Fault(method, times, loses_reply=True))
+
+    def halve_reply(self, method: str, path: str, *, times: int = 1) -> None:
+        """Answer the next requests of a method for some paths with half of the content, as if that were all."""
+        self._ask("add", Fault(method, times, halves_reply=True, path=path))
 
     def requests(self) -> list[Request]:
         """Return all requests so far."""
@@ -189,6 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and fault.loses_reply:
             self.close_connection = True
             return
+        if fault is not None and fault.halves_reply:
+            reply = reply[: len(reply) // 2]
         self._reply(status, reply_headers, reply)
 
     def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:

@@ -109,7 +109,7 @@ class VersionCatalog:
         staged_path = f"{TABLE_VERSIONS_DIRECTORY}/{path.rpartition('/')[2]}"
         self.staged_paths.append(staged_path)
         try:
-            data = self._rule(version, self._store.get(staged_path))
+            data = self._rule(version, self._staged(staged_path, request["manifest_size"]))
             self._durable.sync(version, data)
             self._publish(staged_path[:-_STAGING_SUFFIX_LENGTH], data)
         except RefusedError as error:
@@ -125,6 +125,19 @@ class VersionCatalog:
         self.outcome, self.error, self.published = Outcome.PUBLISHED, None, data
         final = path[:-_STAGING_SUFFIX_LENGTH]
         return {"version": {"version": version, "manifest_path": final, "manifest_size": len(data)}}
+
+    def _staged(self, path: str, size_bytes: int) -> bytes:
+        """Read a staged manifest, as long as pylance wrote it: what is cut off here would be the newest version."""
+        data = self._store.get(path)
+        if len(data) != size_bytes:
+            raise UnavailableError(
+                "the store returned a part of a staged manifest; nothing was published",
+                remedy="try again, and find out what lies between this process and the store",
+                path=path,
+                expected_bytes=size_bytes,
+                found_bytes=len(data),
+            )
+        return data
 
     def remove_staged(self) -> None:
         """Remove the staged manifests of attempts whose outcome is certain; what stays is collected as garbage."""

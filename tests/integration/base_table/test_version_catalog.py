@@ -30,9 +30,11 @@ from memwal_core.format.table_manifest import read_named_files
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.storage import open_store
 from memwal_core.table import Table
+from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.faults.faulty_store import FaultyStore
+from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Put, write_native_generations
-from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.people import PEOPLE, make_people_table, people, reopened
 from tests.integration.base_table.test_state import A, mark_natively
 
 OPTIONS = CompactionOptions(1 << 20, 1 << 30, 0.1, 1024, 1)
@@ -175,6 +177,27 @@ def test_lost_reply_is_settled_by_reading_back(tmp_path: Path) -> None:
         dataset.delete("id = 1")
 
     assert (table.state().version, table.state().num_rows) == (3, 1)
+
+
+@pytest.mark.s3
+def test_half_of_a_staged_manifest_is_never_published() -> None:
+    """It became the first version of a new table, which could neither be opened nor created any more."""
+    with s3_server() as server, faulty_proxy(server.endpoint) as proxy:
+        uri, direct = server.uri("bucket/t.lance"), dict(server.storage_options)
+        options = {**direct, "aws_endpoint": proxy.endpoint}
+
+        proxy.halve_reply("GET", ".manifest-")
+        with pytest.raises(UnavailableError, match="a part"):
+            Table.create(uri, PEOPLE, key="id", storage_options=options)
+        table = Table.create(uri, PEOPLE, key="id", storage_options=options).base
+
+        proxy.halve_reply("GET", ".manifest-")
+        with pytest.raises(UnavailableError, match="a part"), table.committing() as dataset:
+            upsert(dataset, people(1))
+        assert lance.dataset(uri, storage_options=direct).count_rows() == 0
+        with table.committing() as dataset:
+            upsert(dataset, people(1))
+        assert lance.dataset(uri, storage_options=direct).count_rows() == 1
 
 
 def test_silent_store_leaves_an_unknown_outcome(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from memwal_core.redaction import harmless, redact
 _STATUS = re.compile(r"status code: (\d{3})")
 _BAD_RANGE = re.compile(r"Invalid range|StartTooLarge|InvalidRange")
 _WRONG_REGION = re.compile(r"incorrectly configured region|redirect", re.IGNORECASE)
+_DENIED = re.compile(r"code: (AccessDenied|AllAccessDisabled)\b")
+"""Of an object among several to delete: the answer as a whole is a success."""
 _NO_BUCKET = "NoSuchBucket"
 _TRANSIENT_STATUS = frozenset({408, 409, 412, 429})
 _NOT_IMPLEMENTED_STATUS = 501
@@ -81,7 +83,7 @@ def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     if is_taken or isinstance(error, FileExistsError):
         return ObjectExistsError("the object already exists", remedy="read it before deciding anything", **facts)
     facts["reason"] = describe(error)
-    if isinstance(error, _REFUSED):
+    if isinstance(error, _REFUSED) or _DENIED.search(str(error)):
         return InvalidRequestError(
             "the store refused access", remedy="check credentials and permissions for this path", **facts
         )

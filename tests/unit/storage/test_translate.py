@@ -51,6 +51,14 @@ def _os_error(number: int) -> OSError:
         (_os_error(errno.EIO), UnavailableError),
         (GenericError(HTTP.format("400 Bad Request")), InvalidRequestError),
         (GenericError(HTTP.format("501 Not Implemented")), InvalidRequestError),
+        (
+            GenericError("Generic S3 error: DeleteObjects request failed for key a: No (code: AccessDenied)"),
+            InvalidRequestError,
+        ),
+        (
+            GenericError("Generic S3 error: DeleteObjects request failed for key a: No (code: SlowDown)"),
+            UnavailableError,
+        ),
         (GenericError(HTTP.format("429 Too Many Requests")), UnavailableError),
         (GenericError(HTTP.format("503 Service Unavailable")), UnavailableError),
         (GenericError("Generic S3 error: HTTP error: error sending request"), UnavailableError),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from memwal_core.coordination.freeze import Contradiction, Freeze, FreezeCause, MaintenanceRecord
@@ -76,6 +76,7 @@ def plan_relocation(
     record: MaintenanceRecord,
     examined: Iterable[ExaminedGeneration],
     contradictions: Iterable[Contradiction],
+    damaged_wals: Mapping[RegionId, Mapping[int, str]],
 ) -> RelocationPlan:
     """Return what makes a table whole.
 
@@ -84,6 +85,7 @@ def plan_relocation(
         record: What is remembered of it.
         examined: Its flushed MemTables.
         contradictions: Between the record and the table as it is now.
+        damaged_wals: Unflushed WAL entries of each region that cannot be replayed, and why.
     """
     found, known = tuple(examined), record.memory.addresses
     ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
@@ -93,7 +95,7 @@ def plan_relocation(
         examined=found,
         ends=ends,
         records_address=address not in known,
-        obstacles=tuple(_obstacles(record, found, contradictions)),
+        obstacles=(*_obstacles(record, found, contradictions), *_wal_obstacles(damaged_wals)),
     )
 
 
@@ -107,3 +109,10 @@ def _obstacles(
     for each in examined:
         if each.problem:
             yield f"{each.subject}: {each.problem}"
+
+
+def _wal_obstacles(damaged_wals: Mapping[RegionId, Mapping[int, str]]) -> Iterator[str]:
+    for region_id, damaged in damaged_wals.items():
+        if damaged:
+            first, more = min(damaged), f" ({show_count(len(damaged), 'entry')} like it)" if len(damaged) > 1 else ""
+            yield f"region {region_id} WAL entry {first}: {damaged[first]}{more}; copy it again, or run `memwal repair`"

@@ -22,6 +22,7 @@ from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, plan_relocation
 from memwal_core.jobs.relocate.report import RelocateReport
 from memwal_core.jobs.relocate.request import RelocateRequest
+from memwal_core.jobs.repair.wal import damaged_entries
 from memwal_core.region import FlushedGeneration
 from memwal_core.region.census import CensusTaker
 from memwal_core.storage.concurrent import map_concurrently
@@ -117,7 +118,8 @@ class _Relocation:
 
         examined = [each for each in map_concurrently(examine, wanted, concurrency) if each is not None]
         seen = look(opened.base, opened.manifests, record.memory)
-        return plan_relocation(address_of(opened.base), record, examined, compare(record.memory, seen))
+        damaged_wals = {each.region_id: damaged_entries(opened.base.store, each) for each in manifests}
+        return plan_relocation(address_of(opened.base), record, examined, compare(record.memory, seen), damaged_wals)
 
     def _examine(
         self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool

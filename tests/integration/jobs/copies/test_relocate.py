@@ -18,7 +18,9 @@ from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate import run as places
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.relocate.run import RelocateContext, relocate
+from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.table import Table
+from testkit.faults.damage import Vandal
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.s3_server import S3Server, s3_server
 from testkit.tables.people import people
@@ -106,6 +108,31 @@ def test_table_whose_wal_is_another_history_is_refused_and_left_as_it_is(named: 
     assert f"region {manifest.region_id} generation" in report.why()
     after = {each.path for each in store.list_objects("") if "_leases" not in each.path and "_ledger" not in each.path}
     assert after == before
+
+
+@pytest.mark.parametrize("left_behind", [1, 2, 3])
+def test_copy_that_left_wal_entries_behind_is_refused_and_left_as_it_is(named: Place, left_behind: int) -> None:
+    """A writer filled the gap, and entries behind it, which are older, replaced its rows."""
+    table = make_table(named)
+    with table.writer(takeover="fence") as writer:
+        for number in range(left_behind + 1):
+            writer.put(people(5, name=f"in the WAL {number}"))
+    named.copy("people.lance", "copy.lance")
+    copy = named.open("copy.lance")
+    wals = {each: Vandal(copy.base).wal_ids(each, ".lance") for each in copy.opened.manifests.region_ids()}
+    region_id, last = max(((each, wal_ids[-1]) for each, wal_ids in wals.items()), key=lambda found: found[1])
+    for wal_id in range(last - left_behind, last):
+        copy.base.store.delete(wal_entry_path(region_id, wal_id, ".lance"))
+
+    report = copy.run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert f"region {region_id} WAL entry {last - left_behind}: it is missing" in report.why()
+    assert copy.opened.freezes.active() == ()
+    lost = tuple(f"{region_id}:wal-{wal_id}" for wal_id in range(last - left_behind, last))
+    assert named.open("copy.lance").run(RepairRequest(accept_loss=lost)).outcome is JobOutcome.DONE
+    assert named.open("copy.lance").run(RelocateRequest()).outcome is JobOutcome.DONE
+    assert seen(copy) == {**RIGHT, 5: f"in the WAL {left_behind}"}
 
 
 def test_flushed_memtables_without_a_digest_are_relocated_by_sizes_and_checksums(named: Place) -> None:

@@ -77,9 +77,10 @@ class CompactReport:
     place: Workplace | None = None
 
     def why(self) -> str:
-        """Say how many fragments became how many."""
+        """Say how many fragments became how many, and which versions went if that was asked for."""
         counts = f"{self.fragments_before} -> {show_count(self.fragments_after, 'fragment')}"
-        return self.reason or f"{counts}: {self.plan.verdict.value}"
+        rewritten = self.reason or f"{counts}: {self.plan.verdict.value}"
+        return f"{rewritten}; {self._versions(self.cleanup)}" if self.cleanup is not None else rewritten
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""
@@ -98,13 +99,15 @@ class CompactReport:
         if after is not None:
             notes.append(after.headline)
         if self.cleanup is not None:
-            kept = ", ".join(f"{count} {why}" for why, count in self.cleanup.plan.counts().items())
-            removed = "would remove" if self.outcome is JobOutcome.PLANNED else "removed"
-            gone = self.cleanup.result
-            freed = f"{show_count(gone.versions, 'version')} and {show_bytes(gone.size_bytes)}"
-            notes.append(f"{removed} {freed}; kept {kept or 'none'}")
+            notes.append(self._versions(self.cleanup))
         notes += place_lines(self.place)
         return ReportView(self._headline(), after.grids if after is not None else (), tuple(notes))
+
+    def _versions(self, cleanup: CleanupReport) -> str:
+        kept = ", ".join(f"{count} {why}" for why, count in cleanup.plan.counts().items())
+        removed = "would remove" if self.outcome is JobOutcome.PLANNED else "removed"
+        freed = f"{show_count(cleanup.result.versions, 'version')} and {show_bytes(cleanup.result.size_bytes)}"
+        return f"{removed} {freed}; kept {kept or 'none'}"
 
     def _headline(self) -> str:
         plan = self.plan

@@ -122,6 +122,8 @@ class _Run:
         outcome = self.to_the_end()
         finished = outcome in {JobOutcome.DONE, JobOutcome.NOTHING_TO_DO}
         cleanup = self.clean_up(dry_run=False) if remove_versions and finished else None
+        if remove_versions and not finished:
+            self._reason = f"{self._reason or self._first.verdict.value}; so old versions were not removed"
         if outcome is JobOutcome.NOTHING_TO_DO and cleanup is not None:
             outcome = cleanup.outcome
         return self.report(outcome, cleanup=cleanup)

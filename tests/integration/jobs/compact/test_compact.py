@@ -268,9 +268,10 @@ def test_rewrite_does_not_begin_when_an_index_cannot_catch_up(table: BaseTable) 
         for segment in index.segments
     ]
     table.store.delete_directory(f"_indices/{broken}")
-    report = run(table)
+    report = run(table, remove_versions=True)
     assert report.outcome in {JobOutcome.BLOCKED, JobOutcome.CONFLICT}
     assert "title_idx" in report.reason
+    assert report.why().endswith("so old versions were not removed")
     assert (report.rewrites, fragments(table)) == ((), 7)
 
 
@@ -348,5 +349,9 @@ def test_admin_compacts_and_removes_versions_under_a_lease(table: BaseTable) -> 
     assert report.outcome is JobOutcome.DONE
     assert report.cleanup is not None
     assert report.cleanup.result.data_files > 0
+    assert f"; removed {report.cleanup.result.versions} versions and " in report.why()
     assert [each.version for each in list_versions(table)] == [table.state().version]
     assert answers(table, use_index=True) == answers(table, use_index=False)
+    again = admin.run(CompactRequest(remove_versions=True))
+    assert again.outcome is JobOutcome.NOTHING_TO_DO
+    assert again.why().endswith("removed 0 versions and 0 B; kept 1 among the newest")

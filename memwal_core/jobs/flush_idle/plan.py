@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from memwal_core.ids import RegionId
 from memwal_core.settings import Settings
+from memwal_core.writer.claim.takeover import is_ahead
 
 
 class IdleReason(StrEnum):
@@ -30,10 +31,6 @@ class IdleReason(StrEnum):
 
 
 _FLUSHING = {IdleReason.RELEASED, IdleReason.SILENT, IdleReason.OVERDUE, IdleReason.REQUESTED}
-
-
-_MOST_SKEW_S = 60.0
-"""Clocks of a store and its clients differ by less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +157,7 @@ def judge_region(signs: RegionSigns, now: datetime, bounds: IdleBounds) -> IdleV
 
 
 def _of_waiting(signs: RegionSigns, waiting_s: float, now: datetime, bounds: IdleBounds) -> tuple[IdleReason, str]:
-    if waiting_s < bounds.min_age_s and not _is_ahead(signs.waiting_since, now):
+    if waiting_s < bounds.min_age_s and not is_ahead(signs.waiting_since, now):
         return IdleReason.YOUNG, f"{waiting_s:.0f} s of {bounds.min_age_s:.0f} s"
     if signs.released:
         return IdleReason.RELEASED, f"epoch {signs.writer_epoch} is released"
@@ -176,15 +173,10 @@ def _of_silence(signs: RegionSigns, now: datetime, bounds: IdleBounds) -> tuple[
     if signs.last_sign is None:
         return IdleReason.ALIVE, "its last sign of life could not be found"
     silent_s = (now - signs.last_sign).total_seconds()
-    if _is_ahead(signs.last_sign, now):
+    if is_ahead(signs.last_sign, now):
         ahead = f"{whose}; its last sign of life lies {-silent_s:.0f} s ahead, so a clock is or was wrong"
         return IdleReason.ALIVE, f"{ahead}; if no writer is left, `memwal flush --fence` flushes its rows"
     if bound_s is None:
         return IdleReason.ALIVE, f"{whose}, silent for {silent_s:.0f} s; such a writer never counts as dead"
     found = f"{whose}, silent for {silent_s:.0f} s of {bound_s:.0f} s"
     return (IdleReason.SILENT if silent_s >= bound_s else IdleReason.ALIVE), found
-
-
-def _is_ahead(moment: datetime | None, now: datetime) -> bool:
-    """Return whether a time cannot be right, or this clock is not: neither tells an age then."""
-    return moment is not None and (moment - now).total_seconds() > _MOST_SKEW_S

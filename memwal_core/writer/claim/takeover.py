@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 _REMEMBERED_RANGES = 64
 """Ranges of released epochs in a record; between them lie epochs that were not released."""
 
+_MOST_SKEW_S = 60.0
+"""Clocks of a store and its clients differ by less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Releases:
@@ -72,6 +75,11 @@ def note_release(store: ObjectStore, region_id: RegionId, epoch: int, is_owner: 
         _log.info("release of the region not noted [region_id=%s, error=%s]", region_id, error)
 
 
+def is_ahead(moment: datetime | None, now: datetime) -> bool:
+    """Return whether a time cannot be right, or this clock is not: neither tells an age then."""
+    return moment is not None and (moment - now).total_seconds() > _MOST_SKEW_S
+
+
 def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: datetime, quiet_s: float) -> None:
     """Refuse with ``ConflictError`` if the region seems to have a live writer.
 
@@ -83,9 +91,13 @@ def require_no_live_writer(store: ObjectStore, manifest: RegionManifest, now: da
     last_sign = last_sign_of_life(store, manifest)
     if last_sign is None or (now - last_sign).total_seconds() >= quiet_s:
         return
+    patience = f"stop that writer, wait {quiet_s:.0f} s after its last write"
+    if is_ahead(last_sign, now):
+        ahead_s = (last_sign - now).total_seconds()
+        patience = f"its last sign of life lies {ahead_s:.0f} s ahead, so a clock is or was wrong: stop that writer"
     raise ConflictError(
         "the region seems to have a live writer, and takeover is not allowed",
-        remedy=f"stop that writer, wait {quiet_s:.0f} s after its last write, or open with takeover='fence'",
+        remedy=f"{patience}, or open with takeover='fence'",
         region_id=str(manifest.region_id),
         writer_epoch=manifest.writer_epoch,
         last_sign_of_life=last_sign.isoformat(),

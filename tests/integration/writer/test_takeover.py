@@ -83,6 +83,20 @@ def test_a_crashed_writer_counts_as_dead_after_the_quiet_time(table) -> None:
         assert writer.put(people(2)).rows == 1
 
 
+def test_a_sign_of_life_in_the_future_is_not_waited_for(table) -> None:
+    """The error said to wait 300 s, where only a clock's whole error would have done."""
+    _open(table).put(people(1))
+    before = ManualClock(datetime.now(tz=UTC) - timedelta(days=3))
+    with (
+        pytest.raises(ConflictError, match=r"lies 2592\d\d s ahead, so a clock is or was wrong") as caught,
+        _open(table, clock=before) as writer,
+    ):
+        writer.put(people(2))
+    assert "wait" not in caught.value.remedy
+    with _open(table, clock=before, takeover="fence") as writer:
+        writer.put(people(2))
+
+
 def test_a_note_of_an_older_epoch_does_not_hide_the_present_writer(table) -> None:
     _open(table).close()
     with _open(table) as closed:

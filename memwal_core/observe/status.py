@@ -21,6 +21,7 @@ from memwal_core.region.spec.describe import UNSHARDED, describe_field
 from memwal_core.region.values import known_value
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
+from memwal_core.wal import ends_in_hole
 
 TAIL_PROBES = 32
 """How many WAL entries are probed after the last known one; more are reported as "at least"."""
@@ -34,11 +35,13 @@ class WalTail:
         wal_id: 0 if there is none.
         is_lower_bound: Whether there may be more.
         suffix: File suffix of the entries; None if none was found.
+        has_hole: Whether the WAL goes on behind the entry that is missing after it.
     """
 
     wal_id: int
     is_lower_bound: bool
     suffix: str | None
+    has_hole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +191,13 @@ def find_wal_tail(store: ObjectStore, manifest: RegionManifest, probes: int = TA
         return WalTail(known, is_lower_bound=False, suffix=None)
     for wal_id in range(known + 1, known + 1 + probes):
         if store.head(wal_entry_path(manifest.region_id, wal_id, suffix)) is None:
-            return WalTail(wal_id - 1, is_lower_bound=False, suffix=suffix)
+            has_hole = ends_in_hole(store, manifest.region_id, suffix, wal_id - 1)
+            return WalTail(wal_id - 1, is_lower_bound=False, suffix=suffix, has_hole=has_hole)
     return WalTail(known + probes, is_lower_bound=True, suffix=suffix)
 
 
 def _seen_suffix(store: ObjectStore, region_id: RegionId, known: int) -> str | None:
-    for wal_id in (known, known + 1):
+    for wal_id in (known, known + 1, known + 2):
         for suffix in WAL_SUFFIXES:
             if wal_id and store.head(wal_entry_path(region_id, wal_id, suffix)) is not None:
                 return suffix

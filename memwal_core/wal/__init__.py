@@ -10,7 +10,7 @@ from memwal_core.wal.codec import codec_for_suffix
 from memwal_core.wal.damage import apparent_damage_of_entry, damage_of_entry
 from memwal_core.wal.entry import EntryShape, WalCodec, WalEntry, noted_field_ids, same_columns
 from memwal_core.wal.lance_codec import LanceCodec, entry_file_version
-from memwal_core.wal.replay import find_tail, read_entries, read_tail, refuse_hole, tail_positions
+from memwal_core.wal.replay import ends_in_hole, find_tail, read_entries, read_tail, refuse_hole, tail_positions
 
 __all__ = [
     "Appended",
@@ -23,6 +23,7 @@ __all__ = [
     "apparent_damage_of_entry",
     "codec_for_suffix",
     "damage_of_entry",
+    "ends_in_hole",
     "entry_file_version",
     "find_tail",
     "is_fence",

@@ -144,20 +144,27 @@ def _check_tail(
     refuse_hole(store, region_id, codec.suffix, tail, wal_id_last_seen)
 
 
+def ends_in_hole(store: ObjectStore, region_id: RegionId, suffix: str, tail: int) -> bool:
+    """Return whether one entry is missing after a tail, and the WAL goes on behind it.
+
+    A writer writes one entry after the other, so that none follows a position that is free.
+    """
+    return _exists(store, region_id, suffix, tail + 2) and not _exists(store, region_id, suffix, tail + 1)
+
+
 def refuse_hole(store: ObjectStore, region_id: RegionId, suffix: str, tail: int, wal_id_last_seen: int) -> None:
     """Refuse a tail behind which the WAL goes on.
 
-    A writer writes one entry after the other, so that none follows a position that is free. One missing entry is
-    noticed; several at once only if an entry beyond them was seen before.
+    One missing entry is noticed; several at once only if an entry beyond them was seen before.
 
     Raises:
         DamagedError: The entry after the tail is missing.
     """
     later = wal_id_last_seen
     if tail >= wal_id_last_seen:
-        later = tail + 2
-        if not _exists(store, region_id, suffix, later) or _exists(store, region_id, suffix, tail + 1):
+        if not ends_in_hole(store, region_id, suffix, tail):
             return
+        later = tail + 2
     raise DamagedError(
         "the WAL has a hole: an entry that existed before is missing",
         remedy="run `memwal repair`, or restore the missing entry from a backup or a versioned bucket; replaying "

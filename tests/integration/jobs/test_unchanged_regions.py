@@ -52,8 +52,8 @@ CHANGED_PLAN, CHANGED_MERGE, CHANGED_COUNT, CHANGED_SNAPSHOT = 20, 52, 13, 50
 """Two of the merge and one of the snapshot look for the ends of new files, which only a local disk can lose."""
 GC, GC_RESTING, GC_REGION = 22, 26, 4
 """Where one region of many has one generation to merge; what Lance does itself is not counted."""
-HEALTH, HEALTH_REGION = 68, 12
-DOCTOR, DOCTOR_REGION = 76, 14
+HEALTH, HEALTH_REGION = 68, 13
+DOCTOR, DOCTOR_REGION = 76, 15
 """Of the requests for each region, ``GC_REGION`` are those of a plan of a collection."""
 
 

@@ -98,7 +98,8 @@ def test_codec_of_a_region_without_wal_follows_its_seal(status, codec):
         ([23], 8, WalTail(23, False, ".arrow")),
         ([22, 23, 24, 25], 2, WalTail(24, True, ".arrow")),
         ([], 8, WalTail(22, False, None)),
-        ([22, 24], 8, WalTail(22, False, ".arrow")),
+        ([22, 24], 8, WalTail(22, False, ".arrow", has_hole=True)),
+        ([24], 8, WalTail(22, False, ".arrow", has_hole=True)),
     ],
 )
 def test_tail_is_found_by_a_bounded_number_of_probes(present, probes, expected):

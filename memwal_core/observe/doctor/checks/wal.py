@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from memwal_core.format.paths import LANCE_WAL_SUFFIX
 from memwal_core.jobs.findings import Finding, Severity
-from memwal_core.observe.doctor.examination import Examination
-from memwal_core.region import RegionStatus
+from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
+from memwal_core.region import RegionManifest, RegionStatus
 
 _SHOWN = 20
 _RUNBOOK = "docs/runbooks/wal-lag.md"
@@ -16,12 +16,9 @@ _RUNBOOK = "docs/runbooks/wal-lag.md"
 
 def wal_has_no_holes(seen: Examination) -> Iterator[Finding]:
     """Entries above the replay pointer follow each other, up to the last one that a writer or the listing saw."""
-    for region, manifest in seen.listed():
+    for region, manifest in seen.readable():
         start = manifest.replay_after_wal_id
-        # The last entry seen must exist; the position after it closes the last gap.
-        end = max(manifest.wal_id_last_seen, max(region.wal_ids, default=0), start) + 1
-        present = sorted(wal_id for wal_id in region.wal_ids if wal_id > start)
-        gaps = [[low + 1, high - 1] for low, high in pairwise([start, *present, end]) if high > low + 1]
+        gaps = _listed_gaps(region, manifest) if seen.deep else _probed_gaps(region)
         if gaps:
             yield Finding(
                 "wal-hole",
@@ -31,14 +28,27 @@ def wal_has_no_holes(seen: Examination) -> Iterator[Finding]:
                     "missing": gaps[:_SHOWN],
                     "replay_after_wal_id": start,
                     "wal_id_last_seen": manifest.wal_id_last_seen,
-                    "newest_entry": max(region.wal_ids, default=0),
+                    "newest_entry": max(region.wal_ids, default=0) if seen.deep else gaps[-1][-1] + 1,
                 },
-                "a restarted writer stops at the hole, or loses every acknowledged row behind it",
+                "no writer and no flush takes the region on; acknowledged rows of these entries are lost",
                 "restore the entries from a backup or a versioned bucket; only if there is none, give up what is gone "
                 "with `memwal repair`",
                 region.region_id,
                 runbook=_RUNBOOK,
             )
+
+
+def _listed_gaps(region: ExaminedRegion, manifest: RegionManifest) -> list[list[int]]:
+    start = manifest.replay_after_wal_id
+    # The last entry seen must exist; the position after it closes the last gap.
+    end = max(manifest.wal_id_last_seen, max(region.wal_ids, default=0), start) + 1
+    present = sorted(wal_id for wal_id in region.wal_ids if wal_id > start)
+    return [[low + 1, high - 1] for low, high in pairwise([start, *present, end]) if high > low + 1]
+
+
+def _probed_gaps(region: ExaminedRegion) -> list[list[int]]:
+    tail = region.tail
+    return [[tail.wal_id + 1, tail.wal_id + 1]] if tail is not None and tail.has_hole else []
 
 
 def wal_entries_can_be_read(seen: Examination) -> Iterator[Finding]:

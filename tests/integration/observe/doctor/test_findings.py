@@ -211,9 +211,11 @@ class TestWal:
         region = patient.regions[0]
         last = patient.vandal.wal_ids(region, patient.suffix)[-1]
         patient.vandal.copy_wal_entry(region, (last, patient.suffix), (last + 2, patient.suffix))
-        (finding,) = patient.findings()
-        assert finding.finding_id == "wal-hole"
-        assert finding.evidence["missing"] == [[last + 1, last + 1]]
+        for found in (patient.findings(), patient.admin().health().findings):
+            (finding,) = found
+            assert finding.finding_id == "wal-hole"
+            assert finding.evidence["missing"] == [[last + 1, last + 1]]
+            assert finding.evidence["newest_entry"] == last + 2
 
     def test_entry_that_was_seen_and_is_gone(self, patient):
         manifest = patient.manifest()

@@ -185,7 +185,7 @@ class WalAppender:
     def _unknown(self, error: MemwalError, wal_id: int, **facts: str) -> CommitUnknownError:
         return CommitUnknownError(
             "a WAL entry could not be written; its rows may or may not be durable",
-            remedy=f"{error.remedy}: put the same rows again, or reopen the region; repeating an upsert is harmless",
+            remedy=f"{error.remedy}: put the same rows again, or call sync(); repeating an upsert is harmless",
             region_id=str(self._region_id),
             wal_id=wal_id,
             cause=error.what,

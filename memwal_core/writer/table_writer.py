@@ -32,6 +32,7 @@ from memwal_core.writer.flushing.flush_queue import RETRYABLE
 from memwal_core.writer.log.group_commit import PutReceipt
 from memwal_core.writer.region_writer import RegionWriter
 from memwal_core.writer.schema_watch import SchemaWatch
+from memwal_core.writer.stats import WriterStats
 from memwal_core.writer.table_context import TableContext
 
 _log = logging.getLogger(__name__)
@@ -226,6 +227,23 @@ class TableWriter:
             flushing = self._submitted({writer.region_id: writer.flush for writer in self._writers.values()})
         done = self._results(flushing)
         return {region_id: record for region_id, record in done.items() if record is not None}
+
+    def sync(self) -> None:
+        """Make all rows put so far durable; errors as for ``RegionWriter.sync``."""
+        with self._opened():
+            syncing = self._submitted({writer.region_id: writer.sync for writer in self._writers.values()})
+        self._results(syncing)
+
+    def run_due(self) -> None:
+        """Do the due work of all claimed regions; errors as for ``RegionWriter.run_due``, which says who calls it."""
+        with self._opened():
+            running = self._submitted({writer.region_id: writer.run_due for writer in self._writers.values()})
+        self._results(running)
+
+    def stats(self) -> dict[RegionId, WriterStats]:
+        """Return counters and gauges of all claimed regions at this moment."""
+        with self._lock:
+            return {writer.region_id: writer.stats() for writer in self._writers.values()}
 
     def close(self) -> None:
         """Make pending rows durable and give up all regions. Closing twice is harmless.

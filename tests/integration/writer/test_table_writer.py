@@ -18,6 +18,7 @@ from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from memwal_core.writer.region_directory import RegionDirectory
+from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import blocking
@@ -284,3 +285,36 @@ def test_deletes_by_key_say_what_to_do_where_other_columns_decide_the_region(tmp
         assert refused.value.facts["columns"] == ["tenant"]
         writer.writers[("a",)].delete(pa.table({"id": [1]}))
         assert table.to_arrow().column("id").to_pylist() == [2]
+
+
+def test_rows_whose_write_was_not_answered_become_durable_by_the_sync_that_the_error_names(table) -> None:
+    """A table writer had no ``sync``."""
+    faulty = FaultyStore(table.store)
+    writer = TableWriter.open(reopened(table, faulty, FAST), settings=FAST)
+    writer.put(people(*range(40)))
+    faulty.fail("put_parts_if_absent", times=1)
+    with pytest.raises(CommitUnknownError) as caught:
+        writer.put(people(*range(40), name="again"))
+    assert "put the same rows again, or call sync()" in caught.value.remedy
+
+    writer.sync()
+
+    assert {stats.pending_puts for stats in writer.stats().values()} == {0}
+    found = MergedReader(table, consistency=Consistency.DURABLE).to_arrow()
+    assert found["name"].to_pylist() == ["again"] * 40
+    writer.close()
+    with pytest.raises(InvalidRequestError, match="the writer is closed"):
+        writer.sync()
+
+
+def test_a_loop_of_the_application_flushes_what_is_due_in_all_regions(table) -> None:
+    settings = FAST.model_copy(update={"writer": WriterSettings(background_flush=False, max_memtable_age_s=1)})
+    clock = ManualClock()
+    with TableWriter.open(table, settings=settings, clock=clock) as writer:
+        writer.put(people(*range(40)))
+        clock.advance(2)
+
+        writer.run_due()
+
+        assert [stats.active_rows for stats in writer.stats().values()] == [0] * 4
+        assert MergedReader(table, consistency=Consistency.LATEST).count() == 40

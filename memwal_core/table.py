@@ -31,7 +31,7 @@ from memwal_core.reader.analysis.analyze import Analysis, Query, analyze
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region.spec import RegionSpec, RegionValue
 from memwal_core.rng import Rng
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import Settings, load_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage import open_store
 from memwal_core.writer import RegionWriter, TableWriter
@@ -130,7 +130,7 @@ class Table(MergedReader):
             UnavailableError: Storage failed.
         """
         names = [key] if isinstance(key, str) else list(key)
-        storage = (settings or default_settings()).storage
+        storage = (settings or load_settings()).storage
         require_proven_lance(storage)
         store = open_store(uri, storage_options=storage_options, settings=storage)
         made = write_empty_table(store, schema, names, list(regions) or buckets)

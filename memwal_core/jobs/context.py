@@ -19,7 +19,7 @@ from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
 from memwal_core.jobs.outcome import CheckLease, no_lease
 from memwal_core.region import ManifestStore
 from memwal_core.rng import Rng, system_rng
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import Settings, load_settings
 from memwal_core.storage import StoreKind, open_store
 
 Progress = Callable[[str, int, int | None], None]
@@ -68,7 +68,7 @@ class OpenTable:
         With ``even_if_damaged``, a table whose newest version cannot be read is opened, too; reading it then raises
         the ``CorruptionError``.
         """
-        settings = settings if settings is not None else default_settings()
+        settings = settings if settings is not None else load_settings()
         sources = Sources(clock if clock is not None else SystemClock(), rng if rng is not None else system_rng())
         store = open_store(uri, storage_options=storage_options, settings=settings.storage)
         try:

@@ -12,7 +12,7 @@ from memwal_core.errors import InvalidRequestError, MemwalError, ObjectNotFoundE
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, TABLE_VERSIONS_DIRECTORY
 from memwal_core.ids import parse_region_id
 from memwal_core.region.spec.describe import describe_spec
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import Settings, load_settings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.text import show_count
@@ -118,7 +118,7 @@ def discover(
         ObjectNotFoundError: There is no such directory.
         InvalidRequestError: The address or the options cannot be used.
     """
-    settings = settings if settings is not None else default_settings()
+    settings = settings if settings is not None else load_settings()
     store = open_store(uri, storage_options=storage_options, settings=settings.storage)
     if store.kind is StoreKind.LOCAL and not os.path.isdir(store.uri):
         raise ObjectNotFoundError("there is no such directory", remedy="correct the path", path=store.uri)

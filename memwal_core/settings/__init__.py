@@ -21,7 +21,6 @@ from memwal_core.settings.model import (
     QualitySettings,
     Settings,
     StorageSettings,
-    default_settings,
     load_settings,
 )
 from memwal_core.settings.page import PageSettings
@@ -57,6 +56,5 @@ __all__ = [
     "StorageSettings",
     "WalCollection",
     "WriterSettings",
-    "default_settings",
     "load_settings",
 ]

@@ -7,12 +7,11 @@ example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.settings.counts import Count
@@ -448,11 +447,11 @@ class Settings(BaseSettings):
         return self
 
 
-def default_settings() -> Settings:
-    """Return the settings of the process environment: the same as ``Settings()``, parsed anew when a variable changes.
+def load_settings() -> Settings:
+    """Return the settings of the process environment, parsed anew when a variable changes.
 
     Raises:
-        pydantic.ValidationError: A value is out of bounds; ``load_settings`` says so in words.
+        InvalidRequestError: A value is out of bounds, or a ``MEMWAL_`` variable is unknown.
     """
     # Parsing takes as long as several requests to a local disk.
     variables = ((name, value) for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX))
@@ -460,33 +459,17 @@ def default_settings() -> Settings:
 
 
 @lru_cache(maxsize=1)
-def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:  # noqa: ARG001 - what it is remembered by
-    return Settings()
-
-
-def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings from the environment.
-
-    Args:
-        environment: Variables to check for unknown names; the process environment by default. Values always
-            come from the process environment.
-
-    Raises:
-        InvalidRequestError: A value is out of bounds, or a ``MEMWAL_`` variable is unknown.
-    """
-    variables = os.environ if environment is None else environment
+def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:
     known = {ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields}
-    for name in variables:
-        if name.upper().startswith(ENVIRONMENT_PREFIX) and name.upper().split("__")[0] not in known:
-            raise InvalidRequestError(
-                "the environment variable is not a setting",
-                remedy="correct the name; docs/settings.md lists all settings",
-                variable=name,
-            )
+    for name, _ in sorted(variables):
+        if name.upper().split("__")[0] not in known:
+            raise _unknown(name)
     try:
-        return default_settings()
+        return Settings()
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            raise _unknown(ENVIRONMENT_PREFIX + "__".join(map(str, first["loc"])).upper()) from error
         raise InvalidRequestError(
             "the value of a setting cannot be used",
             remedy="correct the MEMWAL_ variable; docs/settings.md gives its bounds",
@@ -494,3 +477,17 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
             problem=first["msg"],
             value=first.get("input"),
         ) from error
+    except SettingsError as error:
+        raise InvalidRequestError(
+            "the value of a setting cannot be used",
+            remedy=f"name one setting of the section, as in {ENVIRONMENT_PREFIX}MERGE__MAX_BYTES",
+            problem=str(error),
+        ) from error
+
+
+def _unknown(variable: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        "the environment variable is not a setting",
+        remedy="correct the name; docs/settings.md lists all settings",
+        variable=variable,
+    )

@@ -18,7 +18,7 @@ from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
 from memwal_core.native.casting import owned, trimmed
 from memwal_core.region import FlushedGeneration, RegionManifest
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import Settings, load_settings
 from memwal_core.writer.admission.admission import Admission
 from memwal_core.writer.admission.memory import MemoryBudget
 from memwal_core.writer.admission.storable import require_fits_entry, require_storable
@@ -92,7 +92,7 @@ class RegionWriter:
             CorruptionError: The WAL has a hole or an unreadable entry. Nothing was changed but the epoch.
             CommitUnknownError: Storage did not answer while the claim was made known; open again.
         """
-        chosen = settings if settings is not None else default_settings()
+        chosen = settings if settings is not None else load_settings()
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
         context = open_context(table, region_id, chosen, time, source, failpoints, expected_epoch)

@@ -22,7 +22,7 @@ from memwal_core.ids import IdSource, RegionId
 from memwal_core.native.arrow_input import as_table
 from memwal_core.region import FlushedGeneration
 from memwal_core.region.spec import RegionValue
-from memwal_core.settings import Settings, default_settings
+from memwal_core.settings import Settings, load_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.writer.admission.memory import MemoryBudget
@@ -120,7 +120,7 @@ class TableWriter:
                 takeover=takeover,
                 known=[each.value for each in Takeover],
             )
-        chosen = settings if settings is not None else default_settings()
+        chosen = settings if settings is not None else load_settings()
         context = TableContext(table, chosen, clock or SystemClock(), ids or IdSource(), spec_id, failpoints)
         return cls(context, accept, Takeover(takeover), check, executor)
 

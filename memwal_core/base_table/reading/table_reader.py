@@ -34,7 +34,7 @@ from memwal_core.ids import IdSource, parse_region_id
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
-from memwal_core.settings import MIB, Settings, default_settings
+from memwal_core.settings import MIB, Settings, load_settings
 from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.concurrent import NEAR, both
 
@@ -61,7 +61,7 @@ class TableReader:
 
     def __init__(self, store: ObjectStore, *, settings: Settings | None = None, sources: Sources | None = None) -> None:
         self.store = store
-        self.settings = settings if settings is not None else default_settings()
+        self.settings = settings if settings is not None else load_settings()
         self.ids = IdSource((sources := sources or Sources()).rng)
         self.clock = sources.clock
         self.rng = sources.rng
@@ -97,7 +97,7 @@ class TableReader:
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used, or this is not a proven version of pylance.
         """
-        settings = settings if settings is not None else default_settings()
+        settings = settings if settings is not None else load_settings()
         require_proven_lance(settings.storage)
         if store is None:
             store = open_store(uri, storage_options=storage_options, settings=settings.storage)

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import memwal_core
 from memwal_core.errors import InvalidRequestError
-from memwal_core.settings import Settings, default_settings, load_settings
+from memwal_core.settings import Settings, load_settings
 
 VARIABLE = "MEMWAL_MERGE__MAX_GENERATIONS"
 
 
 def test_settings_of_the_environment_are_parsed_anew_when_a_variable_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = default_settings()
+    before = load_settings()
     assert before == Settings()
-    assert default_settings() is before
+    assert load_settings() is before
 
     monkeypatch.setenv(VARIABLE, "7")
-    assert default_settings().merge.max_generations == 7
+    assert load_settings().merge.max_generations == 7
     monkeypatch.setenv(VARIABLE.lower(), "8")
-    assert default_settings() == Settings()
+    assert load_settings() == Settings()
     monkeypatch.setenv("OTHER", "9")
-    assert default_settings() is default_settings()
+    assert load_settings() is load_settings()
 
     monkeypatch.delenv(VARIABLE)
     monkeypatch.delenv(VARIABLE.lower())
-    assert default_settings() == before
+    assert load_settings() == before
 
 
 def test_value_out_of_bounds_is_refused_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +70,23 @@ def test_counts_beyond_64_bits_are_refused(monkeypatch: pytest.MonkeyPatch, vari
     with pytest.raises(InvalidRequestError) as refused:
         load_settings()
     assert refused.value.facts["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "facts"),
+    [
+        (VARIABLE, "many", {"setting": "merge.max_generations", "value": "many"}),
+        ("MEMWAL_MERG__MAX_GENERATIONS", "7", {"variable": "MEMWAL_MERG__MAX_GENERATIONS"}),
+        ("MEMWAL_MERGE__MAX_GENERATION", "7", {"variable": "MEMWAL_MERGE__MAX_GENERATION"}),
+        ("MEMWAL_MERGE", "7,8", {"problem": 'error parsing value for field "merge" from source "EnvSettingsSource"'}),
+    ],
+)
+def test_wrong_variable_is_refused_in_our_words_by_commands_and_by_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, facts: dict[str, object]
+) -> None:
+    """The library raised an error of pydantic, and ignored a misspelt section."""
+    monkeypatch.setenv(variable, value)
+    for use in (load_settings, lambda: memwal_core.open(str(tmp_path))):
+        with pytest.raises(InvalidRequestError) as refused:
+            use()
+        assert facts.items() <= refused.value.facts.items()

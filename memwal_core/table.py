@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -28,12 +29,14 @@ from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.observe.status import TableStatus, table_status
 from memwal_core.reader import Consistency
 from memwal_core.reader.analysis.analyze import Analysis, Query, analyze
+from memwal_core.reader.arguments import as_names, require_count, require_kind
 from memwal_core.reader.merged import MergedReader
 from memwal_core.region.spec import RegionSpec, RegionValue
 from memwal_core.rng import Rng
 from memwal_core.settings import Settings, load_settings
 from memwal_core.settings.writer import Takeover
 from memwal_core.storage import open_store
+from memwal_core.storage.address import as_uri
 from memwal_core.writer import RegionWriter, TableWriter
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ class Table(MergedReader):
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         *,
         storage_options: Mapping[str, str] | None = None,
         settings: Settings | None = None,
@@ -97,18 +100,20 @@ class Table(MergedReader):
             ObjectNotFoundError: There is no table at the address.
             InvalidRequestError: The address or the options cannot be used.
         """
+        uri, settings = as_uri(uri), load_settings() if settings is None else settings
+        require_kind("settings", settings, Settings)
         opened = OpenTable.at(uri, storage_options=storage_options, settings=settings, clock=clock, rng=rng)
         return cls(opened, consistency=consistency)
 
     @classmethod
     def create(  # noqa: PLR0913 - what a table is made of
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         schema: pa.Schema,
         *,
         key: str | Sequence[str],
-        buckets: int = 1,
-        regions: Sequence[str] = (),
+        buckets: int | None = None,
+        regions: str | Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
         settings: Settings | None = None,
     ) -> Self:
@@ -118,8 +123,8 @@ class Table(MergedReader):
             uri: Path or address where nothing is yet.
             schema: Its columns; those of the key become non-nullable.
             key: Column or columns of the primary key.
-            buckets: Regions by hash of the first key column: as many writers can write at once.
-            regions: How rows map to regions instead of buckets, for example ``["tenant"]`` or ``["bucket(id, 8)"]``;
+            buckets: Regions by hash of the first key column: as many writers can write at once. One if None.
+            regions: How rows map to regions instead of buckets, for example ``"tenant"`` or ``"bucket(id, 8)"``;
                 several components together identify a region. The key has to determine each of them.
             storage_options: Options of the object store under pylance's names.
             settings: All settings; defaults if None.
@@ -129,11 +134,22 @@ class Table(MergedReader):
                 was written. Or the store has no conditional writes; then an empty table is left.
             UnavailableError: Storage failed.
         """
-        names = [key] if isinstance(key, str) else list(key)
-        storage = (settings or load_settings()).storage
-        require_proven_lance(storage)
-        store = open_store(uri, storage_options=storage_options, settings=storage)
-        made = write_empty_table(store, schema, names, list(regions) or buckets)
+        uri, settings = as_uri(uri), load_settings() if settings is None else settings
+        require_kind("schema", schema, pa.Schema)
+        require_kind("settings", settings, Settings)
+        names, components = as_names(key), as_names(regions)
+        if buckets is not None and components:
+            raise InvalidRequestError(
+                "a table is divided into buckets or by components, not both",
+                remedy='leave `buckets` out, or write regions=["bucket(COLUMN, N)", ...]',
+                regions=components,
+            )
+        division = components or (1 if buckets is None else buckets)
+        if not components:
+            require_count("buckets", division, 1)
+        require_proven_lance(settings.storage)
+        store = open_store(uri, storage_options=storage_options, settings=settings.storage)
+        made = write_empty_table(store, schema, names, division)
         table = cls.open(uri, storage_options=storage_options, settings=settings)
         table.enable([made.spec])
         return table
@@ -177,7 +193,7 @@ class Table(MergedReader):
         maintained_indexes: Sequence[str] = (),
         *,
         key: str | Sequence[str] = (),
-        regions: Sequence[str] | int = (),
+        regions: str | Sequence[str] | int = (),
         dry_run: bool = False,
     ) -> TableState:
         """Enable MemWAL on a table that exists.
@@ -206,9 +222,9 @@ class Table(MergedReader):
         """
         from memwal_core.jobs.thaw.enable_again import former_index, freeze_for_lost_index  # noqa: PLC0415 - most processes do without it
 
+        names, regions = as_names(key), regions if isinstance(regions, int) else as_names(regions)
         state = self.base.state()
         former = former_index(self.opened, state)
-        names = [key] if isinstance(key, str) else list(key)
         if former is not None:
             names = names or list(state.primary_key.columns or former.key)
             former.require_key(names)
@@ -294,6 +310,7 @@ class Table(MergedReader):
             FencedError: The lease is lost. What was done stands.
             FrozenError: The table is frozen. A person decides with ``thaw``.
         """
+        require_kind("request", request, JobRequest, "pass the request of a job, as in run(memwal_core.MergeRequest())")
         report = execute(
             self.opened,
             cast("JobRequest", request),
@@ -363,9 +380,12 @@ class Table(MergedReader):
             ConflictError: Another commit came first. Try again.
             UnavailableError: Storage failed. Try again; what was done stands.
         """
-        from memwal_core.jobs.thaw.run import explain_freezes, thaw  # noqa: PLC0415 - most processes do without it
+        from memwal_core.jobs.thaw.run import Decision, explain_freezes, thaw  # noqa: PLC0415 - most processes do without it
 
-        return explain_freezes(self.opened) if decision is None else thaw(self.opened, decision, dry_run=dry_run)
+        if decision is None:
+            return explain_freezes(self.opened)
+        require_kind("decision", decision, Decision)
+        return thaw(self.opened, decision, dry_run=dry_run)
 
     def status(self) -> TableStatus:
         """Read the state of the table and its regions.

@@ -89,7 +89,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         uri,
         schema,
         key=list(key or ()),
-        buckets=regions if isinstance(regions, int) else 1,
+        buckets=regions if isinstance(regions, int) else None,
         regions=() if isinstance(regions, int) else regions,
         storage_options=options or None,
         settings=settings,

@@ -27,11 +27,28 @@ def require_count(name: str, value: object, least: int = 0) -> None:
         )
 
 
+def require_kind(name: str, value: object, kind: type, remedy: str = "") -> None:
+    """Refuse with ``InvalidRequestError`` what is no object of a class, such as its text or the class itself."""
+    if not isinstance(value, kind):
+        raise InvalidRequestError(
+            f"`{name}` is no {kind.__name__}",
+            remedy=remedy or f"pass an object of the class {kind.__module__}.{kind.__name__}",
+            found=f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__,
+        )
+
+
 def require_names(columns: object) -> None:
     """Refuse with ``InvalidRequestError`` what is no list of names, such as one name by itself."""
     is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
     if not is_list or not all(isinstance(each, str) for each in columns):  # type: ignore[attr-defined]
-        raise InvalidRequestError("the columns are no list of names", remedy="pass a list of texts", columns=columns)
+        raise InvalidRequestError("columns are given by a list of names", remedy="pass a list of texts", found=columns)
+
+
+def as_names(names: str | Sequence[str]) -> list[str]:
+    """Return one name or several as a list; ``InvalidRequestError`` if they are none."""
+    found = [names] if isinstance(names, str) else names
+    require_names(found)
+    return list(found)
 
 
 def require_filter(filter_sql: object) -> None:

@@ -63,6 +63,9 @@ class MergedReader:
         )
         self._surveyor = Surveyor(table, manifests, writers, history=history)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._table.uri!r})"
+
     def view(self, consistency: Consistency | str | None = None, version: int | None = None) -> TableView:
         """Look where the table's rows are now, or were in an old version.
 

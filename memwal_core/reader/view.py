@@ -9,6 +9,7 @@ import pyarrow as pa
 from memwal_core.base_table import TableReader
 from memwal_core.native.arrow_input import as_table
 from memwal_core.reader.analysis.trace import NO_TRACE, Trace
+from memwal_core.reader.arguments import require_kind
 from memwal_core.reader.cache import ReadCache
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.lookup.key_guard import KeyGuard
@@ -149,6 +150,7 @@ class TableView:
 
     def _text_search(self, query: TextQuery) -> TextSearch:
         self._opened.require_key("search regions and the base table together")
+        require_kind("query", query, TextQuery)
         column = self._texts.get(query.column)
         if column is None:
             column = self._texts[query.column] = TextColumn(self._opened, query.column)

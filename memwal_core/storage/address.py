@@ -52,6 +52,21 @@ class Address:
         return f"{root}/{self.prefix}" if self.prefix else root
 
 
+def as_uri(uri: str | os.PathLike[str]) -> str:
+    """Return an address or a path as text, or raise ``InvalidRequestError`` if it is neither."""
+    try:
+        text: object = os.fspath(uri)
+    except TypeError:
+        text = uri
+    if not isinstance(text, str):
+        raise InvalidRequestError(
+            "the address is neither text nor a path",
+            remedy="pass a path, or an address such as s3://bucket/table.lance",
+            found=type(uri).__name__,
+        )
+    return text
+
+
 def parse_address(uri: str) -> Address:
     """Read a root URI.
 

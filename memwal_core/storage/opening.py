@@ -71,7 +71,7 @@ def open_store(
     address = parse_address(uri)
     settings = settings if settings is not None else StorageSettings()
     rng = rng if rng is not None else system_rng()
-    options = dict(storage_options or {})
+    options = _texts(storage_options)
     remember_secrets(options)
     clock = clock if clock is not None else SystemClock()
     if address.kind is StoreKind.LOCAL:
@@ -91,6 +91,26 @@ def open_store(
     options = {**limits, **options}
     backend = _bucket(address, GCSStore if address.kind is StoreKind.GCS else AzureStore, options)
     return RemoteStore(address, backend, lambda: MappingProxyType(options), retrier)
+
+
+def _texts(storage_options: Mapping[str, str] | None) -> dict[str, str]:
+    options = {} if storage_options is None else storage_options
+    if not isinstance(options, Mapping):
+        raise InvalidRequestError(
+            "the storage options are no mapping", remedy='pass {"name": "text", ...}', found=type(options).__name__
+        )
+    wrong = [f"{name} ({type(value).__name__})" for name, value in options.items() if not _is_text_pair(name, value)]
+    if wrong:  # Without the values: they may be secrets.
+        raise InvalidRequestError(
+            "storage options have names or values that are no texts",
+            remedy='pass texts, as in {"allow_http": "true"}; leave out what is None',
+            options=wrong,
+        )
+    return dict(options)
+
+
+def _is_text_pair(name: object, value: object) -> bool:
+    return isinstance(name, str) and isinstance(value, str)
 
 
 def _limits(settings: StorageSettings) -> dict[str, str]:

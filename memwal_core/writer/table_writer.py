@@ -155,6 +155,10 @@ class TableWriter:
         self._closing = self._closed = False
         self._lost: list[BaseException] = []  # Of regions that are closed, which do not tell it again.
 
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"regions={len(self._writers)}"
+        return f"{type(self).__name__}({self._context.table.uri!r}, {state})"
+
     @property
     def is_closed(self) -> bool:
         """Whether the regions were given up, or belong to a process of which this one is a fork."""

@@ -7,6 +7,7 @@ import pickle
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import memwal_core
 from memwal_core.coordination.lease import LeaseHeldError
 from memwal_core.errors import ConflictError, CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
+from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.reader import Consistency
 from memwal_core.reader.scan.scan import ScanRequest
@@ -371,3 +373,57 @@ def test_table_of_others_is_enabled_and_written(uri: str) -> None:
         assert seen(table) == {1: "old", 2: "new"}
     with pytest.raises(InvalidRequestError, match="already"):
         table.enable()
+
+
+def test_package_shows_what_it_exports_and_each_name_leads_to_it() -> None:
+    """``dir`` and completion showed nothing, and six of the jobs could be asked for only from deep modules."""
+    assert set(memwal_core.__all__) <= set(dir(memwal_core))
+    found = {name: getattr(memwal_core, name) for name in memwal_core.__all__}
+
+    assert {request.__name__ for request in REQUESTS} <= set(found)
+    assert all(found[name] is request for request in REQUESTS for name in [request.__name__])
+    assert issubclass(InvalidRequestError, memwal_core.MemwalError)
+    assert memwal_core.__version__ == version("memwal-core")
+
+
+def test_path_and_one_component_are_taken_as_they_come(tmp_path: Path) -> None:
+    path = tmp_path / "people.lance"
+    created = memwal_core.create(path, SCHEMA, key="id", regions="bucket(id, 3)")
+
+    assert memwal_core.open(path).uri == created.uri == str(path)
+    assert repr(created) == f"Table({str(path)!r})"
+    with created.writer() as writer:
+        writer.put(rows(1))
+        assert repr(writer) == f"TableWriter({str(path)!r}, regions=1)"
+    assert repr(writer) == f"TableWriter({str(path)!r}, closed)"
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda table: table.to_arrow("id > 1"), "`request` is no ScanRequest"),
+        (lambda table: table.scan({"limit": 1}), "`request` is no ScanRequest"),
+        (lambda table: table.vector_search([0.1, 0.2]), "`query` is no VectorQuery"),
+        (lambda table: table.full_text_search("words"), "`query` is no TextQuery"),
+        (lambda table: table.run("merge"), "`request` is no JobRequest"),
+        (lambda table: table.run(memwal_core.MergeRequest), "`request` is no JobRequest"),
+        (lambda table: table.thaw("accept"), "`decision` is no Decision"),
+        (lambda table: memwal_core.open(table.uri, settings={"merge": {}}), "`settings` is no Settings"),
+        (lambda table: memwal_core.open(5), "the address is neither text nor a path"),
+        (lambda table: memwal_core.open(table.uri.encode()), "the address is neither text nor a path"),
+        (lambda _: memwal_core.create("new.lance", {"id": "int64"}, key="id"), "`schema` is no Schema"),
+        (lambda _: memwal_core.create("new.lance", SCHEMA, key=None), "columns are given by a list of names"),
+        (lambda _: memwal_core.create("new.lance", SCHEMA, key="id", regions=[5]), "columns are given by a list"),
+        (lambda _: memwal_core.create("new.lance", SCHEMA, key="id", buckets=2.5), "`buckets` is no number"),
+        (
+            lambda _: memwal_core.create("new.lance", SCHEMA, key="id", buckets=4, regions=["name"]),
+            "divided into buckets or by components, not both",
+        ),
+    ],
+)
+def test_argument_of_a_wrong_kind_is_refused_in_our_words(
+    table: memwal_core.Table, call: Callable[[memwal_core.Table], object], what: str
+) -> None:
+    """Python's own errors came from inside the library; ``buckets`` beside ``regions`` was ignored."""
+    with pytest.raises(InvalidRequestError, match=what):
+        call(table)

@@ -19,7 +19,7 @@ from memwal_core.flushed.read import kept_rows
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
-from memwal_core.reader.arguments import require_count, require_names
+from memwal_core.reader.arguments import require_count, require_kind, require_names
 from memwal_core.reader.explain import explain_scan
 from memwal_core.reader.freshness import Freshness
 from memwal_core.reader.names import BASE, SCAN, STALE, RegionNames
@@ -83,6 +83,7 @@ class Scan:
     """
 
     def __init__(self, opened: OpenedTable, request: ScanRequest) -> None:
+        require_kind("request", request, ScanRequest)
         self._opened = opened
         self._request = request
         self._columns = request.columns if request.columns is not None else tuple(opened.target.schema.names)

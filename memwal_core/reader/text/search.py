@@ -45,6 +45,7 @@ class TextQuery:
 
     Attributes:
         column: A text column with a full-text index on the base table.
+        query: The words, as the index's tokenizer takes them.
         k: Maximum number of rows.
         columns: Columns of the result besides ``_score``; all if None.
         filter_sql: Condition on the rows returned; scores still count all rows. None for all.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import lance
@@ -22,7 +22,7 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
-from memwal_core.reader.arguments import query_vector, require_count, require_names
+from memwal_core.reader.arguments import query_vector, require_count, require_kind, require_names
 from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -67,7 +67,7 @@ class VectorQuery:
     """
 
     column: str
-    vector: npt.NDArray[np.floating]
+    vector: Sequence[float] | npt.NDArray[np.floating]
     k: int = 10
     columns: tuple[str, ...] | None = None
     filter_sql: str | None = None
@@ -109,8 +109,10 @@ class VectorSearch:
     """
 
     def __init__(self, opened: OpenedTable, query: VectorQuery) -> None:
+        require_kind("query", query, VectorQuery)
         self._opened = opened
-        self._query = query = replace(query, vector=query_vector(query.vector))
+        self._query = query
+        self._vector = query_vector(query.vector)
         self._columns = query.columns if query.columns is not None else tuple(opened.target.schema.names)
         _check(query, self._columns, opened.target.schema)
         self._plan = opened.plan(query.filter_sql)
@@ -178,7 +180,7 @@ class VectorSearch:
         # If the whole base table was searched after all, its cached rows are among the rows found.
         left_out = gap_rows if is_complete else 0
         with self._opened.trace.step(NEAREST, "rows in memory") as counts:
-            near = cached.nearest(self._query.vector, k + left_out, self._metric)
+            near = cached.nearest(self._vector, k + left_out, self._metric)
             counts[ROWS] = len(near.numbers)
         chosen = near.numbers >= left_out
         if found.num_rows >= k:
@@ -334,7 +336,7 @@ class VectorSearch:
     def _nearest(self, dataset: lance.LanceDataset, count: int, filter_sql: str | None, part: _Part) -> pa.Table:
         nearest: dict[str, Any] = {
             "column": self._query.column,
-            "q": self._query.vector,
+            "q": self._vector,
             "k": count,
             "metric": self._metric,
             "use_index": part.use_index,

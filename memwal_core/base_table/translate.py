@@ -73,10 +73,13 @@ _KINDS: tuple[tuple[re.Pattern[str], type[MemwalError], str, str], ...] = (
         "let the process open more of them (ulimit -n), then try again",
     ),
     (
-        # Before what follows: a file that ends too early comes as a generic error of its store.
+        # Before what follows: a file that ends too early comes as a generic error of its store, and what a decoder
+        # meets while rows stream as wrong input, where a filter that fails on a row names the filter.
         re.compile(
             r"failed to fill whole buffer|failed to decode Protobuf message|does not appear to be a Lance file|"
-            r"file size is too small|Invalid range \S+ for object of size \d+"
+            r"file size is too small|Invalid range \S+ for object of size \d+|Encountered corrupt file|"
+            r"Wrapped error: task \d+ panicked|Invalid constant layout|decompression error|Flat buffer has \d+ bytes|"
+            r"Struct child array length|Invalid argument error: (?:Max offset|Invalid scalar value buffer)"
         ),
         CorruptionError,
         "a file cannot be decoded",

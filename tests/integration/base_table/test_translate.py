@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,29 @@ def test_errors_of_this_package_and_programming_errors_pass_unchanged() -> None:
     assert caught.value is own
     with pytest.raises(TypeError), translated("do it", "t"):
         raise TypeError("a mistake")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rotten_data_file_is_damage_and_neither_a_wrong_request_nor_a_silent_store(tmp_path: Path, seed: int) -> None:
+    """Scans said to correct the request, and counts to retry for ever."""
+    names = [f"name {i} {'x' * (i % 50)}" for i in range(2_000)]
+    rows = pa.table({"id": range(2_000), "name": names, "value": [[i] * (i % 3) for i in range(2_000)]})
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows, uri, data_storage_version="2.1")
+    [path] = Path(uri, "data").iterdir()
+    content, rng = bytearray(path.read_bytes()), random.Random(seed)
+    begin = rng.randrange(len(content) - 4096)
+    content[begin : begin + 4096] = rng.randbytes(4096)
+    path.write_bytes(content)
+    dataset = lance.dataset(uri)
+
+    for read in (dataset.to_table, lambda: dataset.count_rows(filter="name > 'b' OR value IS NULL")):
+        with suppress(CorruptionError), translated("read rows", uri):
+            read()
+
+
+@pytest.mark.parametrize("filter_sql", ["1 / (id - id) > 0", "cast(name as int) > 5"])
+def test_filter_that_fails_on_a_row_is_a_wrong_request(tmp_path: Path, filter_sql: str) -> None:
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+    with pytest.raises(InvalidRequestError, match="applying filter"), translated("read rows", table.uri):
+        table.dataset().to_table(filter=filter_sql)

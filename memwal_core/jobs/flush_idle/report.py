@@ -72,7 +72,7 @@ class FlushReport:
         done = next((each for each in self.flushed if each.region_id == region_id), None)
         if done is not None:
             return f"flushed, {show_count(done.rows, 'row')}"
-        return "left alone" if region_id not in self.failures else "failed"
+        return "failed" if region_id in {**self.failures, **self.damaged} else "left alone"
 
     def _notes(self) -> list[str]:
         notes = [f"region {region}: {why}" for region, why in {**self.left, **self.failures, **self.damaged}.items()]

@@ -10,6 +10,8 @@ from memwal_core.jobs.repair.plan import RepairPlan, RepairStep
 from memwal_core.jobs.view import Grid, ReportView, show_words
 from memwal_core.text import show_count
 
+_NOTHING = "nothing that it mends is damaged; `memwal doctor` tells of the rest"
+
 
 @dataclass(frozen=True, slots=True)
 class DoneStep:
@@ -48,7 +50,7 @@ class RepairReport:
     def why(self) -> str:
         """Say what was done and what is left."""
         if not self.done and not self.plan.steps and not self.plan.unresolved:
-            return "nothing is damaged"
+            return _NOTHING
         verb = "due" if self.outcome is JobOutcome.PLANNED else "done"
         steps = self.plan.steps if self.outcome is JobOutcome.PLANNED else [each.step for each in self.done]
         named = "; ".join(f"{show_words(each.kind.value)} {each.subject}" for each in steps)
@@ -81,7 +83,7 @@ class RepairReport:
         notes = [f"left: {each.subject}: {each.problem}. Next: {each.remedy}" for each in self.plan.unresolved]
         if self.backup is not None:
             notes.append(f"copies of what was touched: {self.backup} below the table")
-        return ReportView(headline, grids, tuple(notes or ["nothing is damaged"] if not rows else notes))
+        return ReportView(headline, grids, tuple(notes or [_NOTHING] if not rows else notes))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""

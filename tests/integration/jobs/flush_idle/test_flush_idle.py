@@ -290,6 +290,8 @@ def test_damaged_region_does_not_keep_the_others_from_being_flushed(table) -> No
     assert by_cycle.outcome is JobOutcome.DONE
     assert [each.region_id for each in by_cycle.flushed] == [sound]
     assert list(by_cycle.damaged) == [broken]
+    [became] = {row[1] for row in by_cycle.view().grids[0].rows if row[0] == str(broken)}
+    assert became == "failed"
     assert run(table, 3 * HOUR, regions=[broken]).outcome is JobOutcome.BLOCKED
 
 

@@ -44,7 +44,11 @@ def require_repaired(made: GenerationTable) -> None:
     assert made.manifest.writer_epoch == before.writer_epoch
     assert made.seen() == RIGHT
     assert made.seen_by_pylance() == RIGHT
-    assert made.table.run(RepairRequest()).outcome is JobOutcome.NOTHING_TO_DO
+    report = made.table.run(RepairRequest())
+    assert (report.outcome, report.why()) == (
+        JobOutcome.NOTHING_TO_DO,
+        "nothing that it mends is damaged; `memwal doctor` tells of the rest",
+    )
     assert made.merged() == RIGHT
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from memwal_core.cli.options import AsJson, OutputVocabulary, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import progress_bar, show_findings
 from memwal_core.format.memwal_index.legacy import LegacyIndex
-from memwal_core.jobs.findings import HealthVerdict
+from memwal_core.jobs.findings import HealthVerdict, Level
 from memwal_core.text import show_bytes, show_count
 from memwal_core.vocabulary import Vocabulary, renamed, word
 
@@ -60,6 +60,10 @@ def _show(health: Health, vocabulary: Vocabulary) -> None:
         _show_legacy(console, seen.legacy[-1])
     if health.unknown:
         console.print(f"\nnot measured: {', '.join(health.unknown)}", markup=False)
+        for each in health.signals:
+            if each.level is Level.UNKNOWN and each.reading is not None:
+                told = ", ".join(f"{name}: {value}" for name, value in each.reading.evidence.items())
+                console.print(f"  {each.signal}: {each.subject}, {told}; next: {each.reading.remedy}", markup=False)
     if health.verdict is HealthVerdict.NOT_MEMWAL:
         console.print("a plain Lance table: MemWAL was never enabled on it, and it has no regions", markup=False)
     console.print(health.verdict.value, style="bold", markup=False)

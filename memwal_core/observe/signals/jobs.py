@@ -34,7 +34,9 @@ def job_readings(ledger: Ledger) -> Iterator[Reading]:
         try:
             failed = ledger.history(key).failures_in_a_row
         except CorruptionError as error:
-            yield Reading(Signal.JOB_FAILURES, None, f"history of {key}", evidence={"problem": error.what})
+            yield Reading(
+                Signal.JOB_FAILURES, None, f"history of {key}", evidence=_unreadable(error), remedy=error.remedy
+            )
             continue
         verdict = ledger.may_run(key)
         remedy = AFTER_DEATH if failed and not failed[-1].has_ended else ""
@@ -69,7 +71,7 @@ def stuck_readings(leases: LeaseStore, ledger: Ledger, now: datetime) -> Iterato
         try:
             stored = leases.read(key)
         except CorruptionError as error:
-            yield Reading(Signal.STUCK_JOB, None, f"lease of {key}", evidence={"problem": error.what})
+            yield Reading(Signal.STUCK_JOB, None, f"lease of {key}", evidence=_unreadable(error), remedy=error.remedy)
             continue
         if stored is None or stored.document.released:
             continue
@@ -125,6 +127,10 @@ def failures_that_stand(newest: Mapping[str, Any], freezes: FreezeStore) -> int:
     failures = [each["failure"] for each in newest["results"] if each["result"] == "failed"]
     accepted = accepted_failures(freezes.load(), as_text(newest["basis"])) if failures else frozenset()
     return sum(each not in accepted for each in failures)
+
+
+def _unreadable(error: CorruptionError) -> dict[str, object]:
+    return {"problem": error.what, "path": error.facts.get("path")}
 
 
 def _runs(ledger: Ledger, key: JobKey) -> Sequence[RunRecord]:

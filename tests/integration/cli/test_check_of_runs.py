@@ -117,3 +117,24 @@ def test_dry_run_of_a_merge_says_what_the_run_does(table, damage: Callable[[Base
     assert planned.why().startswith(f"{done.generations} generations of ")
     assert planned.why().partition("; ")[2] == done.why().partition("; ")[2]
     assert planned.plan.generations == done.generations
+
+
+@pytest.mark.parametrize(
+    ("directory", "subject", "remedy"),
+    [
+        (LEDGER_DIRECTORY, "job_failures: history of merge/table", "the next run begins a new history"),
+        (LEASES_DIRECTORY, "stuck_job: lease of merge/table", "then delete this version of it"),
+    ],
+)
+def test_doctor_says_which_file_keeps_a_signal_unknown_and_what_to_do(
+    table: BaseTable, directory: str, subject: str, remedy: str
+) -> None:
+    """It said that a signal was not measured, and no word of a lease that kept every merge from running."""
+    Table.open(table.uri).run(MergeRequest())
+    ruin(table, directory)
+
+    said = CliRunner().invoke(app, ["doctor", table.uri]).stdout
+
+    [line] = [line for line in said.splitlines() if line.strip().startswith(subject)]
+    assert f"path: {directory}/merge/table/" in line
+    assert line.endswith(remedy)

@@ -104,7 +104,9 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
                 namespace_client_managed_versioning=True,
             )
     except MemwalError as error:
-        raise catalog.error or catalog.unanswered or error from error
+        if catalog.error is not None:  # What Lance makes of it says nothing more.
+            raise catalog.error from None
+        raise catalog.unanswered or error from error
     finally:
         catalog.remove_staged()
     if catalog.error is not None:

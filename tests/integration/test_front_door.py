@@ -337,6 +337,7 @@ def test_address_that_is_taken_is_refused_and_the_table_there_is_left_alone(tabl
         memwal_core.create(uri, pa.schema([("other", pa.int64())]), key="other")
 
     assert "open it" in caught.value.remedy
+    assert caught.value.__cause__ is None  # Users saw first that the outcome of a commit was unknown.
     assert seen(table) == {1: "x"}
 
 

@@ -428,3 +428,14 @@ def test_argument_of_a_wrong_kind_is_refused_in_our_words(
     """Python's own errors came from inside the library; ``buckets`` beside ``regions`` was ignored."""
     with pytest.raises(InvalidRequestError, match=what):
         call(table)
+
+
+def test_freeze_is_ended_by_the_names_of_choice_and_cause_and_by_no_others(table: memwal_core.Table) -> None:
+    """A name in place of the enumeration ended in an AttributeError, after the run was recorded."""
+    table.freeze("a test", by="me")
+
+    for wrong in ({"choice": "agree"}, {"choice": "accept", "cause": "by-hnd"}, {"choice": None}):
+        with pytest.raises(InvalidRequestError, match="there is no such c"):
+            memwal_core.Decision(**wrong, by="me")
+    assert table.thaw(memwal_core.Decision("accept", by="me", cause="by-hand")).outcome is JobOutcome.DONE
+    assert table.thaw().outcome is JobOutcome.NOTHING_TO_DO

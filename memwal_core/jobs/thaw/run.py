@@ -34,13 +34,30 @@ class Decision:
     """What a person decides about a frozen table.
 
     Attributes:
+        choice: One that the cause offers, for example ``accept``; ``docs/freeze.md`` says what each does.
+        by: Who decides.
         cause: Which cause it is about; None if there is only one.
+        reason: Why, for the history.
+
+    Raises:
+        InvalidRequestError: There is no such choice or cause.
     """
 
-    choice: Choice
+    choice: Choice | str
     by: str
-    cause: FreezeCause | None = None
+    cause: FreezeCause | str | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no choice and no cause."""
+        for name, value, kind in (("choice", self.choice, Choice), ("cause", self.cause, FreezeCause)):
+            if value not in set(kind) and not (name == "cause" and value is None):
+                raise InvalidRequestError(
+                    f"there is no such {name}",
+                    remedy="name a known one",
+                    found=value,
+                    known=[str(each) for each in kind],
+                )
 
 
 def require_reason(reason: str) -> None:
@@ -103,6 +120,8 @@ class _Thaw:
     def __init__(self, opened: OpenTable, decision: Decision, record: MaintenanceRecord) -> None:
         self._opened = opened
         self._decision = decision
+        self._choice = Choice(decision.choice)
+        self._cause = None if decision.cause is None else FreezeCause(decision.cause)
         self._record = record
         self._began = opened.clock.monotonic()
 
@@ -116,23 +135,23 @@ class _Thaw:
         if more and not dry_run:
             opened.freezes.freeze(more, "thaw")
         census = CensusTaker(opened.base.store, opened.manifests, opened.settings.storage.concurrency)
-        plan = plan_thaw(self._record, seen, census.read(seen.listed or ()), decision.choice, decision.cause)
+        plan = plan_thaw(self._record, seen, census.read(seen.listed or ()), self._choice, self._cause)
         if plan.obstacles or dry_run:
             outcome = JobOutcome.BLOCKED if plan.obstacles else JobOutcome.PLANNED
             return self._report(plan, outcome, plan.stays)
         version = self._commit(plan, seen)
         if plan.given_up:
             census.forget(plan.given_up)
-        end = FreezeEnd(decision.choice, decision.by, opened.clock.now(), decision.reason)
+        end = FreezeEnd(self._choice, decision.by, opened.clock.now(), decision.reason)
         ends = {each.subject: end for each in plan.ends}
         after = look(opened.base, opened.manifests, self._record.memory)
 
         def change(record: MaintenanceRecord) -> MaintenanceRecord:
-            memory = memory_after(record.memory, after, plan.ends, decision.choice)
+            memory = memory_after(record.memory, after, plan.ends, self._choice)
             return replace(record.thawed(ends), memory=memory)
 
         changed = opened.freezes.update(change)
-        _log.info("thawed [table=%s, choice=%s, by=%s]", opened.uri, decision.choice.value, decision.by)
+        _log.info("thawed [table=%s, choice=%s, by=%s]", opened.uri, self._choice, decision.by)
         return replace(self._report(plan, JobOutcome.DONE, changed.active), version=version)
 
     def _commit(self, plan: ThawPlan, seen: Sighting) -> int:

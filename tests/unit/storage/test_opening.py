@@ -137,5 +137,5 @@ def test_options_at_which_the_client_panics_are_refused_and_not_shown(wrong: dic
 def test_options_that_are_no_texts_are_named_without_their_values(value: object) -> None:
     """``{"allow_http": True}`` ended in an AttributeError of this library."""
     with pytest.raises(InvalidRequestError, match="no texts") as refused:
-        open_store("s3://lake", storage_options={"aws_secret_access_key": "x", "allow_http": value})  # type: ignore[dict-item]
+        open_store("s3://lake", storage_options={"aws_secret_access_key": "x", "allow_http": value})
     assert refused.value.facts["options"] == [f"allow_http ({type(value).__name__})"]

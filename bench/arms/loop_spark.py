@@ -25,7 +25,7 @@ def on_running_session(uri: str, batches: str, count: int, memtable_rows: int) -
     wake(spark)
     start, durable = write_batches(uri, batches, count, memtable_rows)
     table = Table.open(uri)
-    workers = SparkWorkers(spark, table.base, table.base.storage_options)
+    workers = SparkWorkers(spark, table.base)
     table.run(MergeRequest(), executors=MergeExecutors(workers=workers))
     done = time.perf_counter() - start
     spark.stop()

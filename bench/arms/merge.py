@@ -44,7 +44,7 @@ def on_spark(uri: str, slots: int, min_mib: int) -> dict[str, float]:
         # One slot counts as one process, which `auto` would not use for small work.
         merge = merge.model_copy(update={"strategy": "executors"})
     table = Table.open(uri, settings=Settings(merge=merge))
-    executors = MergeExecutors(SparkWorkers(spark, table.base, table.base.storage_options))
+    executors = MergeExecutors(SparkWorkers(spark, table.base))
     start = time.perf_counter()
     table.run(MergeRequest(), executors=executors)
     done = time.perf_counter() - start

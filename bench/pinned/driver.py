@@ -52,7 +52,7 @@ def _run(session: LateSession | None, uri: str, request: dict[str, object]) -> d
     asked = parse_request(str(request.pop("job")), {**request, "engine": "local" if session is None else "spark"})
     start = time.perf_counter()
     table = Table.open(uri, settings=_SETTINGS)
-    executors = None if session is None else SparkExecutors.of(session, table.base)
+    executors = None if session is None else SparkExecutors(session, table.base)
     report = table.run(asked, executors=executors)
     took = time.perf_counter() - start
     if report.outcome is not JobOutcome.DONE:

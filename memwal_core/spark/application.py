@@ -86,7 +86,7 @@ def _run(document: JobDocument) -> JobReport:
             request,
             holder=document.holder or None,
             ticket=parse_ticket(document.ticket) if document.ticket else None,
-            executors=SparkExecutors.of(session, table.base),
+            executors=SparkExecutors(session, table.base),
         )
     finally:
         session.stop()

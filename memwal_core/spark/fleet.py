@@ -80,7 +80,7 @@ def _round(given: argparse.Namespace) -> tuple[FleetReport, bool]:
     session = LateSession("memwal maintain", {"spark.scheduler.mode": "FAIR"})
 
     def executors(table: Table) -> SparkExecutors:
-        return SparkExecutors.of(session, table.base)
+        return SparkExecutors(session, table.base)
 
     fleet = Fleet(executors=executors, settings=settings)
     request = FleetRequest(

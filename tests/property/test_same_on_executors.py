@@ -63,7 +63,7 @@ class Executing(MergeExecutors, Executors):
     @classmethod
     def of(cls, table: BaseTable, times: int) -> Self:
         """Do each share so many times."""
-        workers, tasks = SparkWorkers(_no_session, table, {}), PicklingExecutors(times=times)
+        workers, tasks = SparkWorkers(_no_session, table), PicklingExecutors(times=times)
         workers._tasks = tasks  # type: ignore[assignment] # all that it needs of its class
         return cls(workers, tasks=tasks)
 

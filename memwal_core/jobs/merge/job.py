@@ -40,7 +40,7 @@ from memwal_core.text import show_bytes, show_count
 _STRATEGIES = {Engine.LOCAL: "in_process", Engine.SPARK: "executors"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MergeExecutors:
     """What does the work of large passes.
 

@@ -47,10 +47,10 @@ class SparkWorkers:
 
     stages = True
 
-    def __init__(self, spark: Session, table: BaseTable, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, spark: Session, table: BaseTable) -> None:
         require_reachable(table)
         self._tasks = SparkTasks(spark, table.uri)
-        self._table = _Address(table.uri, dict(storage_options), table.settings)
+        self._table = _Address(table.uri, dict(table.storage_options), table.settings)
 
     @property
     def executors(self) -> int:

@@ -70,7 +70,7 @@ def test_job_says_in_one_sentence_that_executors_lack_the_package(tmp_path: Path
     version = lance.dataset(uri).version
 
     with pytest.raises(BareExecutorError, match="an executor cannot import what the job needs") as raised:
-        table.run(request_, executors=SparkExecutors.of(LateSession("a test"), table.base))
+        table.run(request_, executors=SparkExecutors(LateSession("a test"), table.base))
 
     assert raised.value.exit_code == 2
     assert raised.value.facts["python"] == sys._base_executable

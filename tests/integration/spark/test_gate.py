@@ -43,7 +43,7 @@ def table(tmp_path: Path) -> BaseTable:
 
 def run(table: BaseTable, spark: SparkSession, checks: QualityGate, **more: object) -> MaintainReport:
     opened = Table.open(table.uri)
-    executors = SparkExecutors.of(lambda: spark, opened.base)
+    executors = SparkExecutors(lambda: spark, opened.base)
     report: MaintainReport = opened.run(MaintainRequest(checks=checks, **more), executors=executors)
     return report
 
@@ -75,7 +75,7 @@ def test_what_fails_is_held_until_a_person_accepts_it_and_fails_again_only_after
     assert opened.health().value(Signal.CHECK_FAILED) == 0
 
     resting = run(table, spark, QualityGate.MANDATORY)
-    again = Table.open(table.uri).run(QualityRequest(), executors=SparkExecutors.of(lambda: spark, table))
+    again = Table.open(table.uri).run(QualityRequest(), executors=SparkExecutors(lambda: spark, table))
 
     assert step(resting, StepName.CHECK).why == "nothing was merged since the last checks"
     assert step(resting, StepName.SNAPSHOT).outcome is JobOutcome.DONE

@@ -48,7 +48,7 @@ def test_executors_give_the_rows_and_progress_of_one_process(tmp_path, spark):
     shutil.copytree(on_spark, in_process)
 
     admin = Table.open(on_spark, settings=Settings(merge=MergeSettings(strategy="executors", unit_bytes=1)))
-    workers = SparkWorkers(spark, admin.base, admin.base.storage_options)
+    workers = SparkWorkers(spark, admin.base)
     report = admin.run(MergeRequest(), executors=MergeExecutors(workers=workers))
     expected = Table.open(in_process).run(MergeRequest())
 

@@ -54,7 +54,7 @@ def test_each_job_shares_its_work_on_s3(spark: SparkSession) -> None:
         seen = lsm_view(base)
 
         def share(request: JobRequest) -> Any:
-            report = table.run(request, executors=SparkExecutors.of(LateSession("a test"), table.base))
+            report = table.run(request, executors=SparkExecutors(LateSession("a test"), table.base))
             assert report.outcome is JobOutcome.DONE, report.to_dict()
             assert lsm_view(base) == seen
             return report

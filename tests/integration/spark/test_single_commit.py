@@ -84,9 +84,7 @@ def test_executors_make_one_commit_of_all_regions_like_one_process(tmp_path, spa
     admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
     version = admin.base.state().version
 
-    report = admin.run(
-        MergeRequest(), executors=MergeExecutors(workers=kind(spark, admin.base, admin.base.storage_options))
-    )
+    report = admin.run(MergeRequest(), executors=MergeExecutors(workers=kind(spark, admin.base)))
 
     assert report.outcome is JobOutcome.DONE
     assert (report.strategy, report.strategy_reason) == ("executors", "2 executors can write fragments at once")
@@ -104,9 +102,7 @@ def test_column_that_the_generations_lack_is_filled_on_executors(tmp_path, spark
     lance.dataset(uri).update({"extra": "CAST(id + 1000 AS INT)"})
     admin = Table.open(uri, settings=Settings(merge=ON_EXECUTORS))
 
-    admin.run(
-        MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base, admin.base.storage_options))
-    )
+    admin.run(MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base)))
 
     found = rows(uri)
     extra = dict(zip(found["id"].to_pylist(), found["extra"].to_pylist(), strict=True))
@@ -130,9 +126,7 @@ def test_text_keys_cross_the_executors_in_several_rounds(tmp_path, spark):
         uri, settings=Settings(merge=MergeSettings(key_bytes=1024 * 1024, unit_bytes=1, executors_min_bytes=0))
     )
 
-    admin.run(
-        MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base, admin.base.storage_options))
-    )
+    admin.run(MergeRequest(), executors=MergeExecutors(workers=SparkWorkers(spark, admin.base)))
 
     found = lance.dataset(uri).to_table().sort_by("word")
     assert found["word"].to_pylist() == words
@@ -143,4 +137,4 @@ def test_table_in_memory_is_refused(spark):
     nowhere = SimpleNamespace(uri="memory://t", store=open_store("memory://t"))
 
     with pytest.raises(InvalidRequestError, match="another process"):
-        SparkWorkers(spark, nowhere, {})
+        SparkWorkers(spark, nowhere)

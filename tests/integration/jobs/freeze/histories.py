@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lance
-import lancedb
 import pyarrow as pa
-from lancedb import LsmWriteSpec
 
 from memwal_core.ids import RegionId
 from memwal_core.table import Table
+from testkit.hands import clients
+from testkit.hands.clients import lancedb_table
 from testkit.tables.garbage import write_generations
 from testkit.tables.native_regions import Put, native_region_id, write_native_generations
-from testkit.tables.people import PEOPLE, make_people_table, people
+from testkit.tables.people import make_people_table, people
 
 Rows = Mapping[int, str]
 
@@ -69,29 +69,8 @@ def _enable_ours(uri: str) -> None:
     Table.open(uri).enable()
 
 
-def _make_pylance(uri: str) -> None:
-    lance.write_dataset(PEOPLE.empty_table(), uri)
-    _enable_pylance(uri)
-
-
 def _write_pylance(uri: str, ids: Sequence[int], name: str) -> None:
     write_native_generations(uri, native_region_id(1), [[Put(people(*ids, name=name))]])
-
-
-def _enable_pylance(uri: str) -> None:
-    lance.dataset(uri).initialize_mem_wal(unsharded=True)
-
-
-def lancedb_table(uri: str) -> lancedb.table.Table:
-    """Open the table as LanceDB's users do."""
-    path = Path(uri)
-    return lancedb.connect(str(path.parent)).open_table(path.stem)
-
-
-def _make_lancedb(uri: str) -> None:
-    path = Path(uri)
-    table = lancedb.connect(str(path.parent)).create_table(path.stem, schema=PEOPLE)
-    table.set_lsm_write_spec(LsmWriteSpec.unsharded())
 
 
 def _write_lancedb(uri: str, ids: Sequence[int], name: str) -> None:
@@ -100,11 +79,7 @@ def _write_lancedb(uri: str, ids: Sequence[int], name: str) -> None:
     table.close_lsm_writers()
 
 
-def _enable_lancedb(uri: str) -> None:
-    lancedb_table(uri).set_lsm_write_spec(LsmWriteSpec.unsharded())
-
-
 OURS = Client("ours", _make_ours, _write_ours, _enable_ours, "index-gone")
-PYLANCE = Client("pylance", _make_pylance, _write_pylance, _enable_pylance)
-LANCEDB = Client("lancedb", _make_lancedb, _write_lancedb, _enable_lancedb)
+PYLANCE = Client("pylance", clients.PYLANCE.make, _write_pylance, clients.PYLANCE.enable)
+LANCEDB = Client("lancedb", clients.LANCEDB.make, _write_lancedb, clients.LANCEDB.enable)
 CLIENTS = (OURS, PYLANCE, LANCEDB)

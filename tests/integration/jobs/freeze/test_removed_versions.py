@@ -13,9 +13,10 @@ from memwal_core.errors import FrozenError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.table import Table
+from testkit.hands.clients import lancedb_table
 from testkit.tables.foreign_merges import merge_natively
 from testkit.tables.people import people
-from tests.integration.jobs.freeze.histories import LANCEDB, PYLANCE, lancedb_table, region_of, rows_of
+from tests.integration.jobs.freeze.histories import LANCEDB, PYLANCE, region_of, rows_of
 
 
 @pytest.fixture

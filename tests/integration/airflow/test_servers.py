@@ -24,7 +24,7 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.quoting_server import QuotingServer, quoting_server
 from testkit.notifiers import notifiers_telling, told
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.people import make_people_table, people
 from tests.integration.airflow import role_matrix
 from tests.integration.airflow.processes import jobs_of, whatever_was_written
@@ -69,12 +69,6 @@ CANARIES = {
 def connection_to(endpoint: str) -> str:
     extra = {**CANARIES["extra"], "aws_endpoint": endpoint}  # type: ignore[dict-item]
     return json.dumps({**CANARIES, "conn_type": "lance", "extra": extra})
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from testkit.processes.rounds import rounds
 from testkit.processes.writer import Acknowledged, WriterSite, start_writer
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.simulation.view import lsm_view
 from testkit.tables.people import make_people_table
 from testkit.tables.readable import as_model
@@ -65,12 +65,6 @@ def require_everything(table: BaseTable, known: Acknowledged) -> None:
 @pytest.mark.parametrize("codec", ["lance", "arrow"])
 def test_killed_writers_lose_no_acknowledged_row(codec: str, tmp_path: Path) -> None:
     kill_writers(str(tmp_path / "people.lance"), None, settings(codec), rounds(10), 0.2)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.mark.s3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from memwal_core.settings import Settings, StorageSettings, WriterSettings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.processes.command import run_command
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.garbage import drop_old_versions
 from testkit.tables.people import make_people_table, people
 from testkit.tables.readable import as_model
@@ -68,18 +67,12 @@ class Commands:
         assert as_model(table.to_arrow()) == self.rows
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
-
-
 @pytest.fixture
-def commands(server: S3Server, request: pytest.FixtureRequest) -> Commands:
-    uri = server.uri(f"bucket/{request.node.name}/people.lance")
-    table = make_people_table(uri, rows=people(*range(40)), storage_options=server.storage_options, buckets=2)
+def commands(s3: S3Server, request: pytest.FixtureRequest) -> Commands:
+    uri = s3.uri(f"bucket/{request.node.name}/people.lance")
+    table = make_people_table(uri, rows=people(*range(40)), storage_options=s3.storage_options, buckets=2)
     table.dataset().create_scalar_index("score", "BTREE")
-    made = Commands(server, uri, {key: f"p{key}" for key in range(40)})
+    made = Commands(s3, uri, {key: f"p{key}" for key in range(40)})
     made.write("first", range(30, 60), range(5))
     return made
 

@@ -1,7 +1,6 @@
 """The whole path on S3: create, write, flush, merge, status, over real HTTP with pylance included."""
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,16 +11,10 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.clock import ManualClock
 from testkit.faults.faulty_proxy import faulty_proxy
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.mark.req("FMT-47", "WRT-03", "MRG-01", "MRG-27")

@@ -15,20 +15,14 @@ from memwal_core.storage import ObjectStore, open_store
 from memwal_core.storage.probe import probe_conditional_put
 from testkit.clock import ManualClock
 from testkit.faults.faulty_proxy import FaultyProxy, faulty_proxy
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 
 pytestmark = pytest.mark.s3
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def line(server: S3Server) -> Iterator[FaultyProxy]:
-    with faulty_proxy(server.endpoint) as running:
+def line(s3: S3Server) -> Iterator[FaultyProxy]:
+    with faulty_proxy(s3.endpoint) as running:
         yield running
 
 
@@ -44,15 +38,15 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def direct(server: S3Server, tmp_path: Path) -> ObjectStore:
-    return open_store(server.uri(f"bucket/{tmp_path.name}"), storage_options=server.storage_options)
+def direct(s3: S3Server, tmp_path: Path) -> ObjectStore:
+    return open_store(s3.uri(f"bucket/{tmp_path.name}"), storage_options=s3.storage_options)
 
 
 @pytest.fixture
-def store(server: S3Server, proxy: FaultyProxy, clock: ManualClock, tmp_path: Path) -> ObjectStore:
+def store(s3: S3Server, proxy: FaultyProxy, clock: ManualClock, tmp_path: Path) -> ObjectStore:
     return open_store(
-        server.uri(f"bucket/{tmp_path.name}"),
-        storage_options={**server.storage_options, "aws_endpoint": proxy.endpoint},
+        s3.uri(f"bucket/{tmp_path.name}"),
+        storage_options={**s3.storage_options, "aws_endpoint": proxy.endpoint},
         settings=StorageSettings(max_attempts=3, retry_wait_s=1.0, retry_wait_max_s=1.5),
         clock=clock,
         rng=seeded_rng(1),
@@ -162,12 +156,12 @@ def test_a_listing_fetches_page_by_page_and_only_the_page_that_failed_again(
     assert proxy.count("GET") == 4
 
 
-def test_unreachable_server_is_unavailable(server: S3Server, clock: ManualClock) -> None:
+def test_unreachable_server_is_unavailable(s3: S3Server, clock: ManualClock) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # Holds the port, so that no other server gets it, and listens to nobody.
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         store = open_store(
-            "s3://bucket/t", storage_options={**server.storage_options, "aws_endpoint": endpoint}, clock=clock
+            "s3://bucket/t", storage_options={**s3.storage_options, "aws_endpoint": endpoint}, clock=clock
         )
 
         with pytest.raises(UnavailableError):
@@ -200,8 +194,8 @@ def test_redirect_names_the_region_as_the_cause(store: ObjectStore, proxy: Fault
     assert "aws_region" in raised.value.remedy
 
 
-def test_missing_bucket_is_an_invalid_request(server: S3Server, clock: ManualClock) -> None:
-    store = open_store("s3://no-such-bucket/t", storage_options=server.storage_options, clock=clock)
+def test_missing_bucket_is_an_invalid_request(s3: S3Server, clock: ManualClock) -> None:
+    store = open_store("s3://no-such-bucket/t", storage_options=s3.storage_options, clock=clock)
 
     for call in _reads_and_writes(store):
         with pytest.raises(InvalidRequestError):

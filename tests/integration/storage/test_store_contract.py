@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
@@ -16,15 +16,9 @@ from memwal_core.settings import StorageSettings
 from memwal_core.storage import ObjectStore, StoreKind, open_store
 from memwal_core.storage.probe import probe_conditional_put, race_conditional_puts
 from testkit.faults.faulty_store import FaultyStore
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 
 KINDS = ["memory", "local", "local-unsynced", "faulty", pytest.param("s3", marks=pytest.mark.s3)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 @pytest.fixture(params=KINDS)
@@ -34,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
         "local": lambda: open_store(str(tmp_path / "my table")),
         "local-unsynced": lambda: open_store(str(tmp_path / "table"), settings=StorageSettings(fsync=False)),
         "faulty": lambda: FaultyStore(open_store("memory://")),
-        "s3": lambda: _s3_store(request.getfixturevalue("server"), tmp_path.name),
+        "s3": lambda: _s3_store(request.getfixturevalue("s3"), tmp_path.name),
     }
     return openers[request.param]()
 

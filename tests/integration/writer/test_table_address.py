@@ -2,7 +2,6 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import lance
@@ -21,18 +20,12 @@ from memwal_core.storage import ObjectStore, open_store
 from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from testkit.faults.faulty_store import FaultyStore
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.native_regions import native_scan
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import create_region, writer_settings
 
 SHARING = writer_settings(pack_below_bytes=0)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 class Place:

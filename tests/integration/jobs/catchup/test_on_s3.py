@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from memwal_core.base_table import read_snapshot, vector_model_digest
@@ -15,14 +13,8 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import IndexSettings, Settings
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.articles import articles, make_articles_table
-
-
-@pytest.fixture
-def s3() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 @pytest.mark.s3

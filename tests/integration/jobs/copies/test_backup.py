@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import lance
@@ -23,7 +22,7 @@ from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.settings import IndexSettings, Settings
 from memwal_core.table import Table
 from testkit.faults.failpoints import ArmedFailpoints
-from testkit.s3_server import S3Server, s3_server
+from testkit.hands.clients import lancedb_table
 from testkit.tables.people import people
 from tests.integration.jobs.copies.places import (
     FLUSHED,
@@ -35,15 +34,9 @@ from tests.integration.jobs.copies.places import (
     seen,
     seen_by_pylance,
 )
-from tests.integration.jobs.freeze.histories import LANCEDB, PYLANCE, Client, lancedb_table
+from tests.integration.jobs.freeze.histories import LANCEDB, PYLANCE, Client
 
 ON_S3 = [pytest.mark.s3]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,16 +21,9 @@ from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.table import Table
 from testkit.faults.damage import Vandal
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.s3_server import S3Server, s3_server
 from testkit.tables.people import people
 from tests.integration.jobs.copies.places import FLUSHED, RIGHT, Place, in_base, make_place, make_table, seen
 from tests.integration.jobs.copies.places import seen_by_pylance as by_pylance
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["links", "no links", pytest.param("s3", marks=pytest.mark.s3)])

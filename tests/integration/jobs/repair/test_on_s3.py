@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import lance
 import pytest
@@ -12,17 +11,11 @@ from memwal_core.format.paths import wal_entry_path
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.table import Table
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
 from testkit.tables.people import people
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture

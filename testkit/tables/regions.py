@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import lance
 
@@ -13,7 +14,10 @@ from memwal_core.format.paths import generation_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionStatus
 from memwal_core.settings import Settings, StorageSettings, WriterSettings
+from memwal_core.storage.protocol import ObjectStore
+from memwal_core.writer import RegionWriter
 from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
+from testkit.tables.people import reopened
 
 FAST_STORAGE = StorageSettings(fsync=False, retry_wait_s=0)
 
@@ -27,6 +31,19 @@ def create_region(table: BaseTable, status: RegionStatus = RegionStatus.SEALED) 
     """Make an empty region by hand."""
     ids = IdSource()
     return ManifestStore(table.store, ids).create(ids.region_id(), status=status).region_id
+
+
+def open_writer(
+    table: BaseTable,
+    region_id: RegionId,
+    settings: Settings | None = None,
+    store: ObjectStore | None = None,
+    **more: Any,  # noqa: ANN401 - whatever RegionWriter.open takes
+) -> RegionWriter:
+    """Open a writer, by default of ``writer_settings``, and over another store if one is given."""
+    settings = settings if settings is not None else writer_settings()
+    chosen = reopened(table, store, settings) if store is not None else table
+    return RegionWriter.open(chosen, region_id, settings=settings, **more)
 
 
 def flushed_rows(table: BaseTable, region_id: RegionId, record: FlushedGeneration) -> dict[int, str | None]:

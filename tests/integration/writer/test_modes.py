@@ -13,9 +13,9 @@ from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore, claim
 from memwal_core.writer import RegionWriter, stats
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore, Moment, Rule
-from testkit.tables.people import make_people_table, people, reopened
-from testkit.tables.regions import Blocked, blocking, create_region, writer_settings
+from testkit.faults.faulty_store import Moment, Rule
+from testkit.tables.people import make_people_table, people
+from testkit.tables.regions import Blocked, blocking, create_region, open_writer, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
 
 WITH_THREADS = writer_settings(background_flush=True)
@@ -28,21 +28,6 @@ def table(tmp_path: Path):
     return make_people_table(str(tmp_path / "people.lance"), settings=BUFFERED)
 
 
-@pytest.fixture
-def faulty(table):
-    return FaultyStore(table.store)
-
-
-@pytest.fixture
-def region_id(table):
-    return create_region(table)
-
-
-def _open(table, region_id, settings, store=None, **kwargs) -> RegionWriter:
-    chosen = reopened(table, store, settings) if store is not None else table
-    return RegionWriter.open(chosen, region_id, settings=settings, **kwargs)
-
-
 def _entries(table, region_id) -> list[list[int]]:
     count = len(list(table.store.list_objects(wal_directory(region_id))))
     rows = [LANCE_CODEC.read(table.store, region_id, wal_id).rows for wal_id in range(1, count + 1)]
@@ -51,7 +36,7 @@ def _entries(table, region_id) -> list[list[int]]:
 
 @pytest.mark.req("WRT-34", "WRT-44", "WRT-36")
 def test_puts_that_meet_a_write_under_way_share_the_next_entry(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, WITH_THREADS, faulty)
+    writer = open_writer(table, region_id, WITH_THREADS, faulty)
     with ThreadPoolExecutor(8) as pool, blocking(faulty, WAL_PUT) as blocked:
         first = pool.submit(writer.put, people(0))
         assert blocked.reached.wait(60)
@@ -66,7 +51,7 @@ def test_puts_that_meet_a_write_under_way_share_the_next_entry(table, faulty, re
 
 
 def test_callers_whose_rows_are_written_do_not_wait_for_the_next_entry(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, WITH_THREADS, faulty)
+    writer = open_writer(table, region_id, WITH_THREADS, faulty)
     held = [Blocked() for _ in range(3)]
     for number, blocked in enumerate(held, 1):
         faulty.add(Rule(blocked.hold, Moment.BEFORE, frozenset([WAL_PUT]), nth=number))
@@ -98,7 +83,7 @@ def test_callers_whose_rows_are_written_do_not_wait_for_the_next_entry(table, fa
 
 def test_a_lone_durable_put_waits_for_no_timer(table, region_id) -> None:
     clock = ManualClock()
-    writer = _open(table, region_id, writer_settings(wal_flush_interval_s=3600), clock=clock)
+    writer = open_writer(table, region_id, writer_settings(wal_flush_interval_s=3600), clock=clock)
     assert writer.put(people(1)).wal_id == 1
     assert clock.monotonic() == 0
     assert clock.sleeps == []
@@ -107,13 +92,13 @@ def test_a_lone_durable_put_waits_for_no_timer(table, region_id) -> None:
 @pytest.mark.req("WRT-10", "WRT-31")
 def test_with_a_blocked_store_a_buffered_put_returns_and_a_durable_one_waits(table, faulty, region_id) -> None:
     buffered = writer_settings(durable_write=False, background_flush=True, wal_flush_puts=1)
-    writer = _open(table, region_id, buffered, faulty)
+    writer = open_writer(table, region_id, buffered, faulty)
     with blocking(faulty, WAL_PUT) as blocked:
         assert not writer.put(people(1)).durable
         assert blocked.reached.wait(60)
         assert not writer.put(people(2)).durable
     writer.close()
-    durable = _open(table, region_id, WITH_THREADS, faulty)
+    durable = open_writer(table, region_id, WITH_THREADS, faulty)
     with ThreadPoolExecutor(1) as pool, blocking(faulty, WAL_PUT) as blocked:
         waiting = pool.submit(durable.put, people(3))
         assert blocked.reached.wait(60)
@@ -125,7 +110,7 @@ def test_with_a_blocked_store_a_buffered_put_returns_and_a_durable_one_waits(tab
 
 @pytest.mark.req("WRT-06", "WRT-30", "WRT-44")
 def test_a_hundred_buffered_puts_with_a_threshold_of_ten_make_ten_entries(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_puts=10), clock=ManualClock())
+    writer = open_writer(table, region_id, writer_settings(durable_write=False, wal_flush_puts=10), clock=ManualClock())
     for i in range(100):
         writer.put(people(i))
     assert _entries(table, region_id) == [list(range(first, first + 10)) for first in range(0, 100, 10)]
@@ -137,7 +122,9 @@ def test_buffered_rows_go_to_the_wal_at_the_byte_threshold_and_not_before(table,
     size = RegionWriter.open(table, create_region(table), settings=BUFFERED)
     size.put(one)
     limit = size.memtable.size_bytes * 3
-    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_bytes=limit), clock=ManualClock())
+    writer = open_writer(
+        table, region_id, writer_settings(durable_write=False, wal_flush_bytes=limit), clock=ManualClock()
+    )
     for expected in ([], [], [[1, 1, 1]]):
         writer.put(one)
         assert _entries(table, region_id) == expected
@@ -146,7 +133,7 @@ def test_buffered_rows_go_to_the_wal_at_the_byte_threshold_and_not_before(table,
 @pytest.mark.req("WRT-30", "WRT-06")
 def test_buffered_rows_go_to_the_wal_when_their_time_is_over(table, region_id) -> None:
     clock = ManualClock()
-    writer = _open(table, region_id, writer_settings(durable_write=False, wal_flush_interval_s=5), clock=clock)
+    writer = open_writer(table, region_id, writer_settings(durable_write=False, wal_flush_interval_s=5), clock=clock)
     writer.put(people(1))
     clock.advance(4.9)
     writer.run_due()
@@ -159,7 +146,7 @@ def test_buffered_rows_go_to_the_wal_when_their_time_is_over(table, region_id) -
 @pytest.mark.req("WRT-02", "WRT-30")
 def test_the_wal_thread_writes_buffered_rows_without_another_call(table, faulty, region_id) -> None:
     settings = writer_settings(durable_write=False, background_flush=True, wal_flush_interval_s=0.01)
-    writer = _open(table, region_id, settings, faulty)
+    writer = open_writer(table, region_id, settings, faulty)
     with blocking(faulty, WAL_PUT) as blocked:
         writer.put(people(1))
         assert blocked.reached.wait(60)
@@ -169,7 +156,7 @@ def test_the_wal_thread_writes_buffered_rows_without_another_call(table, faulty,
 
 @pytest.mark.req("WRT-03", "WRT-79")
 def test_async_puts_are_readable_at_once_and_settle_together_when_durable(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings())
+    writer = open_writer(table, region_id, writer_settings())
     futures = [writer.put_async(people(i)) for i in range(3)]
     assert writer.memtable.num_rows == 3
     assert [future.done() for future in futures] == [False] * 3
@@ -179,13 +166,13 @@ def test_async_puts_are_readable_at_once_and_settle_together_when_durable(table,
 
 
 def test_async_puts_are_written_by_the_thread(table, region_id) -> None:
-    with _open(table, region_id, WITH_THREADS) as writer:
+    with open_writer(table, region_id, WITH_THREADS) as writer:
         assert writer.put_async(people(1)).result(60).durable
 
 
 @pytest.mark.req("WRT-33", "WRT-39", "G-15", "MEM-12")
 def test_a_failed_wal_write_fails_each_future_once_and_keeps_the_rows_pending(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, writer_settings(), faulty)
+    writer = open_writer(table, region_id, writer_settings(), faulty)
     futures = [writer.put_async(people(i)) for i in range(3)]
     settled = []
     for future in futures:
@@ -205,9 +192,9 @@ def test_a_failed_wal_write_fails_each_future_once_and_keeps_the_rows_pending(ta
 
 @pytest.mark.req("WRT-79")
 def test_three_waiting_futures_all_fail_when_the_writer_is_fenced(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings())
+    writer = open_writer(table, region_id, writer_settings())
     futures = [writer.put_async(people(i)) for i in range(3)]
-    successor = _open(table, region_id, writer_settings())
+    successor = open_writer(table, region_id, writer_settings())
     successor.put(people(9))
     with pytest.raises(FencedError):
         writer.sync()
@@ -218,7 +205,7 @@ def test_three_waiting_futures_all_fail_when_the_writer_is_fenced(table, region_
 
 @pytest.mark.req("WRT-79", "WRT-76")
 def test_a_flush_that_is_fenced_fails_the_futures_of_other_rows(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings())
+    writer = open_writer(table, region_id, writer_settings())
     writer.put(people(1))
     writer.rotate()
     future = writer.put_async(people(2))
@@ -232,14 +219,14 @@ def test_a_flush_that_is_fenced_fails_the_futures_of_other_rows(table, region_id
 def test_closing_ends_all_threads_and_a_dropped_writer_ends_its_own(table, region_id) -> None:
     settings = writer_settings(background_flush=True, durable_write=False)
     before = set(threading.enumerate())
-    writer = _open(table, region_id, settings)
+    writer = open_writer(table, region_id, settings)
     writer.put(people(1))
     assert len(set(threading.enumerate()) - before) == 2
     writer.close()
     assert set(threading.enumerate()) - before == set()
     with pytest.raises(InvalidRequestError):
         writer.put(people(2))
-    dropped = _open(table, create_region(table), settings)
+    dropped = open_writer(table, create_region(table), settings)
     dropped.put(people(1))
     threads = set(threading.enumerate()) - before
     assert threads
@@ -252,7 +239,7 @@ def test_closing_ends_all_threads_and_a_dropped_writer_ends_its_own(table, regio
 
 @pytest.mark.req("WRT-87")
 def test_close_makes_buffered_rows_durable_and_a_failed_close_can_be_repeated(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, BUFFERED, faulty)
+    writer = open_writer(table, region_id, BUFFERED, faulty)
     writer.put(people(1))
     faulty.fail(WAL_PUT)
     with pytest.raises(CommitUnknownError):
@@ -264,7 +251,7 @@ def test_close_makes_buffered_rows_durable_and_a_failed_close_can_be_repeated(ta
 @pytest.mark.req("MEM-18", "WRT-28")
 def test_rows_of_eight_threads_are_each_in_one_generation_and_one_entry(table, region_id) -> None:
     settings = writer_settings(background_flush=True, max_memtable_rows=20, max_queued_memtables=2)
-    with _open(table, region_id, settings) as writer:
+    with open_writer(table, region_id, settings) as writer:
         with ThreadPoolExecutor(8) as pool:
             receipts = list(pool.map(lambda i: writer.put(people(i)), range(200)))
         assert all(receipt.durable for receipt in receipts)
@@ -282,7 +269,7 @@ def test_rows_of_eight_threads_are_each_in_one_generation_and_one_entry(table, r
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("indexed", [True, False])
 def test_durable_and_indexed_are_independent(table, region_id, durable: bool, indexed: bool) -> None:
-    writer = _open(table, region_id, writer_settings(durable_write=durable, indexed_write=indexed))
+    writer = open_writer(table, region_id, writer_settings(durable_write=durable, indexed_write=indexed))
     receipt = writer.put(people(1, 2))
     index = writer.index_of(writer.memtable)
     key = people(2).select(["id"])
@@ -296,7 +283,7 @@ def test_durable_and_indexed_are_independent(table, region_id, durable: bool, in
 @pytest.mark.req("MEM-17", "MEM-31")
 @pytest.mark.parametrize("kind", ["hash", "ordered"])
 def test_lookups_and_scans_see_the_newest_row_over_all_memtables(table, region_id, kind: str) -> None:
-    writer = _open(table, region_id, writer_settings(memtable_index=kind))
+    writer = open_writer(table, region_id, writer_settings(memtable_index=kind))
     writer.put(people(1, 2, 3, name="old"))
     writer.rotate()
     writer.put(people(2, 4, name="new"))

@@ -13,11 +13,11 @@ from memwal_core.errors import BackpressureError, CommitUnknownError, FencedErro
 from memwal_core.format.paths import wal_directory
 from memwal_core.ids import IdSource
 from memwal_core.region import ManifestStore
-from memwal_core.writer import MemoryBudget, RegionWriter, RotationReason, stats
+from memwal_core.writer import MemoryBudget, RotationReason, stats
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment, Rule
 from testkit.tables.people import make_people_table, people, reopened
-from testkit.tables.regions import blocking, create_region, flushed_rows, writer_settings
+from testkit.tables.regions import blocking, create_region, flushed_rows, open_writer, writer_settings
 from testkit.tables.wal_entries import LANCE_CODEC
 
 MANUAL = writer_settings()
@@ -27,21 +27,6 @@ THREADED = writer_settings(background_flush=True, max_memtable_rows=2, max_queue
 @pytest.fixture
 def table(tmp_path: Path):
     return make_people_table(str(tmp_path / "people.lance"), settings=MANUAL)
-
-
-@pytest.fixture
-def faulty(table):
-    return FaultyStore(table.store)
-
-
-@pytest.fixture
-def region_id(table):
-    return create_region(table)
-
-
-def _open(table, region_id, settings=MANUAL, store=None, **kwargs) -> RegionWriter:
-    chosen = reopened(table, store, settings) if store is not None else table
-    return RegionWriter.open(chosen, region_id, settings=settings, **kwargs)
 
 
 def _manifest(table, region_id):
@@ -58,7 +43,7 @@ def _ids(memtable) -> list[int]:
 
 @pytest.mark.req("WRT-12", "MEM-20", "MEM-21", "MEM-35", "WRT-64", "WRT-09")
 def test_writes_and_reads_go_on_while_a_flush_is_blocked(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, THREADED, faulty)
+    writer = open_writer(table, region_id, THREADED, faulty)
     with blocking(faulty, "put_if_absent", path=_in_manifest) as blocked:
         writer.put(people(1, 2))
         writer.put(people(3))
@@ -79,7 +64,7 @@ def test_writes_and_reads_go_on_while_a_flush_is_blocked(table, faulty, region_i
 
 @pytest.mark.req("MEM-27", "MEM-21")
 def test_a_full_queue_holds_writers_until_there_is_room(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, THREADED, faulty)
+    writer = open_writer(table, region_id, THREADED, faulty)
     with ThreadPoolExecutor(1) as pool, blocking(faulty, "put_if_absent", path=_in_manifest) as blocked:
         for first in (1, 3, 5):
             writer.put(people(first, first + 1))
@@ -97,7 +82,7 @@ def test_a_full_queue_holds_writers_until_there_is_room(table, faulty, region_id
 def test_a_queue_that_stays_full_refuses_the_put_with_nothing_written(table, faulty, region_id, caplog) -> None:
     clock = ManualClock()
     settings = writer_settings(max_memtable_rows=1, max_queued_memtables=1, stalled_queue_s=60)
-    writer = _open(table, region_id, settings, faulty, clock=clock)
+    writer = open_writer(table, region_id, settings, faulty, clock=clock)
     writer.put(people(1))
     faulty.fail("sync_directory", times=None)
     writer.put(people(2))
@@ -121,7 +106,7 @@ def test_a_queue_that_stays_full_refuses_the_put_with_nothing_written(table, fau
 
 @pytest.mark.req("MEM-22", "WRT-71", "WRT-70")
 def test_a_failed_flush_blocks_the_next_and_is_retried_with_a_new_prefix(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, MANUAL, faulty)
+    writer = open_writer(table, region_id, MANUAL, faulty)
     writer.put(people(1))
     writer.rotate()
     writer.put(people(2))
@@ -143,7 +128,7 @@ def test_a_failed_flush_blocks_the_next_and_is_retried_with_a_new_prefix(table, 
 @pytest.mark.req("MEM-22")
 def test_the_thread_retries_a_failed_flush_by_itself(table, faulty, region_id) -> None:
     settings = writer_settings(background_flush=True, flush_retry_wait_s=0.01)
-    writer = _open(table, region_id, settings, faulty)
+    writer = open_writer(table, region_id, settings, faulty)
     faulty.fail("sync_directory", times=2)
     writer.put(people(1))
     writer.rotate()
@@ -156,7 +141,7 @@ def test_the_thread_retries_a_failed_flush_by_itself(table, faulty, region_id) -
 
 @pytest.mark.req("WRT-70", "MAN-28")
 def test_a_record_whose_reply_is_lost_is_found_and_not_repeated(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, MANUAL, faulty)
+    writer = open_writer(table, region_id, MANUAL, faulty)
     writer.put(people(1))
     faulty.lose_reply("put_if_absent", path=_in_manifest, times=None)
     with pytest.raises(CommitUnknownError):
@@ -171,7 +156,7 @@ def test_a_record_whose_reply_is_lost_is_found_and_not_repeated(table, faulty, r
 
 @pytest.mark.req("WRT-70")
 def test_a_record_that_lands_while_the_flush_is_repeated_is_the_one_that_counts(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, MANUAL, faulty)
+    writer = open_writer(table, region_id, MANUAL, faulty)
     writer.put(people(1))
     late: list[tuple[str, bytes]] = []
     original = faulty.inner.put_if_absent
@@ -204,7 +189,7 @@ def test_a_record_that_lands_while_the_flush_is_repeated_is_the_one_that_counts(
 @pytest.mark.req("MEM-17", "WRT-75")
 def test_rotation_by_age_needs_no_further_put(table, region_id) -> None:
     clock = ManualClock()
-    writer = _open(table, region_id, writer_settings(max_memtable_age_s=60), clock=clock)
+    writer = open_writer(table, region_id, writer_settings(max_memtable_age_s=60), clock=clock)
     clock.advance(1000)
     writer.put(people(1))
     clock.advance(59)
@@ -218,7 +203,7 @@ def test_rotation_by_age_needs_no_further_put(table, region_id) -> None:
 @pytest.mark.req("MEM-17", "WRT-75")
 def test_memory_pressure_rotates_the_writer_that_holds_most(table) -> None:
     budget = MemoryBudget(400)
-    small, large = (_open(table, create_region(table), MANUAL, memory=budget) for _ in range(2))
+    small, large = (open_writer(table, create_region(table), MANUAL, memory=budget) for _ in range(2))
     small.put(people(1))
     large.put(people(*range(20)))
     large.put(people(99))
@@ -233,11 +218,11 @@ def test_memory_pressure_passes_over_a_writer_that_cannot_flush(table, cause: st
     budget, store = MemoryBudget(2000), FaultyStore(table.store)
     settings = writer_settings(max_queued_memtables=1)
     stuck_region, region = create_region(table), create_region(table)
-    stuck = _open(reopened(table, store), stuck_region, settings, memory=budget)
-    other = _open(table, region, settings, memory=budget)
+    stuck = open_writer(reopened(table, store), stuck_region, settings, memory=budget)
+    other = open_writer(table, region, settings, memory=budget)
     stuck.put(people(1))
     if cause == "it was fenced":
-        _open(table, stuck_region, settings).put(people(2))
+        open_writer(table, stuck_region, settings).put(people(2))
         with pytest.raises(FencedError):
             stuck.put(people(*range(200)))
     else:
@@ -278,7 +263,7 @@ def test_memory_stays_bounded_while_every_flush_fails(table) -> None:
 
 @pytest.mark.req("MEM-17", "MEM-14")
 def test_a_requested_rotation_returns_before_the_flush_and_tags_a_new_range(table, region_id) -> None:
-    writer = _open(table, region_id)
+    writer = open_writer(table, region_id)
     assert not writer.rotate()
     writer.put(people(1))
     writer.put(people(2))
@@ -291,7 +276,7 @@ def test_a_requested_rotation_returns_before_the_flush_and_tags_a_new_range(tabl
 
 
 def test_a_requested_rotation_waits_for_room_in_the_queue(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings(max_queued_memtables=1))
+    writer = open_writer(table, region_id, writer_settings(max_queued_memtables=1))
     writer.put(people(1))
     assert writer.rotate()
     writer.put(people(2))
@@ -304,7 +289,9 @@ def test_a_requested_rotation_waits_for_room_in_the_queue(table, region_id) -> N
 
 @pytest.mark.req("WRT-63", "WRT-64", "MEM-14")
 def test_rows_frozen_before_they_are_durable_get_an_entry_of_their_own(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings(durable_write=False, max_memtable_rows=2, max_queued_memtables=9))
+    writer = open_writer(
+        table, region_id, writer_settings(durable_write=False, max_memtable_rows=2, max_queued_memtables=9)
+    )
     writer.put(people(1, 2))
     writer.rotate()
     writer.put(people(3))
@@ -321,7 +308,7 @@ def test_rows_frozen_before_they_are_durable_get_an_entry_of_their_own(table, re
 @pytest.mark.req("WRT-63")
 def test_a_full_memtable_of_rows_that_wait_for_the_wal_is_stored_by_its_flush(table, region_id) -> None:
     settings = writer_settings(durable_write=False, max_memtable_rows=2)
-    writer = _open(table, region_id, settings, clock=ManualClock())
+    writer = open_writer(table, region_id, settings, clock=ManualClock())
     writer.put(people(1, 2))
     writer.put(people(3))
     writer.run_due()
@@ -332,14 +319,14 @@ def test_a_full_memtable_of_rows_that_wait_for_the_wal_is_stored_by_its_flush(ta
 
 @pytest.mark.req("MEM-19", "MEM-16")
 def test_a_batch_above_the_limit_is_taken_whole_by_an_empty_memtable(table, region_id) -> None:
-    writer = _open(table, region_id, writer_settings(max_memtable_rows=2))
+    writer = open_writer(table, region_id, writer_settings(max_memtable_rows=2))
     assert writer.put(people(*range(10))).generation == 1
     assert writer.put(people(11)).generation == 2
 
 
 @pytest.mark.req("MEM-36", "MEM-13", "MEM-01", "WRT-26", "MEM-38", "MEM-39")
 def test_stats_follow_the_rows(table, region_id) -> None:
-    writer = _open(table, region_id, clock=ManualClock())
+    writer = open_writer(table, region_id, clock=ManualClock())
     writer.put(people(1, 2))
     writer.put(people(2))
     before = writer.stats()
@@ -361,7 +348,7 @@ def test_gauges_follow_a_memtable_through_the_queue(table, faulty, region_id, mo
     exported = InMemoryMetricReader()
     monkeypatch.setattr(stats.metrics, "get_meter", MeterProvider([exported]).get_meter)
     clock = ManualClock()
-    writer = _open(table, region_id, MANUAL, faulty, clock=clock)
+    writer = open_writer(table, region_id, MANUAL, faulty, clock=clock)
     writer.put(people(1, 2))
     full = writer.memtable
     assert writer.stats().active_bytes == full.size_bytes > 0
@@ -383,7 +370,7 @@ def test_gauges_follow_a_memtable_through_the_queue(table, faulty, region_id, mo
 
 @pytest.mark.req("MEM-43", "MEM-23")
 def test_one_flush_id_names_table_wal_range_and_manifest_edit_in_the_log(table, region_id, caplog) -> None:
-    writer = _open(table, region_id)
+    writer = open_writer(table, region_id)
     writer.put(people(1))
     with caplog.at_level(logging.INFO, logger="memwal_core.writer"):
         record = writer.flush()
@@ -396,7 +383,7 @@ def test_one_flush_id_names_table_wal_range_and_manifest_edit_in_the_log(table, 
 
 @pytest.mark.req("MEM-33", "MEM-20")
 def test_a_reader_that_holds_a_memtable_keeps_it_through_its_flush(table, region_id) -> None:
-    writer = _open(table, region_id)
+    writer = open_writer(table, region_id)
     writer.put(people(1, 2))
     held = writer.view().memtables[0]
     writer.flush()
@@ -406,7 +393,7 @@ def test_a_reader_that_holds_a_memtable_keeps_it_through_its_flush(table, region
 
 @pytest.mark.req("MEM-25", "MEM-26", "MEM-40")
 def test_a_flush_releases_memory_and_pointer_and_deletes_no_wal_file(table, faulty, region_id) -> None:
-    writer = _open(table, region_id, MANUAL, faulty)
+    writer = open_writer(table, region_id, MANUAL, faulty)
     writer.put(people(1))
     writer.flush()
     assert _manifest(table, region_id).replay_after_wal_id == 1
@@ -417,23 +404,23 @@ def test_a_flush_releases_memory_and_pointer_and_deletes_no_wal_file(table, faul
 @pytest.mark.req("MEM-28", "MEM-39", "WRT-08", "D-35")
 def test_three_unflushed_generations_are_replayed_into_one_memtable(table, faulty, region_id) -> None:
     settings = writer_settings(max_queued_memtables=9)
-    writer = _open(table, region_id, settings, faulty)
+    writer = open_writer(table, region_id, settings, faulty)
     faulty.fail("sync_directory", times=None)
     for i in range(3):
         writer.put(people(i))
         writer.rotate()
     assert writer.memtable.generation == 4
-    successor = _open(table, region_id)
+    successor = open_writer(table, region_id)
     assert (successor.memtable.generation, _ids(successor.memtable)) == (1, [0, 1, 2])
     assert successor.stats().replayed_entries == 3
 
 
 @pytest.mark.req("WRT-23", "WRT-24", "WRT-47", "MEM-28")
 def test_after_a_replay_keys_are_found_and_the_mapping_grows_with_the_next_write(table, region_id) -> None:
-    crashed = _open(table, region_id)
+    crashed = open_writer(table, region_id)
     for i in (1, 2):
         crashed.put(people(i))
-    writer = _open(table, region_id)
+    writer = open_writer(table, region_id)
     assert writer.lookup(people(2, 7).select(["id"])).column("id").to_pylist() == [2]
     writer.put(people(3))
     assert writer.memtable.wal_mapping() == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
@@ -441,7 +428,7 @@ def test_after_a_replay_keys_are_found_and_the_mapping_grows_with_the_next_write
 
 @pytest.mark.req("WRT-45", "WRT-37")
 def test_only_a_flush_raises_the_hint_of_the_last_entry(table, region_id) -> None:
-    writer = _open(table, region_id)
+    writer = open_writer(table, region_id)
     for i in range(3):
         writer.put(people(i))
     versions = ManifestStore(table.store, IdSource())

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pyarrow as pa
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import CREATED_AT, ROW_ADDRESS, ROW_ID, TOMBSTONE_COLUMN, UPDATED_AT
 
 _TAKEN = frozenset(
     {
         "",
         "*",
-        "_rowid",
-        "_rowaddr",
         "_rowoffset",
-        "_row_created_at_version",
-        "_row_last_updated_at_version",
-        "_tombstone",
+        ROW_ID,
+        ROW_ADDRESS,
+        CREATED_AT,
+        UPDATED_AT,
+        TOMBSTONE_COLUMN,
     }
 )
 """What means something else: nothing, all columns, Lance's own columns, the mark of deleted rows."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import TableReader
 from memwal_core.errors import InvalidRequestError
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import no_rows
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue, decode_region_value, encode_region_value
 from memwal_core.writer.admission.validate import conform

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.batch import RegionRows, combined_hash, keys_digest
 from memwal_core.ingest.ingestion import BatchRequest, CheckedRows, RegionCounts
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region.spec.columns import plain_array
 from memwal_core.storage.concurrent import map_concurrently
 

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import ConflictError, FencedError, UnavailableError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.chunks import deduplicated, in_chunks
 from memwal_core.ingest.records import BatchDone, BatchRecords, ShareDone
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region import ManifestStore
 from memwal_core.writer import RegionWriter, Takeover
 from memwal_core.writer.claim.takeover import require_no_live_writer, tails

@@ -8,10 +8,9 @@ from memwal_core.memtable.key_index import Key, KeyIndex, KeyIndexKind, make_key
 from memwal_core.memtable.lookup import CoveredKeys, MemTableIndex
 from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.memtable.queue import MemTableQueue, Waiting
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN, memtable_schema, with_tombstones
+from memwal_core.memtable.schema import memtable_schema, with_tombstones
 
 __all__ = [
-    "TOMBSTONE_COLUMN",
     "CoveredKeys",
     "Fragment",
     "Key",

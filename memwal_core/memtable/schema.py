@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-TOMBSTONE_COLUMN = "_tombstone"
-"""Boolean, never NULL; true on a row that deletes its key (decision 0007)."""
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 
 
 def memtable_schema(base_schema: pa.Schema, key_columns: Sequence[str]) -> pa.Schema:

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from memwal_core.base_table import translated
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
 from memwal_core.quality.checks.audit import AuditTask
 

@@ -10,6 +10,7 @@ import lance
 import pyarrow as pa
 
 from memwal_core.base_table import BaseTable
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.paths import (
     ARROW_WAL_SUFFIX,
@@ -23,7 +24,6 @@ from memwal_core.format.paths import (
     wal_entry_path,
 )
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, RegionStatus
 from memwal_core.storage import ObjectInfo
 from memwal_core.wal import codec_for_suffix, find_tail

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from memwal_core.base_table import BaseTable
 from memwal_core.flushed.read import MergeTarget
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.jobs.merge.survey import merge_target
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.quality.checks.recount import Recount, recount
 from tests.property.test_key_counts import sharing_of
 from tests.property.test_key_lookups import COMPOSITES, KEYS, _rows, _schema

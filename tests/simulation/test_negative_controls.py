@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import MemwalError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import generation_path
 from memwal_core.jobs.gc import survey
 from memwal_core.jobs.gc.kinds import flushed, wal_entries
-from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
+from memwal_core.memtable import MemTable
 from memwal_core.memtable.memtable import StoredEntry
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, store
 from memwal_core.region.spec.routing import RegionRouter, RoutedRows

@@ -17,9 +17,7 @@ from memwal_core.base_table.commit.row_changes import (
 from memwal_core.base_table.commit.superseding import live_rows
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.table import BaseTable
-
-_ROW_NUMBER_BITS = np.uint64(32)
-_ROW_NUMBER_MASK = np.uint64((1 << 32) - 1)
+from memwal_core.format.columns import ROW_NUMBER_BITS, ROW_NUMBER_MASK
 
 
 def remove_rows(table: BaseTable, state: TableState, addresses: npt.NDArray[np.uint64], message: str) -> int:
@@ -46,13 +44,13 @@ def _changes(
     dataset: lance.LanceDataset, addresses: npt.NDArray[np.uint64], target: DeletionTarget
 ) -> Iterator[FragmentChange]:
     wanted = np.sort(addresses)
-    owners = (wanted >> _ROW_NUMBER_BITS).astype(np.int64)
+    owners = (wanted >> ROW_NUMBER_BITS).astype(np.int64)
     fragments = {fragment.fragment_id: fragment for fragment in list_fragments(dataset)}
     for number in np.unique(owners).tolist():
         fragment = fragments[number]
         live = live_rows(dataset, fragment)
         gone = np.zeros(fragment.physical_rows, dtype=bool)
-        gone[(wanted[owners == number] & _ROW_NUMBER_MASK).astype(np.int64)] = True
+        gone[(wanted[owners == number] & ROW_NUMBER_MASK).astype(np.int64)] = True
         gone &= live
         count = int(np.count_nonzero(gone))
         if count == fragment.live_rows:

@@ -16,12 +16,11 @@ from memwal_core.base_table.commit.row_changes import BaseFragment, DeletionTarg
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import CorruptionError, MemwalError
+from memwal_core.format.columns import ROW_ADDRESS, ROW_NUMBER_BITS, ROW_NUMBER_MASK
 from memwal_core.storage.concurrent import map_concurrently
 
 _log = logging.getLogger(__name__)
 
-_ROW_NUMBER_BITS = np.uint64(32)
-_ROW_NUMBER_MASK = np.uint64((1 << 32) - 1)
 
 _SEARCH_ROWS = 1 << 20
 """Rows compared with the keys at once."""
@@ -83,7 +82,7 @@ def live_rows(dataset: lance.LanceDataset, fragment: BaseFragment) -> npt.NDArra
             columns=[], with_row_address=True, fragments=[] if owner is None else [owner], batch_size=_READ_ROWS
         )
         for batch in scanner.to_batches():
-            live[(batch.column("_rowaddr").to_numpy() & _ROW_NUMBER_MASK).astype(np.int64)] = True
+            live[(batch.column(ROW_ADDRESS).to_numpy() & ROW_NUMBER_MASK).astype(np.int64)] = True
     return live
 
 
@@ -100,10 +99,10 @@ class _Found:
     seen: dict[int, int] | None
 
     def of(self, fragment_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        first = np.uint64(fragment_id) << _ROW_NUMBER_BITS
+        first = np.uint64(fragment_id) << ROW_NUMBER_BITS
         low = np.searchsorted(self.addresses, first, side="left")
-        high = np.searchsorted(self.addresses, first | _ROW_NUMBER_MASK, side="right")
-        return (self.addresses[low:high] & _ROW_NUMBER_MASK).astype(np.int64), self.places[low:high]
+        high = np.searchsorted(self.addresses, first | ROW_NUMBER_MASK, side="right")
+        return (self.addresses[low:high] & ROW_NUMBER_MASK).astype(np.int64), self.places[low:high]
 
 
 def _found(
@@ -147,7 +146,7 @@ def _find(
     for search in searches:
         seen = {}
         for rows, numbers in _keyed_rows(dataset, fragments, scan):
-            for owner, count in zip(*np.unique(numbers >> _ROW_NUMBER_BITS, return_counts=True), strict=True):
+            for owner, count in zip(*np.unique(numbers >> ROW_NUMBER_BITS, return_counts=True), strict=True):
                 seen[int(owner)] = seen.get(int(owner), 0) + int(count)
             found = search.found(rows)
             if found.any():
@@ -219,4 +218,4 @@ def _keyed_rows(
 
 def _numbered(batches: list[pa.RecordBatch]) -> tuple[pa.Table, npt.NDArray[np.uint64]]:
     rows = pa.Table.from_batches(batches)
-    return rows, rows.column("_rowaddr").to_numpy()
+    return rows, rows.column(ROW_ADDRESS).to_numpy()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import lance
 
 from memwal_core.base_table.indexes.coverage import IndexCoverage, TableCoverage
-from memwal_core.base_table.keys.copies import UPDATED_AT, has_stable_row_ids
+from memwal_core.base_table.keys.copies import has_stable_row_ids
 from memwal_core.base_table.translate import translated
+from memwal_core.format.columns import CREATED_AT, UPDATED_AT
 
-_CREATED_AT = "_row_created_at_version"
 _KINDS = frozenset({"Bitmap", "LabelList", "Inverted"})
 
 
@@ -40,7 +40,7 @@ def _any_kept_its_id(dataset: lance.LanceDataset, fragments: tuple[int, ...]) ->
         owners = [dataset.get_fragment(each) for each in fragments]
         found = dataset.scanner(
             columns=[],
-            filter=f"{_CREATED_AT} < {UPDATED_AT}",
+            filter=f"{CREATED_AT} < {UPDATED_AT}",
             with_row_address=True,
             fragments=[each for each in owners if each is not None],
             limit=1,

@@ -17,6 +17,7 @@ from lance.file import LanceFileReader
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.columns import ROW_ID
 from memwal_core.format.index_file import IndexFile
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.storage import ObjectStore
@@ -46,7 +47,6 @@ _PARAMETERS_FILE = "metadata.lance"
 _PARAMETERS = b"params"
 _DOCUMENTS_SUFFIX = "_docs.lance"
 _TOTAL_TOKENS = b"total_tokens"
-_ROW_ID = "_rowid"
 _NUM_TOKENS = "_num_tokens"
 _DOCUMENTS_AT_ONCE = 65_536
 
@@ -158,7 +158,7 @@ def count_documents(index: TextIndex, is_live: IsLive) -> tuple[int, int]:
     for address in index.files:
         with translated("read the documents of a full-text index", address):
             for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
-                live = is_live(batch.column(_ROW_ID).to_numpy())
+                live = is_live(batch.column(ROW_ID).to_numpy())
                 documents += int(live.sum())
                 tokens += int(batch.column(_NUM_TOKENS).to_numpy()[live].sum())
     return documents, tokens
@@ -170,7 +170,7 @@ def read_document_lengths(index: TextIndex) -> DocumentLengths:
     for address in index.files:
         with translated("read the documents of a full-text index", address):
             rows = _documents(index, address).read_all().to_table()
-        ids.append(rows.column(_ROW_ID).to_numpy())
+        ids.append(rows.column(ROW_ID).to_numpy())
         tokens.append(rows.column(_NUM_TOKENS).to_numpy())
     every = np.concatenate(ids)
     order = np.argsort(every)
@@ -185,7 +185,7 @@ def document_lengths(index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArr
     for address in index.files:
         with translated("read the documents of a full-text index", address):
             for batch in _documents(index, address).read_all(batch_size=_DOCUMENTS_AT_ONCE).to_batches():
-                own = batch.column(_ROW_ID).to_numpy()
+                own = batch.column(ROW_ID).to_numpy()
                 places = np.minimum(np.searchsorted(ids, own), len(ids) - 1)
                 known = ids[places] == own
                 lengths[places[known]] = batch.column(_NUM_TOKENS).to_numpy()[known]

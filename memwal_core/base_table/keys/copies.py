@@ -12,11 +12,8 @@ from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import DuplicateKeysError
+from memwal_core.format.columns import UPDATED_AT
 from memwal_core.native.casting import no_rows
-
-ROW_ADDRESS = "_rowaddr"
-UPDATED_AT = "_row_last_updated_at_version"
-"""The version that last wrote a row. Lance keeps it on tables with stable row ids; on others the column says 1."""
 
 _READ_ROWS = 1 << 16
 

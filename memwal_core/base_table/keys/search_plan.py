@@ -11,6 +11,7 @@ import numpy.typing as npt
 from memwal_core.base_table.keys.condition import one_of, within
 from memwal_core.base_table.keys.key_index import ColumnSizes, KeyBounds
 from memwal_core.base_table.keys.spans import Spans
+from memwal_core.format.columns import ROW_NUMBER_BITS
 from memwal_core.text import show_bytes, show_count
 
 SCAN = "scan"
@@ -34,7 +35,6 @@ _LARGEST_READ = 8 << 20
 
 _WORTHWHILE = 0.75
 _SMALLEST_VALUE = 1 / 8
-_ROW_NUMBER_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _pages(
     in_page = len(np.unique(index.sample // np.uint64(chunk_rows)))
     apart = pages * _expected_distinct(rows / max(1, pages), in_page) if in_page else float(rows)
     read = _expected_distinct(apart, chunks)
-    owners = len(np.unique(index.sample >> np.uint64(_ROW_NUMBER_BITS)))
+    owners = len(np.unique(index.sample >> ROW_NUMBER_BITS))
     touched = min(len(index.fragments), int(np.ceil(apart)), pages * max(1, owners))
     joins = 1 + int(facts.sizes.joined_bytes // _CHUNK_BYTES)
     share = min(1.0, read / chunks) if chunks else 1.0

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from memwal_core.base_table import TableState
 from memwal_core.base_table.blobs import blob_columns, is_blob_type
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.lance_field import LanceField, inner_ids
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 
 @dataclass(frozen=True, slots=True)

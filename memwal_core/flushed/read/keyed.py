@@ -16,7 +16,7 @@ from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
 from memwal_core.flushed.read.own_keys import require_own_keys
 from memwal_core.flushed.read.row_filter import kept_rows
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
+from memwal_core.format.columns import ROW_ADDRESS, TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
 from memwal_core.storage import ObjectStore
 
@@ -202,7 +202,7 @@ def _read(
     with translated("read the keys of a flushed MemTable", uri):
         wanted = list(dict.fromkeys([*columns, *marks, *further]))
         rows = place.dataset.to_table(columns=wanted, with_row_address=True)
-    addresses = rows.column("_rowaddr").to_numpy()
+    addresses = rows.column(ROW_ADDRESS).to_numpy()
     offsets: npt.NDArray[np.int64] | None = None
     if not bool(np.all(addresses[1:] >= addresses[:-1])):
         offsets = np.argsort(addresses, kind="stable").astype(np.int64, copy=False)

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from memwal_core.base_table import BaseTable, TableState
 from memwal_core.base_table.history.fragment_ages import fragment_ages
-from memwal_core.base_table.keys.copies import ROW_ADDRESS, UPDATED_AT, copies_of, repeated_keys
+from memwal_core.base_table.keys.copies import copies_of, repeated_keys
 from memwal_core.deduplicate import numbered_columns
+from memwal_core.format.columns import ROW_ADDRESS, ROW_NUMBER_BITS, UPDATED_AT
 from memwal_core.jobs.repair.plan import DuplicateKeys
 from memwal_core.native.casting import no_rows
 
-_FRAGMENT_BITS = np.uint64(32)
 _SHOWN = 5
 _ROW = "__row"
 
@@ -134,7 +134,7 @@ def _groups(keys: pa.Table, key: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 def _by_fragment(table: BaseTable, version: int, rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    owners = (rows.column(ROW_ADDRESS).to_numpy() >> _FRAGMENT_BITS).astype(np.int64)
+    owners = (rows.column(ROW_ADDRESS).to_numpy() >> ROW_NUMBER_BITS).astype(np.int64)
     fragments, places = np.unique(owners, return_inverse=True)
     ages = fragment_ages(table, version, fragments.tolist())
     first = np.array([ages[number].first for number in fragments.tolist()], dtype=np.int64)

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.flushed.read import open_generation
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.key_filter import hashes_of
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region.spec import RegionRouter, RegionSpec, RegionValue
 
 _BATCH_ROWS = 65_536

@@ -11,9 +11,9 @@ from great_expectations.expectations import Expectation
 from pyspark.sql import SparkSession
 
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.jobs.merge.survey import merge_target
 from memwal_core.jobs.sharing.sharing import Sharing
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.quality.checks.answers import compare_answers
 from memwal_core.quality.checks.recount import count_keys_of, recount
 from memwal_core.quality.expectations import ExpectationFinding, ExpectationRun, as_check

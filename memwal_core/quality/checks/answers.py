@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
+from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS
 from memwal_core.quality.plan import IndexCheck
 from memwal_core.text import show_count
 
-_ADDRESS = "_rowaddr"
 _ALL_PARTITIONS = 100_000
 _REFINE = 100
 _SMALLEST = -(2**63)
@@ -88,7 +88,7 @@ def _addresses(dataset: lance.LanceDataset, column: str, condition: str, *, use_
 
 def _digest(found: pa.Table, value: object) -> str:
     wanted = pa.scalar(value, found.schema.field(0).type)
-    addresses = found.filter(pc.equal(found.column(0), wanted)).column(_ADDRESS).to_numpy()
+    addresses = found.filter(pc.equal(found.column(0), wanted)).column(ROW_ADDRESS).to_numpy()
     return f"{show_count(len(addresses), 'row')} {hashlib.sha256(np.sort(addresses).tobytes()).hexdigest()[:12]}"
 
 
@@ -111,5 +111,5 @@ def _is_as_near(indexed: float | None, scanned: float | None) -> bool:
 
 def _distance(dataset: lance.LanceDataset, query: Mapping[str, Any]) -> float | None:
     """Return the distance of the nearest row; None if the search finds none."""
-    found = dataset.scanner(columns=["_distance"], nearest=dict(query)).to_table().column("_distance")
+    found = dataset.scanner(columns=[DISTANCE_COLUMN], nearest=dict(query)).to_table().column(DISTANCE_COLUMN)
     return float(found[0].as_py()) if len(found) else None

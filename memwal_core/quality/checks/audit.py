@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.region import RegionManifest
 from memwal_core.region.client_regions import client_region_id, is_client_region
 from memwal_core.region.spec import MANUAL_SPEC_ID, RegionRouter, RegionSpec, RegionValue, decode_region_value

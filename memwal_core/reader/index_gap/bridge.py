@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch, positions
+from memwal_core.format.columns import ROW_ID
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.opened import OpenedTable
-from memwal_core.reader.rows.places import ROW_ID
 from memwal_core.reader.rows.winners import WinningRows, find_winners
 
 

@@ -17,8 +17,8 @@ from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import require_own_keys
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import region_reservation_path
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.analysis.trace import ROWS
 from memwal_core.reader.arguments import require_names

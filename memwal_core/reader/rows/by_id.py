@@ -9,8 +9,8 @@ import pyarrow as pa
 from lance.dataset import serialize_row_addrs
 
 from memwal_core.base_table import translated
+from memwal_core.format.columns import ROW_ID
 from memwal_core.native.casting import no_rows
-from memwal_core.reader.rows.places import ROW_ID
 
 
 def rows_of(dataset: lance.LanceDataset, ids: npt.NDArray[np.uint64], columns: tuple[str, ...]) -> pa.Table:

@@ -8,9 +8,10 @@ import lance
 import pyarrow as pa
 
 from memwal_core.base_table import translated
+from memwal_core.format.columns import ROW_ADDRESS
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.key_condition import condition_on
-from memwal_core.reader.rows.places import ROW_ADDRESS, find_places, index_names_rows
+from memwal_core.reader.rows.places import find_places, index_names_rows
 
 
 def rows_with_keys(dataset: lance.LanceDataset, keys: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:

@@ -22,10 +22,10 @@ from memwal_core.flushed.read import (
     read_keys,
     read_whole,
 )
+from memwal_core.format.columns import ROW_ADDRESS
 from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.in_memory import filtered
-from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.storage import ObjectStore
 
 Inherit = Callable[[pa.Table, Sequence[str]], pa.Table]

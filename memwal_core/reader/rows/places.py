@@ -17,13 +17,9 @@ import pyarrow as pa
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.format.columns import ROW_ADDRESS, ROW_ID
 from memwal_core.native.casting import no_rows
 from memwal_core.reader.rows.key_condition import condition_on
-
-ROW_ID = "_rowid"
-"""What Lance's masks consist of: row addresses, or stable row ids in tables that have them."""
-
-ROW_ADDRESS = "_rowaddr"
 
 _PREFETCH_BYTES = 64 * 1024 * 1024
 _MAX_VALUES = 10_000

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import translated
-from memwal_core.reader.rows.places import ROW_ID
+from memwal_core.format.columns import ROW_ID
 
 MAX_ROWS = 2 << 20
 """Largest base table whose keys are cached, at most 16 bytes per row."""

@@ -17,7 +17,8 @@ from memwal_core.base_table.history.fields import MAX_VERSIONS, Renamings
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns, numbered
 from memwal_core.flushed.write.fields import inner_fields
-from memwal_core.memtable import TOMBSTONE_COLUMN, memtable_schema
+from memwal_core.format.columns import TOMBSTONE_COLUMN
+from memwal_core.memtable import memtable_schema
 from memwal_core.native.casting import cast
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.generation_rows import Inherit, MemoryRows

@@ -17,10 +17,9 @@ import numpy.typing as npt
 from lance.query import MatchQuery
 
 from memwal_core.base_table import translated
-from memwal_core.reader.rows.places import ROW_ID
+from memwal_core.format.columns import ROW_ID, SCORE_COLUMN
 from memwal_core.reader.text.bm25 import GlobalScores, LocalScores
 
-_SCORE = "_score"
 _PRECISION = 1e-5
 """Relative error of Lance's 32-bit scores, with a margin."""
 
@@ -50,9 +49,9 @@ def matches_of(dataset: lance.LanceDataset, column: str, word: str, **options: A
     """Return all rows of an indexed dataset with ``word``, which must be one token; ``options`` go to the scanner."""
     with translated("search texts", dataset.uri):
         found = dataset.scanner(
-            columns=[_SCORE], full_text_query=MatchQuery(word, column), with_row_id=True, **options
+            columns=[SCORE_COLUMN], full_text_query=MatchQuery(word, column), with_row_id=True, **options
         ).to_table()
-    return Matches(found.column(ROW_ID).to_numpy(), found.column(_SCORE).to_numpy(), found.num_rows)
+    return Matches(found.column(ROW_ID).to_numpy(), found.column(SCORE_COLUMN).to_numpy(), found.num_rows)
 
 
 @dataclass(frozen=True, slots=True)

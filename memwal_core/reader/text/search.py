@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import SCORE_COLUMN
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.arguments import require_count, require_names, require_words
 from memwal_core.reader.explain import explain_text_search
@@ -27,7 +28,7 @@ from memwal_core.reader.plan.read_plan import ReadPlan
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.text.bm25 import GlobalScores, SegmentStatistics
 from memwal_core.reader.text.every_match import Matches, best_of
-from memwal_core.reader.text.segment import SCORE_COLUMN, TextSegment, tokens_of, words_of
+from memwal_core.reader.text.segment import TextSegment, tokens_of, words_of
 from memwal_core.reader.text.segments import TextSegments
 from memwal_core.storage import StoreKind
 from memwal_core.storage.address import parse_address

@@ -22,7 +22,6 @@ from memwal_core.reader.rows.in_memory import as_dataset
 from memwal_core.reader.text.bm25 import LocalScores, SegmentStatistics, mean_length, weight_of
 from memwal_core.reader.text.every_match import LengthsOf, Matches, matches_of
 
-SCORE_COLUMN = "_score"
 _NAME = "texts"
 _PROBED_ROWS = 256
 _PROBED_WORDS = 32

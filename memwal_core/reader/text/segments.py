@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import TextIndex, count_documents, document_lengths, read_document_lengths, translated
+from memwal_core.format.columns import ROW_ID
 from memwal_core.reader.index_gap.bridge import StandingRows, bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
 from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.sources import GenerationSource
 from memwal_core.reader.rows.generation_rows import FlushedRows, RowRequest, is_among
-from memwal_core.reader.rows.places import ROW_ID
 from memwal_core.reader.rows.winners import WinningRows
 from memwal_core.reader.text.live_rows import LiveRows
 from memwal_core.reader.text.segment import Belongs, IndexedSegment, MemorySegment, Place, PlaceOf, TextSegment

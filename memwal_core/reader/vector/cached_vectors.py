@@ -18,18 +18,17 @@ import pyarrow.compute as pc
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.keys.search import KeySearch
+from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS, ROW_ID
 from memwal_core.native.casting import cast, cast_rows, no_rows
 from memwal_core.reader.index_gap.bridge import fragments_of
 from memwal_core.reader.opened import OpenedTable
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.generation_rows import RowRequest
 from memwal_core.reader.rows.in_memory import as_dataset
-from memwal_core.reader.rows.places import ROW_ADDRESS, ROW_ID
 from memwal_core.reader.rows.winners import WinningRows
 
 MAX_HELD_BYTES = 8 * 1024 * 1024
 """Vectors of one column that a view caches."""
-DISTANCE_COLUMN = "_distance"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.inventory import is_vector_index
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
 from memwal_core.reader.arguments import query_vector, require_count, require_kind, require_names
@@ -34,9 +35,8 @@ from memwal_core.reader.rows.deletion_mask import DeletionMask
 from memwal_core.reader.rows.generation_rows import FlushedRows, RowRequest, is_among
 from memwal_core.reader.rows.in_memory import as_dataset
 from memwal_core.reader.rows.key_condition import condition_on
-from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.reader.rows.winners import RegionWinners, WinningRows
-from memwal_core.reader.vector.cached_vectors import DISTANCE_COLUMN, CachedVectors, cache_vectors
+from memwal_core.reader.vector.cached_vectors import CachedVectors, cache_vectors
 
 _GROWTH = 4
 _SPARE = 2

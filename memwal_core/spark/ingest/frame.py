@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from memwal_core.base_table import BaseTable
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission, RowProblem
 from memwal_core.ingest.batch import RegionRows, keys_digest
@@ -26,7 +27,6 @@ from memwal_core.ingest.ingestion import BatchRequest, CheckedRows, RegionCounts
 from memwal_core.ingest.records import BatchRecords
 from memwal_core.ingest.report import IngestReport
 from memwal_core.ingest.share import ShareOutcome
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.spark.ingest.routed import BAD_ROWS, KEY_HASH, PROBLEM, REGION, aliases, columns_of_batch, routed
 from memwal_core.spark.ingest.shares import ShareTasks
 from memwal_core.spark.ingest.watching import Expected, spark_errors, watched

@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ingest.admission import Examined, RowAdmission, RowProblem
 from memwal_core.key_filter import hashes_of
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.writer.admission.row_checks import SAMPLE_ROWS
 
 REGION = "__region"

@@ -18,6 +18,7 @@ from memwal_core.base_table import TableReader, translated
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import MergeTarget, kept_rows, open_generation
+from memwal_core.format.columns import ROW_ADDRESS
 from memwal_core.format.region_manifest.model import BASE_TABLE_GENERATION
 from memwal_core.memtable import memtable_schema
 from memwal_core.native.casting import no_rows
@@ -27,7 +28,6 @@ from memwal_core.reader.opened import GenerationGoneError, OpenedTable
 from memwal_core.reader.plan.sources import ObservedRegion
 from memwal_core.reader.plan.survey import in_one_table
 from memwal_core.reader.rows.generation_rows import RowRequest, read_flushed
-from memwal_core.reader.rows.places import ROW_ADDRESS
 from memwal_core.reader.scan.prefetch import read_winners
 from memwal_core.spark.reading.pinned import PinnedFragment, PinnedRegion, PinnedTable, open_table
 from memwal_core.storage.concurrent import map_concurrently

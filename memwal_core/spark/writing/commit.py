@@ -19,13 +19,13 @@ import pyarrow as pa
 from memwal_core.base_table import BaseTable
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, MemwalError, ObjectExistsError, ObjectNotFoundError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import staged_batch_directory, staged_intent_path, staged_stream_directory
 from memwal_core.ids import RegionId
 from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.batch import BatchId, RegionRows, keys_digest
 from memwal_core.ingest.records import BatchDone, BatchRecords
 from memwal_core.ingest.share import RegionShare, write_share
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 from memwal_core.native.casting import no_rows
 from memwal_core.spark.options import WriteOptions
 from memwal_core.spark.writing.staging import StagedMessage, StagedRows, staged_batches, staged_schema

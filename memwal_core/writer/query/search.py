@@ -21,18 +21,15 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.recipes import IndexRecipe
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError
-from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable
+from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS, SCORE_COLUMN, TOMBSTONE_COLUMN
+from memwal_core.memtable import MemTable
 from memwal_core.native.casting import no_rows
 from memwal_core.writer.layout import TableLayout
 from memwal_core.writer.query.pieces import ADDRESS, IndexedMemTable, SearchPiece
 
-DISTANCE_COLUMN = "_distance"
-SCORE_COLUMN = "_score"
-
 Recipes = Callable[[], Sequence[IndexRecipe]]
 MemTables = Callable[[], Sequence[MemTable]]
 
-_ROW = "_rowaddr"
 _TEXT_KIND = "INVERTED"
 _GROWTH = 4
 
@@ -94,7 +91,7 @@ class MemTableSearch:
         for piece, live in zip(moment.pieces, moment.live, strict=True):
             with translated("filter rows in memory", ADDRESS):
                 rows = piece.dataset.scanner(columns=[], filter=filter_sql, with_row_address=True).to_table()
-            places = np.sort(rows.column(_ROW).to_numpy())
+            places = np.sort(rows.column(ROW_ADDRESS).to_numpy())
             found.append(piece.rows.take(pa.array(places[live[places]])))
         return self._shown(found)
 
@@ -154,7 +151,7 @@ class MemTableSearch:
             hits = whole.dataset.scanner(
                 columns=[SCORE_COLUMN], full_text_query=MatchQuery(query, column), limit=k, with_row_address=True
             ).to_table()
-        rows = whole.rows.take(hits.column(_ROW)).append_column(SCORE_COLUMN, hits.column(SCORE_COLUMN))
+        rows = whole.rows.take(hits.column(ROW_ADDRESS)).append_column(SCORE_COLUMN, hits.column(SCORE_COLUMN))
         return self._shown([rows], SCORE_COLUMN).sort_by([(SCORE_COLUMN, "descending")])
 
     def _check(self, column: str, k: int) -> None:
@@ -194,12 +191,12 @@ class MemTableSearch:
                     nearest={**wanted, "k": count, "use_index": by_index},
                     with_row_address=True,
                 ).to_table()
-            kept = hits.filter(pa.array(live[hits.column(_ROW).to_numpy()]))
+            kept = hits.filter(pa.array(live[hits.column(ROW_ADDRESS).to_numpy()]))
             if kept.num_rows >= k or count >= piece.rows.num_rows:
                 break
             count = min(count * _GROWTH, piece.rows.num_rows)
         distances = kept.column(DISTANCE_COLUMN)
-        rows = piece.rows.take(kept.column(_ROW)).append_column(DISTANCE_COLUMN, distances)
+        rows = piece.rows.take(kept.column(ROW_ADDRESS)).append_column(DISTANCE_COLUMN, distances)
         return rows.filter(distances.is_valid())
 
     def _metric(self, moment: _Moment, column: str) -> str:

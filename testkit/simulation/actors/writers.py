@@ -7,8 +7,8 @@ from collections import Counter
 import pyarrow as pa
 
 from memwal_core.errors import CommitUnknownError, FencedError, InvalidRequestError, MemwalError
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.ids import RegionId
-from memwal_core.memtable import TOMBSTONE_COLUMN
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.region.spec import RegionRouter, RegionValue
 from memwal_core.writer import RegionWriter

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from memwal_core.errors import InternalError
-from memwal_core.memtable import TOMBSTONE_COLUMN, MemTable, StoredEntry, memtable_schema, with_tombstones
+from memwal_core.format.columns import TOMBSTONE_COLUMN
+from memwal_core.memtable import MemTable, StoredEntry, memtable_schema, with_tombstones
 
 BASE = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string(), nullable=False)])
 SCHEMA = memtable_schema(BASE, ["id"])

@@ -11,9 +11,9 @@ from memwal_core.base_table import translated
 from memwal_core.base_table.history.fields import Renamings
 from memwal_core.errors import ObjectNotFoundError
 from memwal_core.flushed.read import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
+from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.region_manifest.model import FlushedGeneration
 from memwal_core.jobs.merge.plan import Defect, SurveyedGeneration
-from memwal_core.memtable.schema import TOMBSTONE_COLUMN
 
 
 def inspect_generation(

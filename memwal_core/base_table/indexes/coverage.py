@@ -9,6 +9,7 @@ from types import MappingProxyType
 import lance
 
 from memwal_core.base_table.indexes.inventory import is_vector_index
+from memwal_core.base_table.indexes.text_index import TEXT_INDEX
 from memwal_core.base_table.indexes.untrained import is_trained, vectors_missing
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.state import TableState
@@ -18,8 +19,6 @@ from memwal_core.errors import ConflictError
 from memwal_core.format.lance_field import field_path
 from memwal_core.format.memwal_index import MemWalIndexDetails, is_internal_index
 from memwal_core.ids import RegionId
-
-_INVERTED = "Inverted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def _takes_segments(dataset: lance.LanceDataset, index: lance.IndexDescription) 
     and refuses if there is none. It does not where segments become one.
     """
     kind = str(index.index_type)
-    if is_vector_index(kind) or kind == _INVERTED:
+    if is_vector_index(kind) or kind == TEXT_INDEX:
         return True
     columns = dataset.lance_schema.fields()
     paths = (field_path(columns, int(number)) for number in index.fields)

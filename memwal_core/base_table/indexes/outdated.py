@@ -10,11 +10,12 @@ from __future__ import annotations
 import lance
 
 from memwal_core.base_table.indexes.coverage import IndexCoverage, TableCoverage
+from memwal_core.base_table.indexes.text_index import TEXT_INDEX
 from memwal_core.base_table.keys.copies import has_stable_row_ids
 from memwal_core.base_table.translate import translated
 from memwal_core.format.columns import CREATED_AT, UPDATED_AT
 
-_KINDS = frozenset({"Bitmap", "LabelList", "Inverted"})
+_KINDS = frozenset({"Bitmap", "LabelList", TEXT_INDEX})
 
 
 def outdated_indexes(dataset: lance.LanceDataset, coverage: TableCoverage) -> frozenset[str]:

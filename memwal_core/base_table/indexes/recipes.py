@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memwal_core.base_table.indexes.text_index import read_tokenizer
+from memwal_core.base_table.indexes.text_index import TEXT_INDEX, TEXT_KIND, read_tokenizer
 from memwal_core.base_table.indexes.untrained import is_trained
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 
 _QUANTIZER_FILE = "auxiliary.idx"
 _QUANTIZER_KEY = b"storage_metadata"
-_TEXT = "INVERTED"
 _SCALAR_KINDS = {
     "BTree": "BTREE",
     "Bitmap": "BITMAP",
@@ -37,7 +36,7 @@ _SCALAR_KINDS = {
     "NGram": "NGRAM",
     "ZoneMap": "ZONEMAP",
     "BloomFilter": "BLOOMFILTER",
-    "Inverted": _TEXT,
+    TEXT_INDEX: TEXT_KIND,
 }
 _WITH_POSITION = "with_position"
 _IVF = "IVF_"
@@ -113,7 +112,9 @@ def _recipe(table: TableReader, dataset: lance.LanceDataset, index: lance.IndexD
     scalar = _SCALAR_KINDS.get(kind)
     if scalar is None:
         return None
-    return IndexRecipe(index.name, field_id, scalar, False, _text_parameters(table, index) if scalar == _TEXT else {})
+    return IndexRecipe(
+        index.name, field_id, scalar, False, _text_parameters(table, index) if scalar == TEXT_KIND else {}
+    )
 
 
 def _text_parameters(table: TableReader, index: lance.IndexDescription) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import lance
 import numpy as np
@@ -22,7 +22,10 @@ from memwal_core.format.index_file import IndexFile
 from memwal_core.format.paths import INDEX_DIRECTORY
 from memwal_core.storage import ObjectStore
 
-_KIND = "INVERTED"
+TEXT_KIND: Final = "INVERTED"
+"""How Lance is asked for a full-text index."""
+TEXT_INDEX = "Inverted"
+"""What it calls one that is there."""
 _REMOVES_STOP_WORDS = "remove_stop_words"
 _CUSTOM_STOP_WORDS = "custom_stop_words"
 _TOKENIZER_OPTIONS = (
@@ -197,4 +200,4 @@ def _documents(index: TextIndex, address: str) -> LanceFileReader:
 
 
 def _covers(kind: str, fields: list[int], field_id: int) -> bool:
-    return kind.upper() == _KIND and list(fields) == [field_id]
+    return kind.upper() == TEXT_KIND and list(fields) == [field_id]

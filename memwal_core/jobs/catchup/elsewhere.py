@@ -15,6 +15,7 @@ from memwal_core.base_table.indexes.segments import (
     publish_segments,
     segment_build,
 )
+from memwal_core.base_table.indexes.text_index import TEXT_KIND
 from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.plan import IndexPlan
 from memwal_core.jobs.context import JobContext
@@ -57,7 +58,7 @@ def extend_elsewhere(context: CatchupContext, read: int, indexes: Sequence[Index
     shares = {
         index.name: [SegmentShare(build, part) for part in sharing.divide(_unindexed(coverage, index), per_slot=1)]
         # Texts first: their segments take longest to join.
-        for index, build in sorted(builds, key=lambda each: each[1].recipe.kind != "INVERTED")
+        for index, build in sorted(builds, key=lambda each: each[1].recipe.kind != TEXT_KIND)
     }
     shares = {name: each for name, each in shares.items() if each}
     if not shares:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import TextIndex, translated
+from memwal_core.base_table.indexes.text_index import TEXT_KIND
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.reader.rows.by_id import rows_of
 from memwal_core.reader.rows.generation_rows import is_among
@@ -180,7 +181,7 @@ class MemorySegment:
         self._lengths = np.zeros(texts.num_rows, dtype=np.int64)
         self._dataset = as_dataset(texts.select([column]))
         with translated("index texts in memory", self._dataset.uri):
-            self._dataset.create_scalar_index(column, "INVERTED", name=_NAME, **tokenizer)
+            self._dataset.create_scalar_index(column, TEXT_KIND, name=_NAME, **tokenizer)
             statistics: Any = self._dataset.stats.index_stats(_NAME)
         self.documents: float = sum(int(each["num_docs"]) for each in statistics["indices"])
         self.tokens: float = self.documents * self._mean_length()

@@ -19,6 +19,7 @@ from lance.query import MatchQuery
 
 from memwal_core.base_table import translated
 from memwal_core.base_table.indexes.recipes import IndexRecipe
+from memwal_core.base_table.indexes.text_index import TEXT_KIND
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS, SCORE_COLUMN, TOMBSTONE_COLUMN
@@ -30,7 +31,6 @@ from memwal_core.writer.query.pieces import ADDRESS, IndexedMemTable, SearchPiec
 Recipes = Callable[[], Sequence[IndexRecipe]]
 MemTables = Callable[[], Sequence[MemTable]]
 
-_TEXT_KIND = "INVERTED"
 _GROWTH = 4
 
 
@@ -233,7 +233,7 @@ class MemTableSearch:
         return piece
 
     def _text_recipes(self) -> list[IndexRecipe]:
-        return [recipe for recipe in self._recipes() if recipe.kind == _TEXT_KIND]
+        return [recipe for recipe in self._recipes() if recipe.kind == TEXT_KIND]
 
     def _pieces(self) -> tuple[SearchPiece, ...]:
         return tuple(piece for memtable in self._memtables() for piece in self._indexed(memtable).refresh())

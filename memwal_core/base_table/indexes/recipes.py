@@ -19,16 +19,14 @@ import pyarrow as pa
 
 from memwal_core.base_table.indexes.text_index import TEXT_INDEX, TEXT_KIND, read_tokenizer
 from memwal_core.base_table.indexes.untrained import is_trained
+from memwal_core.base_table.indexes.vector_model import CODEBOOK_KEY, open_quantizer
 from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
-from memwal_core.format.index_file import IndexFile
 from memwal_core.format.memwal_index import is_internal_index
 from memwal_core.format.paths import INDEX_DIRECTORY
 
 _log = logging.getLogger(__name__)
 
-_QUANTIZER_FILE = "auxiliary.idx"
-_QUANTIZER_KEY = b"storage_metadata"
 _SCALAR_KINDS = {
     "BTree": "BTREE",
     "Bitmap": "BITMAP",
@@ -145,11 +143,10 @@ def _vector_recipe(
 
 def _codebook(table: TableReader, segment: str) -> npt.NDArray[np.float32] | None:
     """Return a product quantizer's codebook as (sub-vectors, entries, values); None if it has another form."""
-    path = f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}"
-    file = IndexFile(table.store, path)
-    facts = json.loads(json.loads(file.metadata(_QUANTIZER_KEY))[0])
+    file, texts = open_quantizer(table, segment)
+    facts = json.loads(texts[0])
     sub_vectors, dimension = int(facts["num_sub_vectors"]), int(facts["dimension"])
-    data = file.tensor(facts["codebook_position"])
+    data = file.tensor(facts[CODEBOOK_KEY])
     if len(data) != _CODEBOOK_ENTRIES * dimension * np.dtype(np.float32).itemsize:
         return None
     values = np.frombuffer(data, np.float32)

@@ -16,7 +16,7 @@ from memwal_core.format.paths import INDEX_DIRECTORY
 
 _QUANTIZER_FILE = "auxiliary.idx"
 _QUANTIZER_KEY = b"storage_metadata"
-_CODEBOOK_KEY = "codebook_position"
+CODEBOOK_KEY = "codebook_position"
 _LAYOUT_KEY = "transposed"
 """How the codes of rows lie in the file, which a segment that was built apart has in another way."""
 
@@ -43,13 +43,18 @@ def _centroids(dataset: lance.LanceDataset, index: lance.IndexDescription) -> by
     return b"".join(sorted({np.asarray(each["centroids"], np.float32).tobytes() for each in segments}))
 
 
+def open_quantizer(table: TableReader, segment: str) -> tuple[IndexFile, list[str]]:
+    """Return the file of a segment's quantizer, and its parameters, each a text of JSON."""
+    file = IndexFile(table.store, f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}")
+    return file, json.loads(file.metadata(_QUANTIZER_KEY))
+
+
 def _quantizer_digest(table: TableReader, segment: str) -> bytes:
-    path = f"{INDEX_DIRECTORY}/{segment}/{_QUANTIZER_FILE}"
-    file = IndexFile(table.store, path)
+    file, texts = open_quantizer(table, segment)
     digest = hashlib.sha256()
-    for text in json.loads(file.metadata(_QUANTIZER_KEY)):
+    for text in texts:
         parameters = json.loads(text, parse_float=_as_float32)
-        codebook = parameters.pop(_CODEBOOK_KEY, None)
+        codebook = parameters.pop(CODEBOOK_KEY, None)
         parameters.pop(_LAYOUT_KEY, None)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
         if codebook is not None:

@@ -42,15 +42,9 @@ RESULT_TYPES: Mapping[str, pa.DataType] = MappingProxyType(
 
 def parse_result_type(name: str) -> pa.DataType:
     """Return the Arrow type that a spec calls ``name``; refuse one that cannot identify a region."""
-    try:
-        return RESULT_TYPES[name]
-    except KeyError:
-        raise InvalidRequestError(
-            "this type cannot be the type of a region value",
-            remedy="use one of the supported result types",
-            result_type=name,
-            supported=", ".join(RESULT_TYPES),
-        ) from None
+    if name not in RESULT_TYPES:
+        raise _no_result_type(result_type=name)
+    return RESULT_TYPES[name]
 
 
 def result_type_name(data_type: pa.DataType) -> str:
@@ -58,11 +52,15 @@ def result_type_name(data_type: pa.DataType) -> str:
     for name, known in RESULT_TYPES.items():
         if known.equals(data_type):
             return name
-    raise InvalidRequestError(
+    raise _no_result_type(type=str(data_type))
+
+
+def _no_result_type(**named: str) -> InvalidRequestError:
+    return InvalidRequestError(
         "this type cannot be the type of a region value",
         remedy="use one of the supported result types",
-        type=str(data_type),
         supported=", ".join(RESULT_TYPES),
+        **named,
     )
 
 

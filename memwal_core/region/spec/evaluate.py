@@ -28,13 +28,7 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
     expected = parse_result_type(field.result_type)
     found = natural_values(field, columns, num_rows)
     if not types_agree(found.type, expected):
-        raise InvalidRequestError(
-            "the values of a region field do not have its result type",
-            remedy="correct result_type, or cast inside the expression",
-            field_id=field.field_id,
-            result_type=field.result_type,
-            found=str(found.type),
-        )
+        raise wrong_result_type(field, found.type)
     try:
         return found.cast(expected)
     except pa.ArrowInvalid as error:
@@ -45,6 +39,17 @@ def evaluate_field(field: RegionField, columns: Mapping[int, Column], num_rows: 
             result_type=field.result_type,
             problem=str(error),
         ) from error
+
+
+def wrong_result_type(field: RegionField, found: pa.DataType) -> InvalidRequestError:
+    """Return the error that says that the values of a field have another type than it names."""
+    return InvalidRequestError(
+        "the values of a region field do not have its result type",
+        remedy="correct result_type, or cast inside the expression",
+        field_id=field.field_id,
+        result_type=field.result_type,
+        found=str(found),
+    )
 
 
 def natural_values(field: RegionField, columns: Mapping[int, Column], num_rows: int) -> pa.Array:

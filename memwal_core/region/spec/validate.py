@@ -10,7 +10,7 @@ import pyarrow as pa
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.region_spec.model import RegionField, RegionSpec
 from memwal_core.format.region_spec.result_types import parse_result_type, types_agree
-from memwal_core.region.spec.evaluate import evaluate_field, natural_values
+from memwal_core.region.spec.evaluate import evaluate_field, natural_values, wrong_result_type
 from memwal_core.region.spec.parameters import uses_lance_hash
 from memwal_core.region.spec.transforms import find_transform
 
@@ -102,13 +102,7 @@ def _check_field(field: RegionField, schema_fields: Mapping[int, pa.Field]) -> N
     is_exact = field.transform is not None and find_transform(field).run is not None
     agrees = found.equals(expected) or pa.types.is_null(found) if is_exact else types_agree(found, expected)
     if not agrees:
-        raise InvalidRequestError(
-            "the values of a region field do not have its result type",
-            remedy="correct result_type, or cast inside the expression",
-            field_id=field.field_id,
-            result_type=field.result_type,
-            found=str(found),
-        )
+        raise wrong_result_type(field, found)
     _check_repeatable(field, {source_id: pa.nulls(_NULL_ROWS, column.type) for source_id, column in known.items()})
 
 

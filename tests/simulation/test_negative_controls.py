@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import lance
-import pyarrow as pa
 import pytest
 
 from memwal_core.errors import MemwalError
@@ -20,7 +19,6 @@ from memwal_core.jobs.gc.kinds import flushed, wal_entries
 from memwal_core.memtable import MemTable
 from memwal_core.memtable.memtable import StoredEntry
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest, store
-from memwal_core.region.spec.routing import RegionRouter, RoutedRows
 from memwal_core.wal import WalAppender
 from memwal_core.writer import TableWriter, table_context
 from memwal_core.writer.claim import ownership
@@ -32,6 +30,7 @@ from testkit.simulation.actors.writers import WriterActor
 from testkit.simulation.scenes import AIMED, EVERYBODY, RIVALS, rivals
 from testkit.simulation.simulate import everybody
 from testkit.tables.foreign_merges import merge_natively
+from tests.simulation.misrouting import Misrouting
 
 ROUGH = Chances(interleave=0.1, fail=0.03, crash=0.02)
 # Garbage collection makes many requests: under rough chances it seldom gets to its gates.
@@ -122,10 +121,6 @@ def test_without_waiting_for_failed_flushes_rows_are_lost(tmp_path: Path, monkey
 def test_with_a_table_writer_that_routes_otherwise_rows_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Misrouting(RegionRouter):
-        def route(self, rows: pa.Table) -> list[RoutedRows]:
-            return [part._replace(value=((part.value[0] + 1) % 4,)) for part in super().route(rows)]
-
     monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
     assert _symptom(tmp_path, 43) is Symptom.WRONG_ROWS
 

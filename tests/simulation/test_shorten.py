@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from memwal_core.region.spec.routing import RegionRouter, RoutedRows
 from memwal_core.writer import table_context
 from testkit.simulation import SimulationFailedError, Symptom
 from testkit.simulation.actors.writers import WriterActor
@@ -19,6 +17,7 @@ from testkit.simulation.many import failure_of, main
 from testkit.simulation.scenes import EVERYBODY
 from testkit.simulation.schedule import Schedule
 from testkit.simulation.shorten import shortened
+from tests.simulation.misrouting import Misrouting
 
 FAILING_SEED = 25
 """Fails after 30 turns where a table writer routes otherwise than every other writer."""
@@ -26,10 +25,6 @@ FAILING_SEED = 25
 
 @pytest.fixture
 def misrouting(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Misrouting(RegionRouter):
-        def route(self, rows: pa.Table) -> list[RoutedRows]:
-            return [part._replace(value=((part.value[0] + 1) % 4,)) for part in super().route(rows)]
-
     monkeypatch.setattr(table_context, "RegionRouter", Misrouting)
 
 

@@ -123,21 +123,9 @@ class StatusSettings(BaseModel):
     def thresholds(self) -> Mapping[str, Thresholds]:
         """Return the thresholds by the name of their signal."""
         return {
-            "pending_generations": Thresholds(self.pending_generations_warn, self.pending_generations_page),
-            "oldest_unmerged": Thresholds(self.oldest_unmerged_warn_s, self.oldest_unmerged_page_s),
-            "wal_lag": Thresholds(self.wal_lag_warn_s, self.wal_lag_page_s),
-            "epoch_changes": Thresholds(self.epoch_changes_warn, self.epoch_changes_page),
-            "index_lag": Thresholds(self.index_lag_warn, self.index_lag_page),
-            "job_failures": Thresholds(self.job_failures_warn, self.job_failures_page),
-            "quarantined_generations": Thresholds(self.quarantined_generations_warn, self.quarantined_generations_page),
-            "base_fragments": Thresholds(self.base_fragments_warn, self.base_fragments_page),
-            "base_versions": Thresholds(self.base_versions_warn_s, self.base_versions_page_s),
-            "snapshot_age": Thresholds(self.snapshot_age_warn_s, self.snapshot_age_page_s),
-            "drain_time": Thresholds(self.drain_time_warn_s, self.drain_time_page_s),
-            "stuck_job": Thresholds(self.stuck_job_warn_s, self.stuck_job_page_s),
-            "peak_memory": Thresholds(self.peak_memory_warn, self.peak_memory_page),
-            "garbage": Thresholds(self.garbage_warn, self.garbage_page),
-            "kept": Thresholds(self.kept_warn, self.kept_page),
+            warn.partition("_warn")[0]: Thresholds(getattr(self, warn), getattr(self, warn.replace("_warn", "_page")))
+            for warn in type(self).model_fields
+            if "_warn" in warn
         }
 
     @model_validator(mode="after")

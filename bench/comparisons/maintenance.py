@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.harness import Arm, Case, Comparison, Measure, Work
+from bench.tables import require_equal
 from memwal_core.base_table import BaseTable, read_snapshot
 from memwal_core.format.paths import (
     MEM_WAL_DIRECTORY,
@@ -105,7 +106,7 @@ def manifest_gets(case: Case, directory: Path, *, counted: bool) -> Iterator[Wor
         return float(len(store.calls)) if counted else None
 
     yield work
-    _require(len(read), case.operations)
+    require_equal(len(read), case.operations)
 
 
 @contextmanager
@@ -120,7 +121,7 @@ def snapshot_build(case: Case, directory: Path, *, counted: bool) -> Iterator[Wo
 
     yield work
     snapshot = read_snapshot(admin.base, admin.base.state())
-    _require(0 if snapshot is None else snapshot.num_rows, case.operations)
+    require_equal(0 if snapshot is None else snapshot.num_rows, case.operations)
 
 
 def _with_objects(case: Case, directory: Path) -> Made:
@@ -145,7 +146,7 @@ def listing(case: Case, directory: Path) -> Iterator[Work]:
     _, store = case.data.get(case, directory.parent, _with_objects)
     found: list[str] = []
     yield lambda: found.extend(info.path for info in store.list_objects(MEM_WAL_DIRECTORY))
-    _require(len(found) >= case.operations, expected=True)
+    require_equal(len(found) >= case.operations, True)
 
 
 @contextmanager
@@ -154,7 +155,7 @@ def gc_plan(case: Case, directory: Path) -> Iterator[Work]:
     admin, _ = case.data.get(case, directory.parent, _with_objects)
     seen: list[int] = []
     yield lambda: seen.append(sum(item.objects for item in admin.run(GcRequest()).plan.items))
-    _require(seen[0] >= case.operations, expected=True)
+    require_equal(seen[0] >= case.operations, True)
 
 
 @contextmanager
@@ -174,18 +175,13 @@ def merge_process(case: Case, directory: Path, *, how: str) -> Iterator[Work]:
         return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     yield work
-    _require(lance.dataset(uri).count_rows(), (case.data + 1) * GENERATION_ROWS // 2)
+    require_equal(lance.dataset(uri).count_rows(), (case.data + 1) * GENERATION_ROWS // 2)
 
 
 def _rows(first: int, value: float) -> pa.Table:
     values = pa.array(np.full(GENERATION_ROWS * DIMENSION, value, dtype=np.float32))
     ids = pa.array(np.arange(first, first + GENERATION_ROWS))
     return pa.Table.from_arrays([ids, pa.FixedSizeListArray.from_arrays(values, DIMENSION)], schema=SCHEMA)
-
-
-def _require(found: int, expected: int) -> None:
-    if found != expected:
-        raise AssertionError(f"an arm did not do its work: found {found}, expected {expected}")
 
 
 def _region_cases(full: bool) -> Sequence[Case]:

@@ -79,10 +79,6 @@ class RegionDirectory:
             found[value] = manifest.region_id
         self._regions, self._derived = found, derived
 
-    def ensure(self, value: RegionValue) -> RegionId:
-        """Return the region of a value, creating it if it does not exist."""
-        return self.ensure_all([value])[value]
-
     def ensure_all(self, values: Iterable[RegionValue]) -> dict[RegionValue, RegionId]:
         """Return the regions of many values, creating missing ones concurrently."""
         wanted = list(values)

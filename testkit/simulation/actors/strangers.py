@@ -76,7 +76,7 @@ class NativeWriterActor(Actor):
             world.store, world.ids, settings=world.settings.storage, clock=world.clock, rng=world.rng
         )
         directory = RegionDirectory(world.store, spec, manifests, world.ids, 1, RegionStatus.ACTIVE)
-        return str(directory.ensure(self._value))
+        return str(directory.ensure_all([self._value])[self._value])
 
     @staticmethod
     def _write(writer: Any, dataset: lance.LanceDataset, keys: list[int], name: str | None) -> None:  # noqa: ANN401

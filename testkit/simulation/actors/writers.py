@@ -89,7 +89,7 @@ class WriterActor(Actor):
         status = RegionStatus((world.seed + int(str(self._value[0]))) % 2)
         world.seen[f"writer of a region that is {status.name}"] += 1
         directory = RegionDirectory(world.store, details.region_specs[0], manifests, world.ids, 1, status)
-        return directory.ensure(self._value)
+        return directory.ensure_all([self._value])[self._value]
 
     def _use_zombie(self, zombie: RegionWriter) -> str:
         try:

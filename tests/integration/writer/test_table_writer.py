@@ -75,7 +75,7 @@ def test_eight_writers_that_meet_a_new_value_create_one_region(table) -> None:
     def create() -> None:
         directory = RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4)
         barrier.wait()
-        found.append(directory.ensure((2,)))
+        found.append(directory.ensure_all([(2,)])[(2,)])
 
     threads = [threading.Thread(target=create) for _ in range(8)]
     for thread in threads:
@@ -95,10 +95,10 @@ def test_a_creator_that_died_after_its_reservation_is_finished_by_the_next(table
         faulty, _spec(table), ManifestStore(faulty, IdSource(), settings=FAST.storage), IdSource(), 4
     )
     with pytest.raises(CommitUnknownError):
-        broken.ensure((1,))
+        broken.ensure_all([(1,)])
     reserved = [info.path for info in table.store.list_objects("_mem_wal") if info.path.endswith(".json")]
     assert len(reserved) == 1
-    region_id = RegionDirectory(table.store, _spec(table), _manifests(table), IdSource(), 4).ensure((1,))
+    region_id = RegionDirectory(table.store, _spec(table), _manifests(table), IdSource(), 4).ensure_all([(1,)])[(1,)]
     assert str(region_id) in table.store.get(reserved[0]).decode()
 
 
@@ -270,7 +270,7 @@ def test_a_damaged_reservation_of_a_region_value_is_corruption(table, content: b
     path = region_reservation_path(spec.spec_id, encode_region_value(spec, (2,)))
     table.store.put(path, content)
     with pytest.raises(CorruptionError) as caught:
-        RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4).ensure((2,))
+        RegionDirectory(table.store, spec, _manifests(table), IdSource(), 4).ensure_all([(2,)])
     assert caught.value.facts["path"] == path
 
 

@@ -23,9 +23,9 @@ _NAMES_SHARE = 3
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
 
 
-def show_view(view: ReportView, console: Console | None = None) -> None:
+def show_view(view: ReportView) -> None:
     """Print a report: its headline, its grids, its notes."""
-    console = console if console is not None else Console(highlight=False)
+    console = Console(highlight=False)
     console.print(view.headline, markup=False, soft_wrap=True)
     for grid in view.grids:
         if grid.rows:
@@ -73,7 +73,7 @@ def _least_widths(grid: Grid) -> list[int]:
     return [first, *(max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells)]
 
 
-def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: Vocabulary = Vocabulary.REGION) -> None:
+def show_findings(console: Console, findings: tuple[Finding, ...], vocabulary: Vocabulary) -> None:
     """Print each finding with its evidence, its risk, what to do and where that is explained."""
     for finding in findings:
         console.print(

@@ -67,9 +67,9 @@ def is_text(value: str) -> bool:
     return True
 
 
-def as_number(value: object, *, at_least: int = 0, at_most: int = MAX_UINT64) -> int:
+def as_number(value: object, *, at_least: int = 0) -> int:
     """Return a whole number within bounds; ``MalformedError`` if the value is none."""
-    if type(value) is not int or not at_least <= value <= at_most:
+    if type(value) is not int or not at_least <= value <= MAX_UINT64:
         raise MalformedError(
             f"{str(value)[:50] if not isinstance(value, int) else 'a number'} is not a number in range"
         )

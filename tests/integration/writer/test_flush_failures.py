@@ -13,15 +13,19 @@ from memwal_core.flushed.write.directory import FLUSH_COMMIT, FLUSH_DROP
 from memwal_core.flushed.write.files import FLUSH_HIDE, FLUSH_ROWS
 from memwal_core.flushed.write.indexes import FLUSH_INDEX
 from memwal_core.flushed.write.sidecars import FLUSH_KEYS
-from memwal_core.format.paths import region_directory, wal_entry_path
+from memwal_core.format.paths import manifest_directory, region_directory, wal_entry_path
 from memwal_core.ids import IdSource
-from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.reader import Consistency
+from memwal_core.region import FlushedGeneration, ManifestStore, RegionStatus, record_flush
 from memwal_core.settings import Settings
 from memwal_core.storage import open_store
+from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore
-from testkit.tables.people import people
+from testkit.tables.people import make_people_table, people
+from testkit.tables.readable import as_model
 from testkit.tables.regions import create_region, flushed_rows, writer_settings
 
 SETTINGS = writer_settings()
@@ -53,6 +57,32 @@ def table(tmp_path: Path):
     table = BaseTable.open(dataset.uri, settings=SETTINGS)
     table.create_mem_wal_index((), ["score_idx"])
     return table
+
+
+@pytest.mark.req("MAN-27")
+def test_complete_directory_that_no_manifest_records_is_read_and_merged_by_nobody(tmp_path: Path) -> None:
+    uri, store = str(tmp_path / "t.lance"), FaultyStore(open_store(str(tmp_path / "t.lance")))
+    region = create_region(make_people_table(uri))
+    writer = RegionWriter.open(BaseTable.open(uri, store=store, settings=SETTINGS), region)
+    writer.put(people(1, name="recorded"))
+    writer.flush()
+    store.fail("put_if_absent", path=lambda path: path.startswith(manifest_directory(region)), times=None)
+    writer.put(people(2, name="stray"))
+    with pytest.raises(CommitUnknownError):
+        writer.flush()
+    manifests = Table.open(uri).opened.manifests
+    (recorded,) = manifests.load(region).flushed_generations
+    found = set(store.list_directories(region_directory(region)))
+    stray, *_ = sorted({name for name in found if "_gen_" in name} - {recorded.path})
+
+    def seen() -> list[dict[int, str]]:
+        shown = Table.open(uri).to_arrow(consistency=Consistency.LATEST)
+        Table.open(uri).run(MergeRequest())
+        return [as_model(shown), as_model(lance.dataset(uri).to_table())]
+
+    assert seen() == [{1: "recorded"}] * 2
+    manifests.update(region, lambda stored: record_flush(stored, FlushedGeneration(2, stray), 2, 2))
+    assert seen() == [{1: "recorded", 2: "stray"}] * 2, "nothing else kept it from them"
 
 
 @pytest.mark.req("MEM-22", "MEM-25", "WRT-01")

@@ -113,12 +113,10 @@ def test_an_unclosed_writer_is_replayed_entry_by_entry(table, region_id) -> None
     "WRT-62",
     "WRT-65",
     "WRT-66",
-    "WRT-68",
     "WRT-69",
     "FMT-12",
     "FMT-13",
     "FMT-15",
-    "FMT-16",
     "FMT-20",
     "MEM-24",
     "MEM-26",
@@ -435,7 +433,7 @@ def test_a_hundred_wal_writes_read_and_change_no_manifest(table, region_id) -> N
     assert _manifests(table).load(region_id).version == 2
 
 
-@pytest.mark.req("WRT-70", "WRT-71", "WRT-73", "MAN-27")
+@pytest.mark.req("WRT-70", "WRT-71", "WRT-73")
 def test_a_flush_that_loses_the_region_leaves_only_an_orphan(table, region_id) -> None:
     a = _open(table, region_id)
     a.put(people(1))
@@ -516,7 +514,7 @@ def test_a_writer_follows_the_manifest_whatever_the_snapshot_says(table, region_
     assert (second.writer_epoch, second.memtable.generation, second.memtable.num_rows) == (2, 2, 0)
 
 
-@pytest.mark.req("FMT-20")
+@pytest.mark.req("WRT-68", "FMT-16")
 def test_manifests_of_a_flushed_memtable_sort_the_newest_first(table, region_id) -> None:
     """Names of the second kind: the newest version is found without listing all of them."""
     with RegionWriter.open(table, region_id, settings=FAST) as writer:

@@ -49,11 +49,12 @@ def test_stored_epoch_below_the_granted_one_is_corruption() -> None:
 @pytest.mark.req("MAN-16", "MAN-22", "WRT-14", "WRT-15")
 def test_claim_loads_the_newest_and_writes_the_next_version(store: FaultyStore) -> None:
     manifests = _process(store, 1)
-    created = manifests.create(REGION)
+    manifests.create(REGION)
+    newest = claim(_process(store, 2), REGION)
     store.calls.clear()
     claimed = claim(manifests, REGION)
-    assert (claimed.version, claimed.writer_epoch) == (2, 1)
-    assert changed_fields(claimed, created) == {"writer_epoch"}
+    assert (newest.version, claimed.version, claimed.writer_epoch) == (2, 3, 2)
+    assert changed_fields(claimed, newest) == {"writer_epoch"}
     operations = [call.operation for call in store.calls]
     assert operations.index("get") < operations.index("put_if_absent")
 

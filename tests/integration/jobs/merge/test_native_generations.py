@@ -11,6 +11,7 @@ from memwal_core.jobs.merge.plan import Verdict
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.snapshot.request import SnapshotRequest
+from memwal_core.region import drain
 from memwal_core.settings import MergeSettings, Settings
 from memwal_core.table import Table
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
@@ -96,6 +97,21 @@ def test_second_run_changes_neither_rows_nor_version(tmp_path):
     assert report.outcome.exit_code == 3
     assert admin.base.state().version == version
     assert base_rows(admin).equals(rows)
+
+
+@pytest.mark.req("MRG-17")
+def test_generation_that_its_manifest_forgot_does_not_count_as_merged(tmp_path):
+    uri = str(tmp_path / "t")
+    make_people_table(uri)
+    write_native_generations(uri, FIRST, [[Put(people(1))], [Put(people(2))]])
+    admin = Table.open(uri)
+    admin.run(SnapshotRequest())
+    admin.opened.manifests.update(FIRST, lambda stored: drain(stored, {1}))
+
+    assert admin.run(MergeRequest()).outcome is JobOutcome.BLOCKED
+
+    assert admin.base.state().require_details().merged_generation(FIRST) == 0
+    assert base_rows(admin).num_rows == 0
 
 
 @pytest.mark.req("MRG-21")

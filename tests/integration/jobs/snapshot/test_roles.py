@@ -60,7 +60,7 @@ def test_readers_take_regions_from_the_snapshot_and_merge_them_with_the_base_tab
     assert seen(uri) == {1: "later", 2: "new", 4: "new", 5: "later"}
 
 
-@pytest.mark.req("IDX-05")
+@pytest.mark.req("IDX-05", "BLD-17")
 def test_reader_of_the_snapshot_asks_no_region_manifest(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     table = make_people_table(uri, rows=people(1), buckets=1)

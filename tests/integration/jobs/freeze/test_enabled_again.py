@@ -15,13 +15,16 @@ from memwal_core.format.paths import RECORD_DIRECTORY, TABLE_VERSIONS_DIRECTORY,
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.jobs.thaw.report import ThawReport
 from memwal_core.jobs.thaw.run import Decision
 from memwal_core.region.spec import bucket_spec
 from memwal_core.settings import Settings, WriterSettings
 from memwal_core.table import Table
 from testkit.clock import ManualClock
-from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.faulty_store import WRITES, Call, FaultyStore, Moment, Rule
+from testkit.tables.foreign_merges import merge_natively
+from testkit.tables.native_regions import Put, native_region_id, write_native_generations
 from testkit.tables.people import PRIMARY_KEY_METADATA, make_people_table, people, reopened
 from tests.integration.jobs.freeze.histories import overwrite, rows_of
 
@@ -99,6 +102,31 @@ def test_what_was_merged_is_remembered_through_the_first_of_several_decisions(ur
 
     assert Table.open(uri).opened.freezes.active() == ()
     assert merged(uri) == {1: "replaced", 2: "waits", 3: "waits", 7: "replaced"}
+
+
+def test_progress_that_a_run_remembers_while_another_freezes_the_table_is_restored(tmp_path: Path) -> None:
+    """The freeze names what was remembered before, and nothing else knows of a merge that nobody had seen by then."""
+    uri, region_id = str(tmp_path / "t.lance"), native_region_id(1)
+    table = make_people_table(uri)
+    write_native_generations(uri, region_id, [[Put(people(1, name="first"))]])
+    Table.open(uri).run(MergeRequest())
+    write_native_generations(uri, region_id, [[Put(people(2, name="second"))]])
+    merge_natively(table, people(2, name="second"), {region_id: 2})
+    store = FaultyStore(table.store)
+
+    def another_freezes(_: Call) -> None:
+        overwrite(uri, people(7, name="replaced"))
+        with pytest.raises(FrozenError):
+            Table.open(uri).run(MergeRequest())
+
+    store.add(Rule(another_freezes, Moment.BEFORE, WRITES, lambda path: path.startswith(RECORD_DIRECTORY)))
+    Table(OpenTable.of(reopened(table, store))).run(SnapshotRequest())
+
+    (freeze,) = Table.open(uri).opened.freezes.active()
+    assert freeze.evidence["merged_before"] == {str(region_id): 1}
+    Table.open(uri).enable()
+    assert thaw(uri, Choice.RESTORE_PROGRESS).outcome is JobOutcome.DONE
+    assert merged(uri) == {7: "replaced"}
 
 
 @pytest.mark.parametrize("what", ["manifest", "directory"])

@@ -79,6 +79,20 @@ def test_change_is_in_the_next_version_and_nothing_else_is(place: Any) -> None:
     assert not [name for name in _files(table, "_versions") if ".manifest-" in name]
 
 
+def test_commit_reads_nothing_back_and_tells_what_it_made(tmp_path: Path) -> None:
+    """The bytes that were published are at hand; two requests that follow one another would fetch them again."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+    store = FaultyStore(table.store)
+
+    made = reopened(table, store).update_details(_stamped(77))
+
+    (published,) = (number for number, call in enumerate(store.calls) if call.operation == "put_if_absent")
+    path = store.calls[published].path
+    assert _is_version(path)
+    assert {call.operation for call in store.calls[published + 1 :] if call.path == path} <= {"sync_objects"}
+    assert made == table.state(made.version)
+
+
 def test_change_to_the_same_details_makes_no_version(tmp_path: Path) -> None:
     table = make_people_table(str(tmp_path / "t"))
 

@@ -7,13 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from memwal_core.errors import UnavailableError
+from memwal_core.flushed.write.key_index import write_key_index
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
+from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.faults.process_limits import largest_file
 from testkit.tables.people import make_people_table, people
@@ -79,3 +82,15 @@ def test_job_whose_file_lost_its_end_changes_nothing_and_can_be_repeated(
 
     assert step(Table.open(uri)).outcome is JobOutcome.DONE
     assert _ids(uri) == list(range(ROWS))
+
+
+def test_key_index_that_lost_its_end_on_this_machine_is_not_put_into_a_store_elsewhere() -> None:
+    """Nothing looks for the end there: a store takes an object whole or not at all."""
+    keys = pa.table({"id": [f"key {number}" for number in range(ROWS)]})
+    whole, full = open_store("memory:///whole"), open_store("memory:///full")
+    write_key_index(whole, "flushed", keys, ["id"])
+    largest = max(whole.list_objects("flushed"), key=lambda file: file.size_bytes)
+
+    with largest_file(largest.size_bytes - LOST_BYTES), pytest.raises(OSError, match="No space left"):
+        write_key_index(full, "flushed", keys, ["id"])
+    assert full.head(largest.path) is None

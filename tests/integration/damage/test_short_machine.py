@@ -49,6 +49,19 @@ def test_whole_entry_is_not_called_damaged(
     assert damage_of_entry(store, region_id, 1, LANCE_WAL_SUFFIX) == ""
 
 
+def test_whole_entry_on_a_local_disk_which_lance_opens_itself_is_not_called_damaged(tmp_path: Path) -> None:
+    store, region_id, codec = open_store(str(tmp_path / "t")), IdSource().region_id(), LanceCodec({})
+    path = wal_entry_path(region_id, 1, LANCE_WAL_SUFFIX)
+    rows = pa.table({tmp_path.name: pa.array([None], KINDS["lance"])})
+    data = written_entry(tmp_path / "entry", codec, rows, {WRITER_EPOCH_KEY: "1", ATTEMPT_KEY: "ab"})
+    store.put(path, data)
+
+    with no_more_files(), pytest.raises(UnavailableError, match="could not be read here"):
+        codec.decode(store, region_id, 1, data)
+
+    assert codec.decode(store, region_id, 1, data).rows.num_rows == 1
+
+
 def _opened(table: BaseTable) -> object:
     return TableLayout.of(table, table.state())
 

@@ -257,10 +257,14 @@ def test_full_text_search_of_a_clone_whose_index_stayed_behind_is_refused(tmp_pa
     [(1, False), (9, False), (1, True)],
     ids=["fewer versions", "more versions", "of a frozen table"],
 )
+@pytest.mark.parametrize("reads_first", [True, False], ids=["read first", "maintained first"])
 def test_table_that_was_dropped_and_made_again_is_judged_by_its_own_history(
-    uri: str, versions: int, frozen: bool
+    uri: str, versions: int, frozen: bool, reads_first: bool
 ) -> None:
-    """Who held the dropped table open refused reads of the new one, and froze it by a record that went with the old."""
+    """Who held the dropped table open refused reads of the new one, and froze it by a record that went with the old.
+
+    A read forgets that record, too, so that the job shows by itself what it does.
+    """
     held = Table.open(uri)
     assert ids_of(held.to_arrow()) == {0, 1}
     assert held.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
@@ -272,7 +276,8 @@ def test_table_that_was_dropped_and_made_again_is_judged_by_its_own_history(
         lance.dataset(uri).update_config({"made": "again"})
     lance.dataset(uri).initialize_mem_wal(unsharded=True)
 
-    assert ids_of(held.to_arrow()) == {7}
+    if reads_first:
+        assert ids_of(held.to_arrow()) == {7}
     assert held.run(MergeRequest()).outcome is JobOutcome.NOTHING_TO_DO
     write(uri, 8)
     assert held.run(MergeRequest()).outcome is JobOutcome.DONE

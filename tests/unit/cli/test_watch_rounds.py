@@ -79,10 +79,9 @@ def test_silent_tables_take_no_place_from_those_that_answer(health):
         for each in release:
             each.set()
 
-    assert (first[0].problem, first[-1].problem) == (
-        "no answer in 0.5 s",
-        "its turn has not come: other tables take long to answer",
-    )
+    assert "no answer in 0.5 s" in {each.problem for each in first[:-1]}
+    # Who comes first is the machine's choice; one that is not asked is not called silent.
+    assert first[-1].problem in {"", "its turn has not come: other tables take long to answer"}
     assert looks == [""] * 4
 
 

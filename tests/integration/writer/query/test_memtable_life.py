@@ -241,7 +241,7 @@ def test_memory_stays_bounded_while_every_flush_fails(table) -> None:
     """Each of three hundred regions filled its own MemTable of 64 MiB: the bound of all held only while flushes did."""
     budget, store = MemoryBudget(2000), FaultyStore(table.store)
     settings = writer_settings(max_queued_memtables=1, backpressure_timeout_s=0)
-    writers = [_open(reopened(table, store), create_region(table), settings, memory=budget) for _ in range(3)]
+    writers = [open_writer(table, create_region(table), settings, store, memory=budget) for _ in range(3)]
     store.fail(*WRITES, path=lambda path: "_gen_" in path, times=None)
 
     refused = taken = 0

@@ -19,12 +19,7 @@ from tests.integration.airflow.test_servers import SECRET, make_table
 
 pytestmark = [pytest.mark.req("T1", "T5"), pytest.mark.airflow, pytest.mark.long, *test_servers.pytestmark[2:]]
 
-collector, s3, quoting, servers = (
-    test_servers.collector,
-    test_servers.s3,
-    test_servers.quoting,
-    test_servers.servers,
-)
+collector, quoting, servers = test_servers.collector, test_servers.quoting, test_servers.servers
 
 TEXTS = (
     "{{ conn.bait.password }}",

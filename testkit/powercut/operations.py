@@ -94,12 +94,14 @@ class Recording:
         operations: In the order in which they ended.
         directories: Inodes of directories.
         paths: Every path below the root that each inode ever had.
+        unsure: Absolute paths of which nobody knows, because a kill ended a call that named them.
     """
 
     root: str
     operations: tuple[Operation, ...]
     directories: frozenset[int]
     paths: Mapping[int, frozenset[str]]
+    unsure: frozenset[str] = frozenset()
 
     def marks(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Return what the process said, with its place."""

@@ -10,13 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from memwal_core.rng import seeded_rng
 from testkit.powercut.disk import NO_LOSSES, Disk
 from testkit.powercut.operations import Recording
 from testkit.powercut.replay import Replay
-from testkit.powercut.syscalls import TRACED
+from testkit.powercut.syscalls import TRACED, unsure_paths
 from testkit.powercut.workload import DISK_NAME, LIVES, MARKS_NAME
 
 TRACE_NAME = "trace"
@@ -83,7 +84,10 @@ def require_complete(recording: Recording) -> None:
     left = _contents(recording.root)
     Disk(recording, len(recording.operations)).build(seeded_rng(0), NO_LOSSES)
     played = _contents(recording.root)
-    differing = sorted(name for name in left.keys() | played.keys() if left.get(name) != played.get(name))
+    certain = {
+        name for name in left.keys() | played.keys() if os.path.join(recording.root, name) not in recording.unsure
+    }
+    differing = sorted(name for name in certain if left.get(name) != played.get(name))
     if differing:
         raise RecordingFailedError(f"what was recorded and what the process left differ in {differing[:10]}")
 
@@ -102,10 +106,12 @@ def read_recording(directory: Path) -> Recording:
     """
     directory = directory.resolve()
     replay = Replay(os.fspath(directory / DISK_NAME), os.fspath(directory / MARKS_NAME))
+    unsure: set[str] = set()
     for life in range(LIVES):
-        with (directory / f"{TRACE_NAME}-{life}").open(encoding="ascii") as lines:
-            replay.play(lines)
-    recording = replay.recording()
+        lines = (directory / f"{TRACE_NAME}-{life}").read_text(encoding="ascii").splitlines()
+        replay.play(lines)
+        unsure |= unsure_paths(lines)
+    recording = replace(replay.recording(), unsure=frozenset(unsure))
     if not any("finished" in said for _, said in recording.marks()):
         raise RecordingFailedError(f"the recording in {directory} was made elsewhere, or its process did not finish")
     return recording

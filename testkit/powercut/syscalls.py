@@ -26,6 +26,7 @@ _RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$", re.DOTALL)
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _PLACE = re.compile(r"<((?:\\x[0-9a-f]{2})*)>")
 _UNFINISHED = " <unfinished ...>"
+_NEVER_ENDED = "= ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,24 @@ def read_trace(lines: Iterable[str]) -> Iterator[SystemCall | Closing]:
         if call is None or call.group(1) == "close" or int(call.group(3)) < 0:
             continue
         yield SystemCall(call.group(1), tuple(_split(call.group(2))), int(call.group(3)), int(thread), began, place)
+
+
+def unsure_paths(lines: Iterable[str]) -> frozenset[str]:
+    """Return the paths that calls name which a kill ended: nobody knows whether these took effect."""
+    texts: dict[str, str] = {}
+    for line in lines:
+        found = _LINE.match(line.rstrip("\n"))
+        if found is None:
+            continue
+        thread, text = found.groups()
+        if text.endswith(_UNFINISHED):
+            texts[thread] = text
+        elif _RESUMED.match(text) and not text.endswith(_NEVER_ENDED):
+            texts.pop(thread, None)
+        elif text.endswith(_NEVER_ENDED):
+            texts[thread] = texts.get(thread, text)
+    places = [each for text in texts.values() for each in (*_PLACE.findall(text), *_STRING.findall(text))]
+    return frozenset(os.path.normpath(os.fsdecode(_unhex(each))) for each in places)
 
 
 def _split(arguments: str) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from testkit.powercut.operations import Mark, Names, Recording, Resize, Sync, SyncClass, Write
 from testkit.powercut.replay import Replay, UnknownCallError
+from testkit.powercut.syscalls import unsure_paths
 
 _SECOND_THREAD = "7 clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FILES|CLONE_THREAD) = 8"
 
@@ -185,3 +186,19 @@ def test_marks_are_no_part_of_the_directory() -> None:
 def test_call_that_cannot_be_played_back_is_refused(call: str) -> None:
     with pytest.raises(UnknownCallError):
         _play("7 openat(AT, '/r/x', O_RDWR|O_CREAT, 0666) = 3", call)
+
+
+def test_paths_of_calls_that_a_kill_ended_are_unsure() -> None:
+    """A thread was killed in the write of a temporary file: it was there, and no trace said so."""
+    lines = _trace(
+        "7 write(3</r/x>, 'abc', 3 <unfinished ...>",
+        "8 openat(AT, '/r/y', O_WRONLY|O_CREAT, 0666 <unfinished ...>",
+        "9 unlink('/r/z' <unfinished ...>",
+        "9 <... unlink resumed>) = 0",
+        "9 unlink('/r/w') = ?",
+        "8 <... openat resumed>) = ?",
+        "7 +++ killed by SIGKILL +++",
+    )
+    assert unsure_paths(lines) >= {"/r/y", "/r/w"}
+    assert "/r/z" not in unsure_paths(lines)
+    assert unsure_paths(["7 write(3<" + _hex("/r/x") + ">, 3 <unfinished ...>"]) == {"/r/x"}

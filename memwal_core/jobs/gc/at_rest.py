@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memwal_core.base_table import regions_at_rest
+from memwal_core.errors import CorruptionError
 from memwal_core.format.paths import MEM_WAL_DIRECTORY
 from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.contents import region_contents
@@ -23,7 +24,10 @@ def regions_without_garbage(surveyor: GcSurveyor, policy: Policy, regions: int) 
 
     Costs two listings of everything below ``_mem_wal/``, whatever the number of regions.
     """
-    rows = regions_at_rest(surveyor.table, surveyor.table.state()) if regions > MANY_REGIONS else {}
+    try:
+        rows = regions_at_rest(surveyor.table, surveyor.table.state()) if regions > MANY_REGIONS else {}
+    except CorruptionError:
+        rows = {}  # The survey meets it, too, and freezes the table.
     if not rows:
         return Resting()
     base = surveyor.base()

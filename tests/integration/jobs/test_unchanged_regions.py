@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +14,14 @@ import pytest
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
-from memwal_core.format.paths import generation_path, manifest_path, region_directory, version_hint_path, wal_entry_path
+from memwal_core.format.paths import (
+    generation_path,
+    manifest_path,
+    region_directory,
+    table_manifest_path,
+    version_hint_path,
+    wal_entry_path,
+)
 from memwal_core.ids import RegionId
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
@@ -30,6 +38,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.merge import survey as merge_survey
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot import survey as snapshot_survey
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -205,6 +214,20 @@ def test_a_region_with_leftovers_is_read_before_it_is_judged(tmp_path: Path, is_
     world.store.put(orphan if is_directory else temporary, b"left behind")
     resting = regions_without_garbage(surveyor, policy, 12).regions
     assert (len(resting), world.first in resting) == (11, False)
+
+
+@pytest.mark.parametrize("regions", [2, 12])
+def test_a_damaged_index_blocks_a_collection_at_any_number_of_regions(tmp_path: Path, regions: int) -> None:
+    """Above eight regions the job failed with an error of its own, and no plan told what is frozen."""
+    world = _World(str(tmp_path / "t"), regions)
+    newest = table_manifest_path(world.table().opened.base.state().version)
+    whole, name = world.store.get(newest), b"MemWalIndexDetails"
+    world.store.put(newest, re.sub(name + b"(....).{16}", name + rb"\1" + 16 * b"\xff", whole, flags=re.DOTALL))
+
+    for dry_run in (True, False):
+        report = world.table().run(GcRequest(dry_run=dry_run))
+        assert (report.outcome, report.done) == (JobOutcome.BLOCKED, {})
+        assert "the MemWAL index details cannot be read" in report.plan.freezes.table
 
 
 @pytest.mark.parametrize("regions", [1, 6])

@@ -32,6 +32,10 @@ def table_param(*, optional: bool) -> Param:
     return Param(type="string", minLength=1, title="Table", description=description)
 
 
+_LINEAGE = "openlineage"
+"""Where Airflow notes in a run's configuration which task triggered it."""
+
+
 def refuse_ignored(context: Mapping[str, Any]) -> None:
     """Refuse a run of which Airflow hears only a part: a misspelt ``dry_run`` would delete, and ``table`` mean all.
 
@@ -39,7 +43,8 @@ def refuse_ignored(context: Mapping[str, Any]) -> None:
         InvalidRequestError: The run is configured with names that the form lacks, or Airflow does not let
             configurations of runs overrule the defaults of the form.
     """
-    asked, known = context["dag_run"].conf or {}, context["dag"].params
+    asked, known = dict(context["dag_run"].conf or {}), context["dag"].params
+    asked.pop(_LINEAGE, None)
     if unknown := sorted(set(asked) - set(known)):
         raise InvalidRequestError(
             "the configuration of this run has names that the form of its DAG lacks",

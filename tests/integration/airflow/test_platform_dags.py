@@ -188,6 +188,15 @@ def test_run_whose_configuration_airflow_ignores_changes_nothing(
     assert Table.open(table.uri).opened.ledger.runs() == before
 
 
+def test_run_that_another_dag_triggers_is_done_where_lineage_is_collected(table: BaseTable, run_dag: RunDag) -> None:
+    """``TriggerDagRunOperator`` adds its own run to the configuration, and each such run was refused."""
+    parent = {"parentRunId": "019a", "parentJobName": "nightly.trigger", "parentJobNamespace": "default"}
+
+    run_dag({"table": table.uri, "openlineage": parent}, "memwal_snapshot")
+
+    assert Table.open(table.uri).opened.ledger.runs()[-1].key.job == "snapshot"
+
+
 def _require_told(database: Path, table: BaseTable) -> None:
     """Find the events of the assets that runs by hand change as well."""
     with closing(sqlite3.connect(database)) as connection:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from memwal_core.base_table.history.progress import Progress
+from memwal_core.base_table.history.progress import Progress, ProgressLine
 from memwal_core.base_table.history.retained import FEW_VERSIONS, RetainedVersion
 from memwal_core.errors import MemwalError, ObjectNotFoundError
 from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
@@ -97,13 +97,16 @@ def _decoded(document: Mapping[str, Any]) -> Iterator[RetainedVersion]:
     if document["sha256"] != _digest(document["regions"], versions):
         raise MalformedError("its checksum is another one")
     regions = [parse_region_id(as_text(each)) for each in document["regions"]]
-    merged: Progress = {}
+    line = ProgressLine()
+    whole: Progress = {}
+    merged = line.next(whole)
     for path, size_bytes, written, etag, version, branch, enabled, legacy, begins_clone, numbers in versions:
         modified = as_moment(written)
         if numbers:
             changes = zip(map(as_number, numbers[::2]), map(as_number, numbers[1::2]), strict=True)
-            merged = {**merged, **{regions[place]: generation for place, generation in changes}}
-            merged = {region_id: generation for region_id, generation in merged.items() if generation}
+            whole = {**whole, **{regions[place]: generation for place, generation in changes}}
+            whole = {region_id: generation for region_id, generation in whole.items() if generation}
+            merged = line.next(whole)
         yield RetainedVersion(
             version=as_number(version),
             branch=None if branch is None else as_text(branch),

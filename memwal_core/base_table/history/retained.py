@@ -100,7 +100,8 @@ def retained_versions(
         for each in map_concurrently(look, files[start : start + _READ_AT_ONCE], at_once):
             if each is not None:
                 tagged = tuple(sorted(tags.pop((each.branch, each.version), ())))
-                found.append(replace(each, tags=tagged, merged=line.next(each.merged)))
+                merged = each.merged if each.is_recalled else line.next(each.merged)
+                found.append(replace(each, tags=tagged, merged=merged))
     if tags:
         raise CorruptionError(
             "a tag names a version that does not exist",

@@ -7,6 +7,7 @@ example ``MEMWAL_MERGE__MAX_BYTES``), arguments of the caller. Unknown names are
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from typing import Literal, Self
 
@@ -27,6 +28,10 @@ from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
 ENVIRONMENT_PREFIX = "MEMWAL_"
+_OF_KUBERNETES = re.compile(
+    r"MEMWAL(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_PROTO|_PORT|_ADDR)?)?)"
+)
+"""What every pod is told of a Service whose name begins with ``memwal``."""
 
 
 class _Section(BaseModel):
@@ -462,7 +467,7 @@ def load_settings() -> Settings:
 def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:
     known = {ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields}
     for name, _ in sorted(variables):
-        if name.upper().split("__")[0] not in known:
+        if name.upper().split("__")[0] not in known and not _OF_KUBERNETES.fullmatch(name):
             raise _unknown(name)
     try:
         return Settings()

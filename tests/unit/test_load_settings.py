@@ -37,6 +37,33 @@ def test_value_out_of_bounds_is_refused_each_time(monkeypatch: pytest.MonkeyPatc
             load_settings()
 
 
+@pytest.mark.parametrize("service", ["MEMWAL", "MEMWAL_MAINTAIN"])
+def test_a_service_of_kubernetes_may_have_any_name(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
+    """Each pod beside a Service named ``memwal-maintain`` refused to begin."""
+    port = f"{service}_PORT_9464_TCP"
+    for name, value in {
+        f"{service}_SERVICE_HOST": "10.0.0.11",
+        f"{service}_SERVICE_PORT": "9464",
+        f"{service}_SERVICE_PORT_METRICS": "9464",
+        f"{service}_PORT": "tcp://10.0.0.11:9464",
+        port: "tcp://10.0.0.11:9464",
+        f"{port}_PROTO": "tcp",
+        f"{port}_PORT": "9464",
+        f"{port}_ADDR": "10.0.0.11",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize("variable", ["MEMWAL_PORTS", "MEMWAL_MERGE_MAX_BYTES", "MEMWAL_PAGES__PORT"])
+def test_other_names_are_still_refused(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "1")
+
+    with pytest.raises(InvalidRequestError, match="is not a setting"):
+        load_settings()
+
+
 SECONDS = [
     f"MEMWAL_{section}__{name}".upper()
     for section, info in Settings.model_fields.items()

@@ -137,13 +137,16 @@ def named_regions(table: TableReader, state: TableState) -> tuple[Collection[Reg
 def unchanged_regions(table: TableReader, state: TableState) -> dict[RegionId, RegionManifest]:
     """Return the regions that are as the region snapshot of a version says, see ``unchanged_since``.
 
-    Costs a listing of everything below ``_mem_wal/``, given up where it is too long; nothing without a snapshot.
+    One of which a later version was seen before went back, and is not among them. Costs a listing of everything below
+    ``_mem_wal/``, given up where it is too long; nothing without a snapshot.
     """
     rows = named_regions(table, state)[1]
     listed = list_regions(table.store) if rows else None
     if state.details is None or listed is None:
         return {}
-    return unchanged_since(rows, at_millis(state.details.snapshot_ts_millis), listed)
+    seen = table.remembered()
+    believed = (each for each in rows if each.version >= seen.get(each.region_id, 0))
+    return unchanged_since(believed, at_millis(state.details.snapshot_ts_millis), listed)
 
 
 def regions_at_rest(table: TableReader, state: TableState) -> dict[RegionId, RegionManifest]:

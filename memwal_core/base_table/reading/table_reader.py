@@ -30,7 +30,7 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.paths import LANCE_DIRECTORIES, MEM_WAL_DIRECTORY, table_manifest_path
 from memwal_core.format.table_manifest import ManifestFacts
-from memwal_core.ids import IdSource, parse_region_id
+from memwal_core.ids import IdSource, RegionId, parse_region_id
 from memwal_core.native.lance_version import require_proven_lance
 from memwal_core.native.waiting import in_time
 from memwal_core.rng import Rng, system_rng
@@ -67,6 +67,8 @@ class TableReader:
         self.rng = sources.rng
         self.manifests = ManifestFiles(store)
         self._observer: Callable[[TableState], None] | None = None
+        self.remembered: Callable[[], Mapping[RegionId, int]] = dict
+        """Returns, for regions that were seen before, the newest version of the manifest."""
         self._opened: WeakValueDictionary[int, lance.LanceDataset] = WeakValueDictionary()
         self._expected = 0
         self.session = _Session(
@@ -110,6 +112,12 @@ class TableReader:
         """Return the same table; each newest version that is read through it is shown to the observer first."""
         table = copy(self)
         table._observer = observer  # noqa: SLF001 - a copy of its own kind
+        return table
+
+    def remembering(self, versions: Callable[[], Mapping[RegionId, int]]) -> Self:
+        """Return the same table, which knows what was seen of its regions, see ``remembered``."""
+        table = copy(self)
+        table.remembered = versions
         return table
 
     def cached(self) -> Self:

@@ -101,7 +101,11 @@ class HistoryWatch:
 
     def _compared(self) -> ComparedTable:
         manifests = self._manifests.observed(self).remembering(lambda: self._memory.regions.keys())
-        return ComparedTable(self._base.observed(self.read_state), manifests)
+        base = self._base.observed(self.read_state).remembering(self._versions)
+        return ComparedTable(base, manifests)
+
+    def _versions(self) -> Mapping[RegionId, int]:
+        return {region_id: each.version for region_id, each in self._memory.regions.items()}
 
     def read_state(self, state: TableState) -> None:
         """Compare the newest version of the table, which was just read."""

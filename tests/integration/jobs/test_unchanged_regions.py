@@ -13,7 +13,8 @@ import pytest
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import MemwalError
+from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.errors import FrozenError, MemwalError
 from memwal_core.format.paths import (
     generation_path,
     manifest_path,
@@ -214,6 +215,23 @@ def test_a_region_with_leftovers_is_read_before_it_is_judged(tmp_path: Path, is_
     world.store.put(orphan if is_directory else temporary, b"left behind")
     resting = regions_without_garbage(surveyor, policy, 12).regions
     assert (len(resting), world.first in resting) == (11, False)
+
+
+@pytest.mark.parametrize("job", [GcRequest(dry_run=False), MergeRequest(), FlushRequest(), SnapshotRequest()])
+def test_a_region_that_was_put_back_as_it_was_is_read(tmp_path: Path, job: JobRequest) -> None:
+    """A copy that kept its times looked like the row of the region snapshot, and its later rows were not missed."""
+    world = _World(str(tmp_path / "t"), 12)
+    region, copy = tmp_path / "t" / region_directory(world.first), tmp_path / "copy"
+    shutil.copytree(region, copy)
+    world.write(*range(144), flush=True)
+    world.table().run(GcRequest(dry_run=False))
+    shutil.rmtree(region)
+    shutil.copytree(copy, region)
+
+    with pytest.raises(FrozenError) as raised:
+        world.table().run(job)
+
+    assert raised.value.facts["causes"] == [FreezeCause.REGION_WENT_BACK]
 
 
 @pytest.mark.parametrize("regions", [2, 12])

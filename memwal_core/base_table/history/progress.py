@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 
 from memwal_core.ids import RegionId
 
@@ -67,3 +67,17 @@ class _Changed(Progress):
 
     def __len__(self) -> int:
         return len(self._whole())
+
+    def items(self) -> ItemsView[RegionId, int]:
+        return self._whole().items()
+
+    @property
+    def parts(self) -> tuple[Progress, Progress]:
+        return self._base, self._changes
+
+
+def changes(before: Progress, now: Progress) -> Progress:
+    """Return what is merged of the regions in which ``now`` differs; 0 of those that are no longer there."""
+    (base, own), (other, others) = (each.parts if isinstance(each, _Changed) else (each, {}) for each in (before, now))
+    regions = {*own, *others} if base is other else {*before, *now}
+    return {each: now.get(each, 0) for each in regions if now.get(each, 0) != before.get(each, 0)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from memwal_core.base_table.history.progress import Progress, ProgressLine
+from memwal_core.base_table.history.progress import Progress, ProgressLine, changes
 from memwal_core.base_table.history.retained import FEW_VERSIONS, RetainedVersion
 from memwal_core.errors import MemwalError, ObjectNotFoundError
 from memwal_core.format.document import as_moment, as_number, as_text, encode_document, parse_document
@@ -59,34 +59,27 @@ def remember_versions(store: ObjectStore, versions: Sequence[RetainedVersion], g
     kept: list[tuple[RetainedVersion, Progress]] = []
     room = _MOST_CHANGES
     for each, before in zip(reversed(known), [*reversed(known[:-1]), None], strict=True):
-        changes = each.merged if before is None else _changes(before.merged, each.merged)
-        room -= _OF_A_VERSION + len(changes)
+        changed = each.merged if before is None else changes(before.merged, each.merged)
+        room -= _OF_A_VERSION + len(changed)
         if room < len(each.merged):
             kept.append((each, each.merged))  # The oldest one has its whole progress.
             break
-        kept.append((each, changes))
+        kept.append((each, changed))
     try:
         store.put(REMEMBERED_VERSIONS_PATH, encode_document(_encoded(reversed(kept))))
     except MemwalError as error:
         _log.warning("what old versions say is not remembered [store=%s]: %s", store.uri, error)
 
 
-def _changes(before: Progress, now: Progress) -> Progress:
-    if before is now:
-        return {}
-    changes = {region_id: merged for region_id, merged in now.items() if before.get(region_id, 0) != merged}
-    return changes | {region_id: 0 for region_id in before if region_id not in now}
-
-
 def _encoded(kept: Iterable[tuple[RetainedVersion, Progress]]) -> dict[str, object]:
     places: dict[RegionId, int] = {}
     versions = []
-    for each, changes in kept:
+    for each, changed in kept:
         info = each.manifest
         if info is not None:
             manifest = [info.path, info.size_bytes, info.modified.isoformat(), info.etag]
             facts = [each.version, each.branch, each.enabled, each.legacy, each.begins_clone]
-            numbers = [[places.setdefault(region_id, len(places)), merged] for region_id, merged in changes.items()]
+            numbers = [[places.setdefault(region_id, len(places)), merged] for region_id, merged in changed.items()]
             versions.append([*manifest, *facts, list(chain.from_iterable(numbers))])
     regions = [str(each) for each in places]
     return {"sha256": _digest(regions, versions), "regions": regions, "versions": versions}
@@ -103,8 +96,8 @@ def _decoded(document: Mapping[str, Any]) -> Iterator[RetainedVersion]:
     for path, size_bytes, written, etag, version, branch, enabled, legacy, begins_clone, numbers in versions:
         modified = as_moment(written)
         if numbers:
-            changes = zip(map(as_number, numbers[::2]), map(as_number, numbers[1::2]), strict=True)
-            whole = {**whole, **{regions[place]: generation for place, generation in changes}}
+            pairs = zip(map(as_number, numbers[::2]), map(as_number, numbers[1::2]), strict=True)
+            whole = {**whole, **{regions[place]: generation for place, generation in pairs}}
             whole = {region_id: generation for region_id, generation in whole.items() if generation}
             merged = line.next(whole)
         yield RetainedVersion(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memwal_core.base_table.history.progress import ProgressLine
+from memwal_core.base_table.history.progress import ProgressLine, changes
 from memwal_core.ids import RegionId
 
 REGIONS = [RegionId(UUID(int=each)) for each in range(1, 9)]
@@ -25,6 +26,11 @@ def test_each_progress_is_what_it_was_given(history: list[dict[RegionId, int]]) 
     for mine, given_ in zip(kept, history, strict=True):
         assert [mine.get(each, 0) for each in REGIONS] == [given_.get(each, 0) for each in REGIONS]
         assert [each in mine for each in REGIONS] == [each in given_ for each in REGIONS]
+        assert dict(mine.items()) == given_
+    for before, now in pairwise(kept):
+        changed = {**before, **changes(before, now)}
+        assert {each: merged for each, merged in changed.items() if merged} == now
+        assert all(before.get(each, 0) != merged for each, merged in changes(before, now).items())
 
 
 def test_what_does_not_change_is_kept_once() -> None:

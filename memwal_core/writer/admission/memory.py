@@ -47,4 +47,4 @@ class MemoryBudget:
             sizes = [(writer.buffered_bytes(), writer) for writer in self._writers]
         if sum(size for size, _ in sizes) > self._limit_bytes:
             largest_first = sorted(sizes, key=lambda entry: entry[0], reverse=True)
-            any(writer.request_rotation() for _, writer in largest_first)  # Ends with the first that can.
+            any(size and writer.request_rotation() for size, writer in largest_first)  # Ends with the first that can.

@@ -93,3 +93,14 @@ def test_the_budget_asks_the_next_writer_when_the_largest_cannot_rotate() -> Non
         budget.join(writer)
     budget.relieve()
     assert [writer.asked for writer in writers] == [1, 1, 0]
+
+
+@pytest.mark.req("MEM-17")
+def test_the_budget_asks_no_writer_that_has_nothing() -> None:
+    """Its next put became a generation of its own."""
+    budget = MemoryBudget(100)
+    writers = [_Writer(120, can_rotate=False), _Writer(0)]
+    for writer in writers:
+        budget.join(writer)
+    budget.relieve()
+    assert [writer.asked for writer in writers] == [1, 0]

@@ -94,10 +94,14 @@ class _Memory(threading.Thread):
 
 def _tree(pid: int) -> Iterator[int]:
     yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it has ended
+        return
+    for task in tasks:
         try:
             children = task.read_text().split()
-        except OSError:  # it has ended
+        except OSError:
             continue
         for child in children:
             yield from _tree(int(child))

@@ -40,6 +40,15 @@ def end_with(error: BaseException, *, json_wanted: bool) -> int:
     return code
 
 
+def end_process(code: int, *, hangs: bool) -> NoReturn:
+    """End at once, however threads hang: native code in one that was given up may crash while the interpreter ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if hangs:
+        os._exit(code)
+    sys.exit(code)
+
+
 def print_error(error: BaseException, exit_code: int, what: str = "", remedy: str = "") -> None:
     """Print an error on stdout, as one JSON document; docs/errors.md describes it."""
     known = isinstance(error, MemwalError)

@@ -85,6 +85,12 @@ class DeepLooks:
             busy = tuple(self._busy.values())
         wait(busy, timeout=timeout_s)
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look is under way."""
+        with self._lock:
+            return not all(each.done() for each in self._busy.values())
+
     def of(self, uri: str) -> DeepFindings:
         """Return what the last look at a table that ended has found; nothing before the first."""
         with self._lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memwal_core.cli.ending import end_process
 from memwal_core.cli.job_command import job_command, parameters_of, request_from, run_job, summary_of
 from memwal_core.cli.nothing import may_find_nothing
 from memwal_core.cli.options import as_json, parse_seconds, print_json
@@ -186,7 +186,7 @@ def _one_round(registry: Registry, wanted: FleetRequest, *, json: bool) -> None:
         print_json(report.to_dict())
     else:
         show_view(report.view())
-    _end(report.exit_code, hangs=bool(fleet.running))
+    end_process(report.exit_code, hangs=bool(fleet.running))
 
 
 def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
@@ -234,22 +234,13 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
     ended = service.stop(asked.grace)
     if server is not None:
         server.shutdown()
-    _end(0, hangs=not ended)
+    end_process(0, hangs=not ended)
 
 
 def _line(found: TableRound) -> str:
     ended = found.outcome.value if found.outcome is not None else found.end.value
     following = f"; next: {found.error['next']}" if found.error else ""
     return f"{found.table}: {ended.replace('_', ' ')}, {found.seconds:.2f} s: {found.why}{following}"
-
-
-def _end(code: int, *, hangs: bool) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if hangs:
-        # Native code in a thread that was given up may crash while the interpreter ends.
-        os._exit(code)
-    sys.exit(code)
 
 
 maintain = may_find_nothing(_command())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memwal_core.cli.ending import end_process
 from memwal_core.cli.options import parse_seconds
 from memwal_core.clock import SystemClock
 from memwal_core.settings.seconds import LONGEST_S
@@ -69,9 +70,8 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         fleet = watcher.look(wait_for_deep=True)
         typer.echo(exposition(fleet), nl=False)
         codes = [table.health.level.exit_code for table in fleet.tables if table.health is not None]
-        # Threads that wait for a silent store must not keep the process.
-        sys.stdout.flush()
-        sys.exit(max([0, *codes, *(6 for table in fleet.tables if table.problem)]))
+        code = max([0, *codes, *(6 for table in fleet.tables if table.problem)])
+        end_process(code, hangs=watcher.is_looking)
     server = serve(
         host,
         port,
@@ -88,3 +88,4 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         watcher.look()
         ending.wait(max(0.0, every - (clock.monotonic() - began)))
     server.shutdown()
+    end_process(0, hangs=watcher.is_looking)

@@ -97,6 +97,13 @@ class Watcher:
         with self._lock:
             return self._fleet
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a table is being examined."""
+        return not all(each.done() for each in self._busy.values()) or (
+            self._deep is not None and self._deep.is_looking
+        )
+
     def look(self, *, wait_for_deep: bool = False) -> WatchedFleet:
         """Examine every table, and return what is known then; wait for deep looks, too, if that is asked for."""
         problem = self._read_registry()

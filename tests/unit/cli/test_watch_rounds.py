@@ -69,7 +69,9 @@ def test_silent_tables_take_no_place_from_those_that_answer(health):
     registry = Registry(tables=(*silent, ALIVE))
     watched = Watcher(lambda: registry, examine, clock=SystemClock(), deadline_s=0.5, concurrency=1)
     try:
+        assert not watched.is_looking
         first = watched.look().tables
+        assert watched.is_looking
         # Each of the silent ones loses its place in its time.
         assert any(not watched.look().tables[-1].problem for _ in range(20))
         ended, hangs = hangs, next(rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from memwal_core.base_table import regions_at_rest
 from memwal_core.errors import CorruptionError
@@ -56,14 +57,4 @@ def _state(row: RegionManifest, objects: Sequence[ObjectInfo]) -> GcRegionState:
     """Return what a row and a listing tell of a region, with everything unknown as if it freed what it may free."""
     recorded = {each.path for each in row.flushed_generations}
     contents = region_contents(row.region_id, objects, recorded)
-    return GcRegionState(
-        region_id=row.region_id,
-        manifest=row,
-        versions=tuple(contents.versions),
-        settled_wal_id=row.replay_after_wal_id,
-        directories=tuple(sorted(contents.directories.values(), key=lambda each: (each.generation, each.name))),
-        wal=tuple(contents.wal),
-        wal_suffixes=frozenset(contents.wal_suffixes),
-        temporaries=tuple(contents.temporaries),
-        unknown=tuple(contents.unknown),
-    )
+    return replace(contents.state(row.region_id, row), settled_wal_id=row.replay_after_wal_id)

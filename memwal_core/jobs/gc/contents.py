@@ -16,7 +16,8 @@ from memwal_core.format.paths import (
     region_directory,
 )
 from memwal_core.ids import RegionId
-from memwal_core.jobs.gc.state import DirectoryState, NumberedObject
+from memwal_core.jobs.gc.state import DirectoryState, GcRegionState, NumberedObject
+from memwal_core.region import RegionManifest
 from memwal_core.storage.protocol import ObjectInfo
 
 _TEMPORARY = re.compile(r"(?P<final>.+)\.tmp\.[0-9A-Za-z]+", re.ASCII)
@@ -39,6 +40,19 @@ class RegionContents:
     directories: dict[str, DirectoryState] = field(default_factory=dict)
     temporaries: list[ObjectInfo] = field(default_factory=list)
     unknown: list[ObjectInfo] = field(default_factory=list)
+
+    def state(self, region_id: RegionId, manifest: RegionManifest | None) -> GcRegionState:
+        """Return what the objects alone tell of a region with this manifest."""
+        return GcRegionState(
+            region_id=region_id,
+            manifest=manifest,
+            versions=tuple(self.versions),
+            directories=tuple(sorted(self.directories.values(), key=lambda each: (each.generation, each.name))),
+            wal=tuple(self.wal),
+            wal_suffixes=frozenset(self.wal_suffixes),
+            temporaries=tuple(self.temporaries),
+            unknown=tuple(self.unknown),
+        )
 
     def add(self, info: ObjectInfo, parts: list[str], recorded: Collection[str]) -> None:
         """Add one object, whose path below the region directory is ``parts``."""

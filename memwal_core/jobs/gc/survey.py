@@ -42,7 +42,7 @@ from memwal_core.format.paths import (
 )
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import JobContext
-from memwal_core.jobs.gc.contents import RegionContents, region_contents
+from memwal_core.jobs.gc.contents import region_contents
 from memwal_core.jobs.gc.policy import settled_s
 from memwal_core.jobs.gc.state import (
     BaseState,
@@ -222,15 +222,10 @@ class GcSurveyor:
         known = None if isinstance(manifest, CorruptionError) else manifest
         recorded = frozenset() if known is None else frozenset(each.path for each in known.flushed_generations)
         contents = region_contents(region_id, self.store.list_objects(region_directory(region_id)), recorded)
-        state = GcRegionState(
-            region_id=region_id,
-            manifest=known,
-            versions=tuple(contents.versions),
-            directories=tuple(self._referring(region_id, known, contents)),
-            wal=tuple(contents.wal),
-            wal_suffixes=frozenset(contents.wal_suffixes),
-            temporaries=tuple(contents.temporaries),
-            unknown=tuple(contents.unknown),
+        found = contents.state(region_id, known)
+        state = replace(
+            found,
+            directories=tuple(self._referring(found)),
             problem=problem,
             is_damaged=isinstance(manifest, DamagedError),
         )
@@ -277,21 +272,19 @@ class GcSurveyor:
         except ObjectNotFoundError:
             return None  # Deleted after the listing.
 
-    def _referring(
-        self, region_id: RegionId, manifest: RegionManifest | None, contents: RegionContents
-    ) -> list[DirectoryState]:
-        directories = sorted(contents.directories.values(), key=lambda each: (each.generation, each.name))
-        flushed = 0 if manifest is None else manifest.replay_after_wal_id
+    def _referring(self, region: GcRegionState) -> Sequence[DirectoryState]:
+        directories = region.directories
+        flushed = 0 if region.manifest is None else region.manifest.replay_after_wal_id
         # The newest entry stays anyway; without another flushed one, references decide nothing.
-        if not any(entry.number <= flushed for entry in contents.wal[:-1]):
+        if not any(entry.number <= flushed for entry in region.wal[:-1]):
             return directories
-        if contents.wal_suffixes == {ARROW_WAL_SUFFIX}:
+        if region.wal_suffixes == {ARROW_WAL_SUFFIX}:
             return directories  # No Lance table consists of such files.
         if self.collect_wal is WalCollection.NONE:
             return [replace(each, wal_ids=None, problem=_NOT_READ) for each in directories]
-        recorded = set() if manifest is None else {each.path for each in manifest.flushed_generations}
+        recorded = region.recorded
         return map_concurrently(
-            lambda each: self._with_references(region_id, each, recorded=each.name in recorded),
+            lambda each: self._with_references(region.region_id, each, recorded=each.name in recorded),
             directories,
             self.concurrency,
         )

@@ -8,13 +8,14 @@ from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaM
 from memwal_core.flushed.read.contents import check_contents
 from memwal_core.flushed.read.keyed import KeyedGeneration, numbered, read_keys, read_whole
 from memwal_core.flushed.read.opening import open_generation
-from memwal_core.flushed.read.own_keys import require_own_keys
+from memwal_core.flushed.read.own_keys import OwnKeys
 from memwal_core.flushed.read.row_filter import kept_rows
 
 __all__ = [
     "ColumnMapping",
     "KeyedGeneration",
     "MergeTarget",
+    "OwnKeys",
     "SchemaMismatch",
     "check_contents",
     "kept_rows",
@@ -23,5 +24,4 @@ __all__ = [
     "open_generation",
     "read_keys",
     "read_whole",
-    "require_own_keys",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import lance
 import numpy as np
@@ -14,11 +15,13 @@ import pyarrow.compute as pc
 from memwal_core.base_table import translated
 from memwal_core.errors import CorruptionError
 from memwal_core.flushed.read.columns import ColumnMapping, MergeTarget, SchemaMismatch, map_columns
-from memwal_core.flushed.read.own_keys import require_own_keys
+from memwal_core.flushed.read.opening import store_of
+from memwal_core.flushed.read.own_keys import OwnKeys
 from memwal_core.flushed.read.row_filter import kept_rows
 from memwal_core.format.columns import ROW_ADDRESS, TOMBSTONE_COLUMN
 from memwal_core.native.casting import cast
 from memwal_core.storage import ObjectStore
+from memwal_core.storage.concurrent import both
 
 _SPARSE = 16
 """Below one winner in this many rows, taking rows by number is faster than scanning all of them."""
@@ -199,9 +202,14 @@ def _read(
     mapping, uri = place.mapping, place.uri
     columns = [mapping.sources[name] for name in target.key]
     marks = [TOMBSTONE_COLUMN] if mapping.has_tombstones else []
+    wanted = list(dict.fromkeys([*columns, *marks, *further]))
+    read = partial(place.dataset.to_table, columns=wanted, with_row_address=True)
     with translated("read the keys of a flushed MemTable", uri):
-        wanted = list(dict.fromkeys([*columns, *marks, *further]))
-        rows = place.dataset.to_table(columns=wanted, with_row_address=True)
+        if target.key:
+            store, _ = store_of(uri, place.dataset.latest_storage_options() or {}, place.within)
+            rows, own = both(store.kind, read, partial(OwnKeys.of, uri, place.dataset, place.within))
+        else:
+            rows, own = read(), None
     addresses = rows.column(ROW_ADDRESS).to_numpy()
     offsets: npt.NDArray[np.int64] | None = None
     if not bool(np.all(addresses[1:] >= addresses[:-1])):
@@ -218,8 +226,8 @@ def _read(
             uri=uri,
         )
     keys = _as_keys(rows.select(columns), target, uri) if target.key else numbered(rows.num_rows)
-    if target.key:
-        require_own_keys(uri, place.dataset, keys, place.within)
+    if own is not None:
+        own.require(keys)
     kept = addresses if with_addresses else None
     keyed = KeyedGeneration(place.generation, uri, place.dataset, mapping, keys, deleted, offsets, kept)
     return keyed, rows

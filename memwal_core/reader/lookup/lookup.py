@@ -16,7 +16,7 @@ from memwal_core.base_table.blobs import require_no_blobs
 from memwal_core.base_table.keys.search import KeySearch, positions
 from memwal_core.deduplicate import last_row_per_key
 from memwal_core.errors import InvalidRequestError, ObjectNotFoundError
-from memwal_core.flushed.read import require_own_keys
+from memwal_core.flushed.read import OwnKeys
 from memwal_core.format.columns import TOMBSTONE_COLUMN
 from memwal_core.format.paths import region_reservation_path
 from memwal_core.native.casting import cast, cast_rows, no_rows
@@ -252,7 +252,7 @@ class Lookup:
             sample = dataset.take(numbers, columns=list(own)) if numbers else None
         if sample is not None:
             named = sample.rename_columns(list(self._opened.key))
-            require_own_keys(source.path, dataset, named, self._opened.store)
+            OwnKeys.of(source.path, dataset, self._opened.store).require(named)
         self._proven.add(source)
 
     def _in_base(self, keys: pa.Table, empty: pa.Table) -> pa.Table:

@@ -37,11 +37,11 @@ COUNTED: Mapping[str, Requests] = MappingProxyType(
     {
         "put": Requests(1, 0),
         "flush": Requests(12, 8),
-        "merge": Requests(22, 40),
-        "snapshot": Requests(20, 36),
+        "merge": Requests(22, 39),
+        "snapshot": Requests(20, 35),
         "lookup, cold": Requests(4, 13),
         "lookup, warm": Requests(2, 6),
-        "cycle of a merged table": Requests(125, 201),
+        "cycle of a merged table": Requests(125, 200),
         "idle cycle": Requests(3, 9),
     }
 )

@@ -138,7 +138,8 @@ class FreezeStore:
             CorruptionError: The stored record cannot be read.
         """
         for _ in range(_ATTEMPTS):
-            found = self._load()
+            # If what was read before is not the newest any more, the register refuses its successor.
+            found = self._known if self._is_fresh() else self._load()
             record = found[1] if found is not None else MaintenanceRecord()
             changed = change(record)
             if changed == record:
@@ -162,11 +163,14 @@ class FreezeStore:
             attempts=_ATTEMPTS,
         )
 
+    def _is_fresh(self) -> bool:
+        # A freeze is read anew: it ends with its table, which may have been dropped and made again.
+        known, now = self._known, self._clock.monotonic()
+        return known is not None and not known[1].active and now - self._read_at < _TRUST_S
+
     def _load(self) -> tuple[Entry, MaintenanceRecord] | None:
         known = self._known
-        # A freeze is read anew: it ends with its table, which may have been dropped and made again.
-        fresh = known is not None and not known[1].active and self._clock.monotonic() - self._read_at < _TRUST_S
-        if known is not None and fresh and not self._register.exists(known[0].version + 1):
+        if known is not None and self._is_fresh() and not self._register.exists(known[0].version + 1):
             return known
         entry = self._register.latest()
         if entry is None:

@@ -85,7 +85,7 @@ def _files(place: str) -> list[Path]:
         raise LeftToSparkError("the source is not on this machine")
     if hadoop_decides(place):
         raise LeftToSparkError("HADOOP_CONF_DIR is set, and says where paths without a scheme lead")
-    found = [Path(each) for path in paths for each in (_below(path) if os.path.isdir(path) else [path])]
+    found = [Path(each) for each in sorted(each for path in paths for each in _below(path))]
     if any("=" in part for file in found for part in file.parent.parts):
         raise LeftToSparkError("the source is divided by the values of a column")
     missing = [path for path in paths if not os.path.exists(path)]
@@ -94,11 +94,13 @@ def _files(place: str) -> list[Path]:
     return found
 
 
-def _below(directory: str) -> list[str]:
+def _below(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
     found = []
-    for inside, directories, files in os.walk(directory):
-        directories[:] = sorted(name for name in directories if not name.startswith((".", "_")))
-        found += [os.path.join(inside, name) for name in sorted(files) if not name.startswith((".", "_"))]
+    for inside, directories, files in os.walk(path):
+        directories[:] = [name for name in directories if not name.startswith((".", "_"))]
+        found += [os.path.join(inside, name) for name in files if not name.startswith((".", "_"))]
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import lance
 import pyarrow as pa
@@ -46,7 +47,10 @@ def base_frame(
     """Return columns of a table version, one task per group of fragments; Spark must have a type for each."""
     fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
     tasks = max(1, min(len(fragments), spark.sparkContext.defaultParallelism * 4))
-    slices = [_Slice(dataset.uri, dataset.version, frozenset(fragments[start::tasks])) for start in range(tasks)]
+    # Neighbours go together: of rows that are ingested, the last one of a key wins.
+    bounds = [len(fragments) * number // tasks for number in range(tasks + 1)]
+    groups = [frozenset(fragments[start:end]) for start, end in pairwise(bounds)]
+    slices = [_Slice(dataset.uri, dataset.version, group) for group in groups]
     types = spark_types(pa.schema([dataset.schema.field(name) for name in columns]))
     return _frame(spark, slices, types, _read_slice(to_arrow_schema(types), dict(storage_options)))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from urllib.parse import unquote
 
 import lance
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from memwal_core.base_table import translated
@@ -16,10 +18,11 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
-from memwal_core.spark.ingest.routed import CORRUPT
+from memwal_core.spark.ingest.routed import CORRUPT, FILE
 from memwal_core.spark.ingest.watching import cause_of, unreadable_file
 
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
+_NAME = "memwal:name"
 
 
 def read_source(
@@ -28,7 +31,8 @@ def read_source(
     """Return the rows of a source.
 
     Text files are read in the schema of the table; records that do not fit it come with their text in
-    ``memwal:corrupt``. Errors say nothing that the source says: a registered directory may have any text in it.
+    ``memwal:corrupt``. Rows of several files come with the number of theirs in ``memwal:file``. Errors say nothing that
+    the source says: a registered directory may have any text in it.
 
     Args:
         spark: The session.
@@ -44,7 +48,7 @@ def read_source(
         for place in source.places:
             require_plain_files(place)
     frame = _read(spark, source, schema)
-    strangers = [name for name in frame.columns if name not in (CORRUPT, *schema.names, *steering)]
+    strangers = [name for name in frame.columns if name not in (CORRUPT, FILE, *schema.names, *steering)]
     if strangers and source.known_format in _TEXTS:
         raise InvalidRequestError(
             "the source has columns that the table does not have",
@@ -64,26 +68,8 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
                 return _lance(spark, source)
             case SourceFormat.TABLE:
                 return _union([spark.table(name) for name in source.places])
-            case SourceFormat.PARQUET:
-                return spark.read.options(**source.options).parquet(*source.places)
-            case SourceFormat.CSV:
-                options = {"header": "true", **source.options}
-                names = spark.read.options(**options).csv(list(source.places)).columns
-                if not set(names) <= set(schema.names):
-                    # The table has no type for columns that only steer (order, deletes): infer it.
-                    options_to_look = {**options, "inferSchema": "true"}
-                    found = spark.read.options(**options_to_look).csv(list(source.places)).schema.fields
-                else:
-                    found = [StructField(name, StringType()) for name in names]
-                types = _text_types([(each.name, each) for each in found], schema)
-                return _tolerant(spark, {**options, "enforceSchema": "false"}, types).csv(list(source.places))
-            case SourceFormat.JSON:
-                keep = {"columnNameOfCorruptRecord": CORRUPT}
-                found = spark.read.options(**{**source.options, **keep}).json(list(source.places)).schema.fields
-                strangers = [(each.name, each) for each in found if each.name not in (CORRUPT, *schema.names)]
-                known = [(name, StructField(name, StringType())) for name in schema.names]
-                types = _text_types([*known, *strangers], schema)
-                return _tolerant(spark, source.options, types).json(list(source.places))
+            case _:
+                return _files(spark, source, schema)
     except (PySparkException, Py4JError) as error:
         raise InvalidRequestError(
             "the source cannot be read",
@@ -93,6 +79,55 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
             file=unreadable_file(error) or "",
             cause=cause_of(error),
         ) from None
+
+
+def _files(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
+    options = dict(source.options)
+    deep = {"recursiveFileLookup": "true", **options}
+    # Spark leaves out what lies in directories of a directory, unless their names have values of columns.
+    if len(_named(spark, source, source.places, deep)) > len(_named(spark, source, source.places, options)):
+        options = deep
+    frame = _of_format(spark, source, options, schema)
+    return _numbered(frame, [file for place in source.places for file in _named(spark, source, [place], options)])
+
+
+def _named(spark: SparkSession, source: Source, places: Sequence[str], options: Mapping[str, str]) -> list[str]:
+    """Return the files that Spark finds at some places, in the order of their names; none is read."""
+    reader = spark.read.format(source.known_format.value).options(**options).schema("value string")
+    return sorted(reader.load(list(places)).inputFiles(), key=unquote)
+
+
+def _numbered(frame: DataFrame, files: Sequence[str]) -> DataFrame:
+    """Number the rows by their files, if there are several: Spark reads the largest file first."""
+    numbers = {file: number for number, file in enumerate(files)}
+    if len(numbers) <= 1:
+        return frame
+    known = frame.sparkSession.createDataFrame(list(numbers.items()), f"`{_NAME}` string, `{FILE}` long")
+    return frame.withColumn(_NAME, sf.input_file_name()).join(sf.broadcast(known), _NAME, "left").drop(_NAME)
+
+
+def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], schema: pa.Schema) -> DataFrame:
+    places = list(source.places)
+    match source.known_format:
+        case SourceFormat.CSV:
+            options = {"header": "true", **given}
+            names = spark.read.options(**options).csv(places).columns
+            if not set(names) <= set(schema.names):
+                # The table has no type for columns that only steer (order, deletes): infer it.
+                options_to_look = {**options, "inferSchema": "true"}
+                found = spark.read.options(**options_to_look).csv(places).schema.fields
+            else:
+                found = [StructField(name, StringType()) for name in names]
+            types = _text_types([(each.name, each) for each in found], schema)
+            return _tolerant(spark, {**options, "enforceSchema": "false"}, types).csv(places)
+        case SourceFormat.JSON:
+            keep = {"columnNameOfCorruptRecord": CORRUPT}
+            found = spark.read.options(**{**given, **keep}).json(places).schema.fields
+            strangers = [(each.name, each) for each in found if each.name not in (CORRUPT, *schema.names)]
+            known = [(name, StructField(name, StringType())) for name in schema.names]
+            return _tolerant(spark, given, _text_types([*known, *strangers], schema)).json(places)
+        case _:
+            return spark.read.options(**given).parquet(*places)
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:

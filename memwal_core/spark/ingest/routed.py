@@ -24,13 +24,16 @@ from memwal_core.writer.admission.row_checks import SAMPLE_ROWS
 REGION = "__region"
 SEQUENCE = "__sequence"
 ORDER = "__order"
+PLACE = "__place"
 PROBLEM = "__problem"
 BAD_ROWS = "__bad_rows"
 KEY_HASH = "__key_hash"
 CORRUPT = "memwal:corrupt"
 """Column of a batch with the text of records that its reader could not parse."""
+FILE = "memwal:file"
+"""Column of a batch with the number of the file that a row is from, where there are several."""
 _MARKS = (REGION, KEY_HASH, PROBLEM, BAD_ROWS)
-INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, KEY_HASH})
+INTERNAL = frozenset({REGION, SEQUENCE, ORDER, PROBLEM, BAD_ROWS, KEY_HASH, PLACE})
 """Columns of routed rows that the table does not have."""
 
 _ALIAS = "column"
@@ -49,6 +52,8 @@ def routed(frame: DataFrame, admission: RowAdmission, order_by: str | None) -> D
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     names = [name for name in frame.columns if name in admission.schema.names]
     extra = [StructField(TOMBSTONE_COLUMN, BooleanType()), StructField(SEQUENCE, LongType())]
+    if FILE in kinds:
+        extra.append(StructField(PLACE, LongType()))
     if order_by is not None:
         extra.append(StructField(ORDER, kinds[order_by]))
     marks = [
@@ -86,7 +91,7 @@ def columns_of_batch(frame: DataFrame, admission: RowAdmission, order_by: str | 
     own = [
         field
         for field in frame.schema.fields
-        if field.name != CORRUPT and (field.name != order_by or field.name in admission.schema.names)
+        if field.name not in (CORRUPT, FILE) and (field.name != order_by or field.name in admission.schema.names)
     ]
     found = []
     for field in own:
@@ -113,6 +118,9 @@ def _route(
             rows, corrupt = _without_corrupt(pa.Table.from_batches([batch]).rename_columns(list(names)))
             along = pa.table({f"{_ALONG}{SEQUENCE}": np.arange(first, first + rows.num_rows)})
             first += rows.num_rows
+            if FILE in rows.schema.names:
+                along = along.append_column(f"{_ALONG}{PLACE}", rows.column(FILE))
+                rows = rows.drop_columns([FILE])
             if order_by is not None:
                 along = along.append_column(f"{_ALONG}{ORDER}", rows.column(order_by))
                 if order_by not in admission.schema.names:

@@ -19,7 +19,7 @@ from memwal_core.ids import RegionId
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.share import RegionShare, ShareOutcome, write_share
 from memwal_core.settings import Settings
-from memwal_core.spark.ingest.routed import INTERNAL, ORDER, REGION, SEQUENCE, aliases, without_aliases
+from memwal_core.spark.ingest.routed import INTERNAL, ORDER, PLACE, REGION, SEQUENCE, aliases, without_aliases
 from memwal_core.writer import Takeover
 
 _SCHEMA = "document string"
@@ -55,7 +55,7 @@ class ShareTasks:
         by_size = sorted(self.regions, key=lambda value: -sizes[value])
         places = [(value, number % count) for number, value in enumerate(by_size)]
         task_of = spark.createDataFrame(places, f"{REGION} string, __task int")
-        order = [sf.col(ORDER)] if ORDER in rows.columns else []
+        order = [sf.col(name) for name in (ORDER, PLACE) if name in rows.columns]
         called = aliases(self.columns)
         columns = [sf.col(REGION), *(sf.col(called[name]) for name in key), *order, sf.col(SEQUENCE)]
         owned = rows.join(sf.broadcast(task_of), REGION).repartitionById(count, sf.col("__task"))

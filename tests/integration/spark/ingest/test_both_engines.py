@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import lance
 import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +18,8 @@ from memwal_core.ingest.admission import RowAdmission
 from memwal_core.ingest.arrow_rows import ArrowRows
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.ingestion import BatchRequest, ingest_rows
+from memwal_core.jobs.ingest.request import IngestRequest, SourceFormat
+from memwal_core.jobs.sharing.place import Engine
 from memwal_core.reader.merged import MergedReader
 from memwal_core.spark.ingest.frame import FrameBatch, _FrameRows, ingest_frame
 from memwal_core.table import Table
@@ -77,7 +83,7 @@ def test_both_count_the_same_and_write_the_same(spark: SparkSession, tmp_path: P
 
 def test_columns_are_those_of_the_table_whatever_their_names(spark: SparkSession, tmp_path: Path) -> None:
     """Names of routing, and names that differ in case only, ended as a Spark that may answer later."""
-    names = ["Id", "id", "__order", "__sequence", "__REGION", "__corrupt", "__key_hash", "__task", "column0"]
+    names = ["Id", "id", "__order", "__sequence", "__REGION", "__corrupt", "__key_hash", "__task", "column0", "__place"]
     schema = pa.schema([(name, pa.int64()) for name in names])
     given = pa.table({**{name: [number, number, number] for number, name in enumerate(names)}, "Id": [1, 1, 2]})
     given = given.set_column(8, "column0", pa.array([1, 2, 3])).append_column("AT", pa.array([2, 1, 1]))
@@ -119,3 +125,62 @@ def test_order_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
     admission, asked = RowAdmission.of(table), BatchRequest(BATCH, order_by="at")
     with pytest.raises(InvalidRequestError, match="exactly one column"):
         ingest_rows(ArrowRows(given, admission, table, asked), admission, table, asked)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json", "lance"])
+def test_last_row_of_a_key_wins_in_the_order_of_places_and_names_whatever_their_sizes(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """Spark reads the largest file first: rows of small files won over newer ones."""
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    sizes = {"9 first": 20, "1#/b c": 1, "1#/b!": 2000}
+    places = [f"9 first.{form}", "1#"]
+    if form == "lance":
+        sizes, places = {f"{number}": 1 for number in range(12)}, ["rows.lance"]
+    for number, (name, size) in enumerate(sizes.items()):
+        given = pa.table({"id": [0] * 2 + [1000 * number + each for each in range(1, size)]}, schema=schema.remove(1))
+        given = given.append_column("name", [[f"{number} no", *[f"{number}"] * size]])
+        write(given, tmp_path, name, form)
+    found = {}
+    for engine in (Engine.LOCAL, Engine.SPARK):
+        table = Table.create(str(tmp_path / f"t.{engine}"), schema, key="id", buckets=2)
+        request = IngestRequest(
+            sources=tuple(str(tmp_path / each) for each in places), format=SourceFormat(form), batch="b", engine=engine
+        )
+        if engine is Engine.SPARK or form in ("parquet", "lance"):
+            table.run(request)
+            found[engine] = table.lookup(pa.table({"id": [0]})).to_pylist()[0]["name"]
+    assert set(found.values()) == {str(len(sizes) - 1)}
+
+
+def write(rows: pa.Table, directory: Path, name: str, form: str) -> None:
+    """Write rows as a file, or add them to the one Lance table."""
+    path = directory / f"{name}.{form}"
+    path.parent.mkdir(exist_ok=True)
+    if form == "parquet":
+        pq.write_table(rows, path)
+    elif form == "csv":
+        csv.write_csv(rows, path)
+    elif form == "json":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
+    else:
+        lance.write_dataset(rows, str(directory / "rows.lance"), mode="append")
+
+
+def test_what_lies_in_directories_of_a_directory_is_read_unless_hidden(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark left it out, so that a batch had fewer rows once it was large enough for Spark."""
+    schema = pa.schema([("id", pa.int64()), ("part", pa.int32())])
+    plain, divided = tmp_path / "plain", tmp_path / "divided"
+    for number, name in enumerate(["a.parquet", "deep/er/b.parquet", "_hidden/c.parquet", ".d.parquet"]):
+        (plain / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": [number], "part": pa.array([7], pa.int32())}), plain / name)
+    (plain / "_SUCCESS").touch()
+    for number in range(2):
+        (divided / f"part={number}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), divided / f"part={number}" / "a.parquet")
+    found = []
+    for place, engine in ((plain, Engine.LOCAL), (plain, Engine.SPARK), (divided, Engine.SPARK)):
+        table = Table.create(str(tmp_path / f"{place.name}.{engine}"), schema, key="id", buckets=2)
+        table.run(IngestRequest(sources=(str(place),), format=SourceFormat.PARQUET, batch="b", engine=engine))
+        found.append(sorted((row["id"], row["part"]) for row in table.to_arrow().to_pylist()))
+    assert found == [[(0, 7), (1, 7)], [(0, 7), (1, 7)], [(0, 0), (1, 1)]]

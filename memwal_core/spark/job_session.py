@@ -12,7 +12,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.context import JobContext
 from memwal_core.spark.executors import SparkExecutors
 from memwal_core.spark.jvm_log import keep_log
-from memwal_core.spark.session import LateSession
+from memwal_core.spark.session import LateSession, java_alive
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,8 @@ def session_for(context: JobContext, job: str) -> Iterator[SparkSession]:
     session = shared or LateSession(f"memwal {job} {context.opened.uri}")
     spark = session()
     try:
-        yield spark
+        with java_alive(context.opened.uri):
+            yield spark
     except Exception as error:
         if not isinstance(error, InvalidRequestError) and (log := keep_log()):
             _log.warning("the messages of Spark are in %s", log)

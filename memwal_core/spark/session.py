@@ -7,9 +7,10 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -32,6 +33,9 @@ _FOLDERS = "SPARK_LOCAL_DIRS"
 _YARN_CONTAINER = "CONTAINER_ID"
 """Where it is set, Spark takes the folders of YARN."""
 
+NO_ANSWER = (Py4JNetworkError, ConnectionError, EOFError)
+"""What calls end with once the Java process of Spark is gone."""
+
 Session = SparkSession | Callable[[], SparkSession]
 """A session, or what returns it when it is first needed."""
 
@@ -39,6 +43,26 @@ Session = SparkSession | Callable[[], SparkSession]
 def session_of(given: Session) -> SparkSession:
     """Return the session; one that is given as a function starts now."""
     return given if isinstance(given, SparkSession) else given()
+
+
+@contextmanager
+def java_alive(table_uri: str) -> Iterator[None]:
+    """Turn what calls of Spark end with after its Java process did into one of our errors.
+
+    Raises:
+        UnavailableError: The process is gone. Run again; what was done stands.
+    """
+    try:
+        yield
+    except NO_ANSWER as error:
+        raise UnavailableError(
+            "the Java process of Spark ended while the job needed it",
+            remedy="read its log, give it more memory (spark.driver.memory) if it had too little, and run the job "
+            "again: what was done stands",
+            table=table_uri,
+            cause=type(error).__name__,
+            log=keep_log() or "where Spark was started",
+        ) from error
 
 
 class LateSession:
@@ -102,7 +126,9 @@ class LateSession:
     def stop(self) -> None:
         """End the session if this started it."""
         if self._session is not None and self._is_own:
-            self._session.stop()
+            # A Java process that is gone has stopped, and an error is under way that says so.
+            with suppress(*NO_ANSWER):
+                self._session.stop()
         self._session = None
 
 

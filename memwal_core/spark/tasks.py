@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from memwal_core.errors import BareExecutorError, InternalError, MemwalError, UnavailableError
 from memwal_core.jobs.sharing.executors import EndT, Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
-from memwal_core.spark.session import Session, session_of
+from memwal_core.spark.session import Session, java_alive, session_of
 from memwal_core.spark.slots import settled, slots_of
 from memwal_core.storage.concurrent import map_concurrently
 
@@ -48,7 +48,8 @@ class SparkTasks(Executors):
     @property
     def slots(self) -> int:
         """Tasks that run at once."""
-        return slots_of(session_of(self._spark).sparkContext)
+        with java_alive(self._table_uri):
+            return slots_of(session_of(self._spark).sparkContext)
 
     def map(self, stage: str, function: Callable[[GivenT], FoundT], shares: Sequence[GivenT]) -> list[FoundT]:
         """Apply a function to each share; see ``Executors.map``."""
@@ -86,9 +87,9 @@ class SparkTasks(Executors):
 
         Spark's shuffle carries the pieces: through the disks of the executors, bounded in memory.
         """
-        pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
-        parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
         with self._told(stage, max(1, len(shares)) + parts):
+            pieces = self._shared(shares).flatMap(_spreader(partial(_pieces, spread)))
+            parted = pieces.partitionBy(parts, _itself()).mapPartitions(_gatherer(partial(_gathered, gather)))
             return self._collected(stage, parted, len(shares))
 
     def _shared(self, shares: Sequence[object]) -> RDD[bytes]:
@@ -97,11 +98,12 @@ class SparkTasks(Executors):
 
     @contextmanager
     def _told(self, stage: str, tasks: int) -> Iterator[None]:
-        """Tell the progress of some tasks, if there are any."""
+        """Tell the progress of some tasks, if there are any, and whether Spark is gone."""
         if not tasks:
             yield
             return
-        with progress_told(session_of(self._spark).sparkContext, self._group, stage, tasks, self._tell_every_s):
+        context = session_of(self._spark).sparkContext
+        with java_alive(self._table_uri), progress_told(context, self._group, stage, tasks, self._tell_every_s):
             yield
 
     @property

@@ -20,6 +20,7 @@ from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
 from memwal_core.spark.ingest.routed import CORRUPT, FILE
 from memwal_core.spark.ingest.watching import cause_of, unreadable_file
+from memwal_core.spark.session import NO_ANSWER
 
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _NAME = "memwal:name"
@@ -70,6 +71,8 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
                 return _union([spark.table(name) for name in source.places])
             case _:
                 return _files(spark, source, schema)
+    except NO_ANSWER:
+        raise
     except (PySparkException, Py4JError) as error:
         raise InvalidRequestError(
             "the source cannot be read",

@@ -16,6 +16,7 @@ from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableErro
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.ingestion import Progress
 from memwal_core.ingest.records import BatchRecords
+from memwal_core.spark.session import NO_ANSWER
 
 _CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_.]*)\]", re.MULTILINE)
 """Spark's name of an error, in front of its text."""
@@ -86,6 +87,8 @@ def spark_errors(batch: BatchId) -> Iterator[None]:
     """
     try:
         yield
+    except NO_ANSWER:
+        raise
     except (PySparkException, Py4JError) as error:
         damaged, cause = unreadable_file(error), cause_of(error)
         # Errors of regions come as results of their tasks: what a task raises is about what it reads.

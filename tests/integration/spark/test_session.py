@@ -114,3 +114,47 @@ def test_messages_of_java_go_to_a_file_that_only_failures_leave(tmp_path: Path, 
     kept = list(tmp_path.glob("memwal-spark-*.log"))
     assert [str(path) for path in kept] == ran.stdout.split()[2:] if ending == "keep" else kept == []
     assert all("noise of Java" in path.read_text() for path in kept)
+
+
+_DIES = """
+import logging, os
+from pyspark import SparkContext
+from memwal_core.errors import UnavailableError
+from memwal_core.spark.session import LateSession
+from memwal_core.spark.tasks import SparkTasks
+
+logging.disable(logging.ERROR)  # What py4j says of it.
+session = LateSession("quiet", {"spark.ui.enabled": "false"})
+tasks = SparkTasks(session, "memory://t")
+session()
+java = SparkContext._gateway.proc.pid
+
+def end(number):
+    os.kill(java, 9)
+
+def spread(number):
+    yield 0, number
+
+for asked in (
+    lambda: tasks.map("a stage", end, [1]),
+    lambda: tasks.map("a stage", end, [1]),
+    lambda: tasks.exchange("a stage", spread, [1], list, 1),
+    lambda: tasks.slots,
+):
+    try:
+        asked()
+    except UnavailableError as error:
+        print(f"{error.what}, {error.facts['log']}")
+session.stop()
+"""
+
+
+def test_java_process_that_is_gone_is_one_error_wherever_it_is_needed(tmp_path: Path) -> None:
+    """It was a refused connection with a traceback, and the end of the session failed, too."""
+    variables = {**os.environ, "TMPDIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": "--master local[1] pyspark-shell"}
+
+    ran = subprocess.run([sys.executable, "-c", _DIES], env=variables, check=True, capture_output=True, text=True)
+
+    (log,) = tmp_path.glob("memwal-spark-*.log")
+    assert ran.stdout.splitlines() == [f"the Java process of Spark ended while the job needed it, {log}"] * 4
+    assert ran.stderr == ""

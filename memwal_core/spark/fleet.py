@@ -60,7 +60,16 @@ def _parser() -> argparse.ArgumentParser:
         "table, from a JSON document.",
     )
     parser.add_argument("--registry", metavar="FILE", help=f"the registry; that of {REGISTRY_VARIABLE} if empty")
-    parser.add_argument("--tables", nargs="+", default=[], metavar="NAME", help="only these; all by default")
+    parser.add_argument(
+        "--table",
+        "--tables",
+        dest="tables",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="only these; all by default",
+    )
     parser.add_argument("--parallel", type=int, metavar="N", help="tables at once; MEMWAL_FLEET__PARALLEL by default")
     parser.add_argument(
         "--deadline-s", type=float, metavar="S", help="of one table; MEMWAL_FLEET__DEADLINE_S by default"

@@ -66,16 +66,19 @@ def test_all_due_tables_are_maintained_in_one_session_and_problems_are_told(
     assert SparkSession.getActiveSession() is spark  # it was the caller's
 
 
+@pytest.mark.parametrize("named", [("--tables", "orders", "people"), ("--table", "orders", "--table", "people")])
 def test_tables_that_are_not_due_start_no_session(
-    registry: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    registry: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: tuple[str, ...]
 ) -> None:
-    arguments = ("--registry", str(registry), "--tables", "orders", "people", "--report", "-")
+    """Of ``--table`` given twice, as the command takes it, the first was left out without a word."""
+    arguments = ("--registry", str(registry), *named, "--report", "-")
     monkeypatch.setattr(LateSession, "__call__", None)
     assert maintain(*arguments) == 0  # small tables need none, either
     capsys.readouterr()
 
     assert maintain(*arguments) == 3
-    assert {each["end"] for each in json.loads(capsys.readouterr().out)["tables"]} == {"not_due"}
+    ends = {each["table"]: each["end"] for each in json.loads(capsys.readouterr().out)["tables"]}
+    assert ends == {"orders": "not_due", "people": "not_due"}
 
 
 @pytest.mark.parametrize("arguments", [("--tables", "ordres"), ("--parallel", "0")])

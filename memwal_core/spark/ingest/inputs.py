@@ -24,6 +24,10 @@ from memwal_core.spark.session import NO_ANSWER
 
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _NAME = "memwal:name"
+_CSV = {"header": "true", "escape": '"', "unescapedQuoteHandling": "RAISE_ERROR"}
+"""As everything but Spark writes it (RFC 4180); what is written otherwise must not become other texts or rows."""
+_OF_QUOTES = frozenset({"quote", "escape", "multiline", "encoding", "charset"})
+"""Options after which quotes mean something else, or lines are known."""
 
 
 def read_source(
@@ -113,7 +117,7 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
     places = list(source.places)
     match source.known_format:
         case SourceFormat.CSV:
-            options = {"header": "true", **given}
+            options = {**_CSV, **_lines(spark, source, given), **given}
             names = spark.read.options(**options).csv(places).columns
             if not set(names) <= set(schema.names):
                 # The table has no type for columns that only steer (order, deletes): infer it.
@@ -131,6 +135,30 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             return _tolerant(spark, given, _text_types([*known, *strangers], schema)).json(places)
         case _:
             return spark.read.options(**given).parquet(*places)
+
+
+def _lines(spark: SparkSession, source: Source, given: Mapping[str, str]) -> dict[str, str]:
+    """Return how Spark finds the records of CSV: a quoted value with line ends would become several rows.
+
+    Raises:
+        InvalidRequestError: Quotes of a file are not closed, so that all rows behind them would become one value.
+    """
+    if _OF_QUOTES & {name.lower() for name in given}:
+        return {}
+    text = sf.col("value")
+    is_open = (sf.length(text) - sf.length(sf.replace(text, sf.lit('"')))) % 2
+    lines = spark.read.options(**given).text(list(source.places)).select(sf.input_file_name(), is_open)
+    found = lines.toDF("file", "open").groupBy("file").agg(sf.sum("open").alias("open")).where("open > 0").collect()
+    for row in found:
+        if row["open"] % 2:
+            raise InvalidRequestError(
+                "a CSV file has a quote that is not closed",
+                remedy="close it, and double quotes within values, or say how they are written with the options of the "
+                "reader: quote, escape, multiLine",
+                source=str(source),
+                file=row["file"],
+            )
+    return {"multiLine": "true"} if found else {}
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:

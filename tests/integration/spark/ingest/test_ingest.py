@@ -9,6 +9,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -304,6 +305,27 @@ def test_records_that_are_no_rows_refuse_the_batch(
     assert regions(table).region_ids() == []
 
 
+def test_texts_with_quotes_and_lines_come_out_of_csv_as_they_went_in(
+    table: BaseTable, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Quotes stayed doubled, and the second line of a text became a row of its own."""
+    texts = ['a "b"', "a\n8,1.0,b", "a\\", "a,b", "a\r\nb"]
+    place = tmp_path / "rows.csv"
+    csv.write_csv(pa.table({"id": range(len(texts)), "score": [1.0] * len(texts), "name": texts}), place)
+
+    run(read_source(spark, Source([str(place)]), PEOPLE), table, 0)
+    assert names(table) == dict(enumerate(texts))
+
+    place.write_text('id,score,name\n7,1.0,"a \\"b\\""\n')
+    with pytest.raises(InvalidRequestError, match=r"rows\.csv"):
+        run(read_source(spark, Source([str(place)]), PEOPLE), table, 1)
+    (tmp_path / "open.csv").write_text('id,score,name\n8,1.0,"a\n9,1.0,b\n')
+    with pytest.raises(InvalidRequestError, match="not closed"):
+        read_source(spark, Source([str(tmp_path / "open.csv")]), PEOPLE)
+    run(read_source(spark, Source([str(place)], options={"escape": "\\"}), PEOPLE), table, 2)
+    assert names(table)[7] == 'a "b"'
+
+
 def test_unknown_columns_are_counted_and_missing_files_named(
     table: BaseTable, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -327,6 +349,7 @@ def test_unknown_columns_are_counted_and_missing_files_named(
         {"passwd.csv": "CANARY:x:0:0\nCANARY:y:1:1\n"},
         {"d/a.csv": "id,name,score\n1,a,1.0\n", "d/b.csv": "CANARY,b,c\n2,b,2.0\n"},
         {"a.csv": "id,name,score\n1,a,1.0,CANARY\nx CANARY,b,2.0\n"},
+        {"a.csv": 'id,name,score\n1,a,1.0\n2,"CANARY \\"CANARY\\"",1.0\n'},
         {"passwd.json": "CANARY:x:0:0\n"},
         {"a.json": '{"id": 1, "CANARY": 2}\n'},
         {"a.json": '{"id": "CANARY", "name": 1, "score": {"CANARY": 1}}\n'},

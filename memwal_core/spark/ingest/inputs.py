@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -26,7 +26,8 @@ _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _NAME = "memwal:name"
 _CSV = {"header": "true", "escape": '"', "unescapedQuoteHandling": "RAISE_ERROR"}
 """As everything but Spark writes it (RFC 4180); what is written otherwise must not become other texts or rows."""
-_OF_QUOTES = frozenset({"quote", "escape", "multiline", "encoding", "charset"})
+_ENCODINGS = frozenset({"encoding", "charset"})
+_OF_QUOTES = frozenset({"quote", "escape", "multiline", *_ENCODINGS})
 """Options after which quotes mean something else, or lines are known."""
 
 
@@ -117,7 +118,7 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
     places = list(source.places)
     match source.known_format:
         case SourceFormat.CSV:
-            options = {**_CSV, **_lines(spark, source, given), **given}
+            options = {**_CSV, **_records_of_csv(spark, source, given), **given}
             names = spark.read.options(**options).csv(places).columns
             if not set(names) <= set(schema.names):
                 # The table has no type for columns that only steer (order, deletes): infer it.
@@ -128,6 +129,9 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             types = _text_types([(each.name, each) for each in found], schema)
             return _tolerant(spark, {**options, "enforceSchema": "false"}, types).csv(places)
         case SourceFormat.JSON:
+            if _ENCODINGS & {name.lower() for name in given}:
+                given = {"lineSep": "\n", **given}  # Spark asks for it beside an encoding.
+            _require_records_of_json(spark, source, given)
             keep = {"columnNameOfCorruptRecord": CORRUPT}
             found = spark.read.options(**{**given, **keep}).json(places).schema.fields
             strangers = [(each.name, each) for each in found if each.name not in (CORRUPT, *schema.names)]
@@ -137,28 +141,68 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             return spark.read.options(**given).parquet(*places)
 
 
-def _lines(spark: SparkSession, source: Source, given: Mapping[str, str]) -> dict[str, str]:
-    """Return how Spark finds the records of CSV: a quoted value with line ends would become several rows.
+def _records_of_csv(spark: SparkSession, source: Source, given: Mapping[str, str]) -> dict[str, str]:
+    """Return how Spark finds the records: a quoted value with line ends would become several rows.
 
     Raises:
         InvalidRequestError: Quotes of a file are not closed, so that all rows behind them would become one value.
     """
-    if _OF_QUOTES & {name.lower() for name in given}:
-        return {}
-    text = sf.col("value")
-    is_open = (sf.length(text) - sf.length(sf.replace(text, sf.lit('"')))) % 2
-    lines = spark.read.options(**given).text(list(source.places)).select(sf.input_file_name(), is_open)
-    found = lines.toDF("file", "open").groupBy("file").agg(sf.sum("open").alias("open")).where("open > 0").collect()
-    for row in found:
-        if row["open"] % 2:
+    line = sf.col("value")
+    quotes = sf.length(line) - sf.length(sf.replace(line, sf.lit('"')))
+    is_told = bool(_OF_QUOTES & {name.lower() for name in given})
+    found = _count_lines(spark, source, given, sf.lit(0) if is_told else quotes % 2)
+    for file, lines in found.items():
+        if lines % 2:
             raise InvalidRequestError(
                 "a CSV file has a quote that is not closed",
                 remedy="close it, and double quotes within values, or say how they are written with the options of the "
                 "reader: quote, escape, multiLine",
                 source=str(source),
-                file=row["file"],
+                file=file,
             )
     return {"multiLine": "true"} if found else {}
+
+
+def _require_records_of_json(spark: SparkSession, source: Source, given: Mapping[str, str]) -> None:
+    """Raise ``InvalidRequestError`` if a line goes on behind its record, where Spark reads nothing."""
+    if "multiline" in {name.lower() for name in given}:
+        return
+    line, corrupt = sf.trim("value"), {"columnNameOfCorruptRecord": CORRUPT}
+    alone = sf.from_json(line, f"record string, `{CORRUPT}` string", {**given, **corrupt})
+    in_list = sf.from_json(sf.concat(sf.lit("["), line, sf.lit("]")), "array<struct<record string>>", dict(given))
+    goes_on = (line != "") & alone.getField(CORRUPT).isNull() & (sf.coalesce(sf.size(in_list), sf.lit(0)) != 1)
+    for file, lines in _count_lines(spark, source, given, goes_on).items():
+        raise InvalidRequestError(
+            "lines of JSON go on behind their record",
+            remedy="write one record in each line, or one list of records",
+            source=str(source),
+            file=file,
+            lines=lines,
+        )
+
+
+def _count_lines(spark: SparkSession, source: Source, given: Mapping[str, str], mark: Column) -> dict[str, int]:
+    """Count the lines that are marked, of each file that has some.
+
+    Raises:
+        InvalidRequestError: A file is not UTF-8, and no option says what it is: Spark replaces what it cannot read.
+    """
+    is_told = bool(_ENCODINGS & {name.lower() for name in given})
+    other = sf.lit(False) if is_told else ~sf.is_valid_utf8("value")
+    lines = spark.read.options(**given).text(list(source.places))
+    marked = lines.select(sf.input_file_name().alias("file"), mark.cast("long").alias("lines"), other.alias("other"))
+    sums = [sf.sum("lines").alias("lines"), sf.count_if("other").alias("other")]
+    found = marked.groupBy("file").agg(*sums).where("lines + other > 0").collect()
+    for row in found:
+        if row["other"]:
+            raise InvalidRequestError(
+                "a text file is not UTF-8",
+                remedy="write it as UTF-8, or name what it is with the option `encoding` of the reader",
+                source=str(source),
+                file=row["file"],
+                lines=row["other"],
+            )
+    return {row["file"]: row["lines"] for row in found}
 
 
 def _text_types(fields: Sequence[tuple[str, StructField]], schema: pa.Schema) -> StructType:

@@ -326,6 +326,41 @@ def test_texts_with_quotes_and_lines_come_out_of_csv_as_they_went_in(
     assert names(table)[7] == 'a "b"'
 
 
+@pytest.mark.parametrize("behind", [' {"id": 2}', '{"id": 2}', ', {"id": 2}', " CANARY", "}"])
+def test_line_of_json_that_goes_on_behind_its_record_refuses_the_batch(
+    spark: SparkSession, tmp_path: Path, behind: str
+) -> None:
+    """The second record of a line was lost without a word."""
+    sound = ['{"id": 1, "name": "} {"}', '[{"id": 3}, {"id": 4}]', "", ' {"id": 5, "score": NaN} ']
+    place = tmp_path / "rows.json"
+    place.write_text("\n".join(sound))
+    assert sorted(row.id for row in read_source(spark, Source([str(place)]), PEOPLE).collect()) == [1, 3, 4, 5]
+    place.write_text("\n".join([*sound, '{"id": 1}' + behind]))
+
+    with pytest.raises(InvalidRequestError, match="behind their record") as refused:
+        read_source(spark, Source([str(place)]), PEOPLE)
+    assert refused.value.facts["lines"] == 1
+    assert "CANARY" not in str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_text_that_is_not_utf8_is_refused_unless_its_encoding_is_named(
+    table: BaseTable, spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """Each letter that Spark could not read became a question mark."""
+    text = "id,name,score\n1,\u00e9 \ufffd,1.0\n" if form == "csv" else '{"id": 1, "name": "\u00e9 \ufffd"}\n'
+    place = tmp_path / f"rows.{form}"
+    place.write_bytes(text.replace(" \ufffd", "").encode("latin-1"))
+    with pytest.raises(InvalidRequestError, match="not UTF-8"):
+        read_source(spark, Source([str(place)]), PEOPLE)
+    run(read_source(spark, Source([str(place)], options={"encoding": "ISO-8859-1"}), PEOPLE), table, 0)
+    assert names(table) == {1: "\u00e9"}
+
+    place.write_text(text, encoding="utf-8")
+    run(read_source(spark, Source([str(place)]), PEOPLE), table, 1)
+    assert names(table) == {1: "\u00e9 \ufffd"}
+
+
 def test_unknown_columns_are_counted_and_missing_files_named(
     table: BaseTable, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
@@ -153,5 +153,16 @@ def most_mapped() -> int:
 
 
 def holder_of(context: Mapping[str, Any]) -> str:
-    """Return who holds the leases of a run: the run itself, unique over all DAGs."""
-    return f"{context['dag'].dag_id}/{context['run_id']}"
+    """Return who holds the leases of a run: the run itself, the same for all tries of all its tasks.
+
+    Runs by schedule have one name in every Airflow that has the DAG. The moment at which each began tells them apart.
+    """
+    began = context["dag_run"].start_date
+    moment = [began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")] if began is not None else []
+    return "/".join([context["dag"].dag_id, context["run_id"], *moment])
+
+
+def run_of(holder: str) -> tuple[str, str]:
+    """Return the ids of DAG and run of a holder; those of other holders mean nothing."""
+    dag, _, rest = holder.partition("/")
+    return dag, rest.partition("/")[0]

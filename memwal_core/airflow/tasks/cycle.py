@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TypedDict
 
-from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped
+from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped, run_of
 from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
 from memwal_core.airflow.tasks.work import (
@@ -142,7 +142,7 @@ def _left_alone(
     """Return the tables that get no tasks now."""
 
     def is_under_way(cycle: RunRecord) -> bool:
-        dag, _, run = cycle.holder.partition("/")
+        dag, run = run_of(cycle.holder)
         is_recent = timedelta(0) <= clock.now() - cycle.started < RUN_TIMEOUT
         # Of a cycle by hand nothing is known but when it began.
         return is_recent and (dag != CYCLE_DAG or run_lives(run))

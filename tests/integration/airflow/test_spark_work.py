@@ -31,7 +31,11 @@ import json, os, sys
 from pathlib import Path
 Path({target!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
 """
-CONTEXT: Any = {"dag": SimpleNamespace(dag_id="memwal_merge"), "run_id": "manual__1"}
+CONTEXT: Any = {
+    "dag": SimpleNamespace(dag_id="memwal_merge"),
+    "run_id": "manual__1",
+    "dag_run": SimpleNamespace(start_date=None),
+}
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ def context() -> Any:
     return {
         "dag": SimpleNamespace(dag_id="memwal_gc"),
         "run_id": "manual__1",
+        "dag_run": SimpleNamespace(start_date=None),
     }
 
 

@@ -247,15 +247,17 @@ def test_report_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
     assert "<b>0</b>" in page
 
 
-def test_run_of_airflow_leads_to_its_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("began", ["/2026-01-01T00:00:03.250000Z", ""])
+def test_run_of_airflow_leads_to_its_page(tmp_path: Path, began: str) -> None:
     table = _table(tmp_path / "run.lance")
     insight = Table.open(table.uri).opened
-    with insight.ledger.run(insight.new_run(JobKey("gc"), "memwal_gc/manual__2026-01-01T00:00:00+00:00")):
+    with insight.ledger.run(insight.new_run(JobKey("gc"), f"memwal_gc/manual__2026-01-01T00:00:00+00:00{began}")):
         pass
 
     page = getter(patient(Listed([RegisteredTable(name="run", uri=table.uri)])))("/table?name=run").text
 
     assert 'href="../dags/memwal_gc/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00" data-airflow' in page
+    assert ">memwal_gc/manual__2026-01-01T00:00:00+00:00<" in page
 
 
 def test_everything_that_is_stored_is_escaped(get: Get) -> None:

@@ -89,7 +89,7 @@ def applications(table: BaseTable, monkeypatch: pytest.MonkeyPatch) -> Applicati
 
 def _context(table: BaseTable, **params: object) -> Any:
     asked = {"table": table.uri, "dry_run": False, **params}
-    dag_run = SimpleNamespace(logical_date=None, run_type="manual", conf=asked)
+    dag_run = SimpleNamespace(logical_date=None, start_date=None, run_type="manual", conf=asked)
     dag = SimpleNamespace(dag_id="dag", params=asked)
     return {"dag": dag, "run_id": "manual__1", "dag_run": dag_run, "params": asked}
 

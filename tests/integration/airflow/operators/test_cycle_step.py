@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from memwal_core.airflow.assets import BASE_TABLE, assets_of
+from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
-from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
+from memwal_core.errors import FencedError
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.table import Table
 from memwal_core.writer import TableWriter
@@ -34,7 +37,8 @@ def table(tmp_path: Path) -> BaseTable:
     return made
 
 
-RUN = "memwal_maintain/manual__1"
+STARTED = datetime(2026, 1, 1, 0, 0, 3, 250_000, tzinfo=UTC)
+RUN = "memwal_maintain/manual__1/2026-01-01T00:00:03.250000Z"
 
 
 def _chosen(table: BaseTable) -> CycleTable:
@@ -46,11 +50,11 @@ def _step(table: BaseTable, name: str, job: str, followed: Any = None) -> CycleS
     return CycleStepWork(task_id=name, step=name, job=job, **given)
 
 
-def _context(attempt: int = 1) -> Any:
+def _context(attempt: int = 1, *, started: datetime = STARTED) -> Any:
     said = dict[str, str]()
-    dag = SimpleNamespace(dag_id="memwal_maintain")
+    dag, run = SimpleNamespace(dag_id="memwal_maintain"), SimpleNamespace(run_id="manual__1", start_date=started)
     instance = SimpleNamespace(try_number=attempt, said=said, xcom_push=said.__setitem__)
-    return {"dag": dag, "run_id": "manual__1", "ti": instance, "outlet_events": OutletEventAccessors()}
+    return {"dag": dag, "run_id": run.run_id, "dag_run": run, "ti": instance, "outlet_events": OutletEventAccessors()}
 
 
 @pytest.mark.parametrize("engine", ["in the worker", "on Spark"])
@@ -74,6 +78,27 @@ def test_step_that_another_run_does_is_skipped_as_in_a_cycle_of_the_library(
     assert _step(table, "merge", "merge").execute(_context())["outcome"] == "done"
 
 
+def test_two_airflows_with_one_schedule_do_the_steps_of_a_table_by_turns(table: BaseTable) -> None:
+    """Their runs have the same id: each took the other's lease for its own, fenced it, and called people."""
+    other = _context(started=STARTED + timedelta(milliseconds=20))
+    begin_cycle(_chosen(table), RUN)
+    begin_cycle(_chosen(table), holder_of(other))
+    opened = Table.open(table.uri).opened
+    lease = opened.leases.acquire(JobKey("merge"), holder_of(_context()))
+
+    with pytest.raises(AirflowSkipException, match="another process holds the lease"):
+        _step(table, "merge", "merge").execute(other)
+
+    lease.check()  # It is still the first one's, which goes on.
+    assert _step(table, "merge", "merge").execute(_context(2))["outcome"] == "done"
+    with pytest.raises(FencedError):  # What is left of its first try does not.
+        lease.check()
+    end_cycle(_chosen(table), RUN)
+    end_cycle(_chosen(table), holder_of(other))
+    ended = {run.holder: run.facts["steps"]["merge"] for run in opened.ledger.runs("maintain")}
+    assert ended == {RUN: "done", holder_of(other): "nothing_to_do"}
+
+
 def test_merge_whose_worker_died_before_its_task_ended_is_told_when_it_is_tried_again(table: BaseTable) -> None:
     """It was skipped: whoever waits for the change of the base table never heard of it."""
     begin_cycle(_chosen(table), RUN)
@@ -85,9 +110,10 @@ def test_merge_whose_worker_died_before_its_task_ended_is_told_when_it_is_tried_
     assert (again["outcome"], again["result"]["facts"]["rows"]) == ("done", 2)
     [told] = context["outlet_events"][BASE_TABLE].extra["tables"]
     assert (told["uri"], told["facts"]["rows"]) == (table.uri, 2)
-    begin_cycle(_chosen(table), f"{RUN}0")
+    later = _context(2, started=STARTED + timedelta(hours=1))
+    begin_cycle(_chosen(table), holder_of(later))
     with pytest.raises(AirflowSkipException):  # It is another cycle that merged.
-        _step(table, "merge", "merge").execute({**_context(2), "run_id": "manual__10"})
+        _step(table, "merge", "merge").execute(later)
 
 
 def test_work_of_a_process_that_died_is_not_taken_for_none(table: BaseTable) -> None:

@@ -274,7 +274,7 @@ def test_cycle_whose_run_a_person_has_ended_keeps_no_table_from_the_next_one(
 ) -> None:
     """Its end was never recorded, and the table was left alone until the run would have timed out: for a day."""
     table, asked = _registered(merged, tmp_path, monkeypatch), list[str]()
-    begin_cycle(table, "memwal_maintain/run 1")
+    begin_cycle(table, "memwal_maintain/run 1/2026-01-01T00:00:00.000000Z")
     later = ManualClock(SystemClock().now() + timedelta(hours=1))
 
     def chosen(*, lives: bool, clock: Clock = later) -> list[CycleTable]:

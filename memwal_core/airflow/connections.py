@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
 from airflow.sdk import BaseHook, Connection
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 
 CONNECTION_TYPE = "lance"
 
@@ -43,11 +45,9 @@ def read_connection(name: str) -> StorageConnection:
     Raises:
         InvalidRequestError: There is no such connection, its variable is not understood, it is of another type, its
             extra fields are no JSON object, or an option is no plain value.
+        UnavailableError: What keeps Airflow's secrets fails. Try again.
     """
-    try:
-        connection = BaseHook.get_connection(name)
-    except AirflowNotFoundException as error:
-        raise _not_found(name) from error
+    connection = _found(name)
     if connection.conn_type != CONNECTION_TYPE:
         raise InvalidRequestError(
             "this connection is not of type lance",
@@ -65,21 +65,54 @@ def read_connection(name: str) -> StorageConnection:
     return StorageConnection(connection.host or "", given)
 
 
-def _not_found(name: str) -> InvalidRequestError:
-    """Say what is wrong with a connection that Airflow does not find, which is also its word for one it cannot read."""
+def _found(name: str) -> Connection:
+    """Return a connection, or say why Airflow does not find it, which is also its word for one that it cannot read."""
+    with suppress(AirflowNotFoundException):
+        return BaseHook.get_connection(name)
     variable = f"AIRFLOW_CONN_{name.upper()}"
     if variable in os.environ:
-        return InvalidRequestError(
+        raise InvalidRequestError(
             f"the variable {variable} is not understood",
             remedy='write the fields of a connection as JSON, like {"conn_type": "lance", "extra": {}}',
             connection=name,
         )
-    return InvalidRequestError(
-        f"the connection {name} is not defined",
-        remedy="define it in Airflow, as type lance, or correct the table's entry in the registry; if it is defined, "
-        "see whether what keeps Airflow's secrets answers, and clear the task",
-        connection=name,
-    )
+    if failing := _failing_backend(name):
+        raise UnavailableError(
+            "a backend of Airflow's secrets fails",
+            remedy="see whether it answers; it may have the connection",
+            connection=name,
+            backend=failing,
+        )
+    try:
+        return BaseHook.get_connection(name)  # All of them answer now.
+    except AirflowNotFoundException as error:
+        raise InvalidRequestError(
+            f"the connection {name} is not defined",
+            remedy="define it in Airflow, as type lance, or correct the table's entry in the registry; if it is "
+            "defined, see whether what keeps Airflow's secrets answers, and clear the task",
+            connection=name,
+        ) from error
+
+
+def _failing_backend(name: str) -> str | None:
+    """Return which backend of Airflow's secrets fails, and how: Airflow goes on to the next one without a word."""
+    with suppress(ImportError):  # These are not among what Airflow promises to keep.
+        from airflow.sdk.execution_time import supervisor, task_runner
+        from airflow.sdk.execution_time.comms import GetConnection
+
+        asked: dict[str, Callable[[], object]] = {
+            type(backend).__name__: partial(backend.get_connection, conn_id=name)
+            for backend in supervisor.ensure_secrets_backend_loaded()
+        }
+        if (server := getattr(task_runner, "SUPERVISOR_COMMS", None)) is not None:
+            # Its own backend takes all its failures for connections that are not defined.
+            asked["the API server"] = partial(server.send, GetConnection(conn_id=name))
+        for backend, ask in asked.items():
+            try:
+                ask()
+            except Exception as error:  # noqa: BLE001 - of somebody else's code
+                return f"{backend}: {type(error).__name__}"
+    return None
 
 
 def _extra(name: str, connection: Connection) -> Mapping[str, object]:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from airflow.providers.common.compat.sdk import redact
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import supervisor, task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from memwal_core.airflow import get_provider_info
+from memwal_core.airflow.failures import reason_to_give_up
 from memwal_core.airflow.hook import LanceHook
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.storage.options import environment_storage_options
 from testkit.tables.people import make_people_table
 
@@ -78,6 +83,61 @@ def test_connection_that_airflow_does_not_understand_is_told_from_one_that_is_mi
         LanceHook("lake").storage_options()
 
     assert "hidden" not in str(refused.value)
+
+
+class Keeper:
+    """A backend of Airflow's secrets, which fails for the first times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def get_connection(self, conn_id: str) -> Connection | None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise ConnectionError("hidden")
+        return Connection(conn_id=conn_id, conn_type="lance") if conn_id == "lake" else None
+
+
+class Server:
+    """What a task asks of Airflow's API server, which fails, or knows no connection."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+
+    def send(self, message: object) -> ErrorResponse:
+        if self.fails:
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+        return ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
+
+
+def test_backend_of_secrets_that_fails_is_told_from_a_connection_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A minute without one was told as a connection that is not defined, and ended runs for good."""
+    backends = list[Keeper]()
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: backends)
+
+    backends[:] = [Keeper(0), Keeper(9)]
+    assert LanceHook("lake").storage_options() == {}  # The first one has it.
+    with pytest.raises(UnavailableError, match="a backend of Airflow's secrets fails") as told:
+        LanceHook("nobody").storage_options()
+    backends[:] = [Keeper(1)]
+    assert LanceHook("lake").storage_options() == {}  # It failed once.
+    with pytest.raises(InvalidRequestError, match="the connection nobody is not defined"):
+        LanceHook("nobody").storage_options()
+
+    assert told.value.facts["backend"] == "Keeper: ConnectionError"
+    assert reason_to_give_up(told.value) is None
+
+
+def test_api_server_that_fails_is_told_from_a_connection_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Server(fails=True), raising=False)
+    with pytest.raises(UnavailableError, match="a backend of Airflow's secrets fails"):
+        LanceHook("nobody").storage_options()
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Server(fails=False), raising=False)
+    with pytest.raises(InvalidRequestError, match="the connection nobody is not defined"):
+        LanceHook("nobody").storage_options()
 
 
 def test_nested_option_is_refused_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def read_connection(name: str) -> StorageConnection:
             extra fields are no JSON object, or an option is no plain value.
         UnavailableError: What keeps Airflow's secrets fails. Try again.
     """
-    connection = _found(name)
+    connection = find_connection(name, CONNECTION_TYPE)
     if connection.conn_type != CONNECTION_TYPE:
         raise InvalidRequestError(
             "this connection is not of type lance",
@@ -65,15 +65,24 @@ def read_connection(name: str) -> StorageConnection:
     return StorageConnection(connection.host or "", given)
 
 
-def _found(name: str) -> Connection:
-    """Return a connection, or say why Airflow does not find it, which is also its word for one that it cannot read."""
+def find_connection(name: str, kind: str) -> Connection:
+    """Return a connection, or say why Airflow does not find it, which is also its word for one that it cannot read.
+
+    Args:
+        name: The connection.
+        kind: Its type, for the error.
+
+    Raises:
+        InvalidRequestError: There is no such connection, or its variable is not understood.
+        UnavailableError: What keeps Airflow's secrets fails. Try again.
+    """
     with suppress(AirflowNotFoundException):
         return BaseHook.get_connection(name)
     variable = f"AIRFLOW_CONN_{name.upper()}"
     if variable in os.environ:
         raise InvalidRequestError(
             f"the variable {variable} is not understood",
-            remedy='write the fields of a connection as JSON, like {"conn_type": "lance", "extra": {}}',
+            remedy=f'write the fields of a connection as JSON, like {{"conn_type": "{kind}", "extra": {{}}}}',
             connection=name,
         )
     if failing := _failing_backend(name):
@@ -88,8 +97,8 @@ def _found(name: str) -> Connection:
     except AirflowNotFoundException as error:
         raise InvalidRequestError(
             f"the connection {name} is not defined",
-            remedy="define it in Airflow, as type lance, or correct the table's entry in the registry; if it is "
-            "defined, see whether what keeps Airflow's secrets answers, and clear the task",
+            remedy=f"define it in Airflow, as type {kind}, or correct what names it; if it is defined, see whether "
+            "what keeps Airflow's secrets answers, and clear the task",
             connection=name,
         ) from error
 

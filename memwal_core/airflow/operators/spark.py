@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.failures import no_vain_retries
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
     from memwal_core.airflow.tasks.work import WorkItem
+    from memwal_core.errors import InvalidRequestError
 
 SPARK_CONNECTION = "spark_default"
 """Decides where jobs run: on this machine, or on a cluster."""
@@ -73,8 +74,8 @@ class SparkWork(Untemplated, SparkSubmitOperator):
 
         Raises:
             AirflowSkipException: There is no work.
-            InvalidRequestError: The work is of another job or names something that is not registered, or the driver
-                runs elsewhere and the table's connection has secrets.
+            InvalidRequestError: The work is of another job or names something that is not registered, the driver runs
+                elsewhere and the table's connection has secrets, or what starts an application is missing.
         """
         if not self.item:
             raise AirflowSkipException("nothing to do; the log of the plan says why")
@@ -111,7 +112,21 @@ class SparkWork(Untemplated, SparkSubmitOperator):
         hook = self._get_hook()
         hook.submit = functools.partial(hook.submit, env=environment)  # type: ignore[method-assign]
         self._hook = hook
-        SparkSubmitOperator.execute(self, context)
+        try:
+            SparkSubmitOperator.execute(self, context)
+        except FileNotFoundError as error:
+            raise _not_installed(str(error.filename)) from error
+        except AirflowException:
+            self._require_parts(hook._connection["deploy_mode"])  # noqa: SLF001
+            raise
+
+    def _require_parts(self, deploy_mode: str | None) -> None:
+        """Name what an application needs and does not find, of which its own failure says little."""
+        from memwal_core.airflow.connections import find_connection
+
+        find_connection(self._conn_id, "spark")  # Without one the provider asks for YARN.
+        if deploy_mode != "cluster":
+            _refuse_missing(self.application)
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -134,6 +149,27 @@ def _refuse_options(options: Mapping[str, str], table: str) -> None:
         "table without a connection, or use deploy mode client",
         table=table,
         options=sorted(options),
+    )
+
+
+def _refuse_missing(application: str) -> None:
+    if Path(application).is_file():
+        return
+    from memwal_core.errors import InvalidRequestError
+
+    raise InvalidRequestError(
+        "there is no such Spark application",
+        remedy="copy the folder jobs with `memwal airflow install` beside that of the DAGs, or let "
+        "MAINTENANCE_JOBS_FOLDER say where it is, in the environment of all of Airflow's processes",
+        path=application,
+    )
+
+
+def _not_installed(program: str) -> InvalidRequestError:
+    from memwal_core.errors import InvalidRequestError
+
+    return InvalidRequestError(
+        f"this worker has no {program}", remedy="install memwal-core[spark] there, or put Spark on its PATH"
     )
 
 

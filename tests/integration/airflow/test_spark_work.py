@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,6 +93,36 @@ def test_a_job_has_its_document_and_options_and_none_of_airflows_secrets(
     assert "airflow-s-fernet-key" not in json.dumps(environment)
 
 
+@pytest.mark.parametrize("lacking", ["application", "spark-submit", "connection"])
+def test_what_is_missing_to_start_an_application_is_named(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    """Without the application people were told to correct the input, without spark-submit a file name, and without the
+    connection the provider asked for YARN, four times more."""
+    _spark(monkeypatch, "local[1]", "client")
+    (tmp_path / "merge.py").write_text(APPLICATION.format(target=str(target)))
+    if lacking == "application":
+        (tmp_path / "merge.py").unlink()
+    elif lacking == "spark-submit":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+
+    work = _work(tmp_path)
+    with pytest.raises(AirflowFailException) as refused:
+        work.execute(CONTEXT)
+    if work._hook._submit_sp is not None:
+        work._hook._submit_sp.stdout.close()
+
+    whole = {
+        "application": "no such Spark application.*merge.py.*MAINTENANCE_JOBS_FOLDER",
+        "spark-submit": "this worker has no spark-submit.*Spark",
+        "connection": "the connection spark_default is not defined.*type spark",
+    }
+    assert re.search(whole[lacking], str(refused.value))
+    assert not target.exists()
+
+
 def test_work_of_another_job_is_refused(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _spark(monkeypatch, "local[1]", "client")
     work = _work(tmp_path)
@@ -145,7 +176,7 @@ def test_the_command_line_has_no_variables(
     (tmp_path / "merge.py").write_text("")
     monkeypatch.setenv("PATH", str(tmp_path))  # without spark-submit, so that nothing is sent to a cluster
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(AirflowFailException, match="this worker has no spark-submit"):
         work.execute(CONTEXT)
 
     command = work._hook._build_spark_submit_command(work.application)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,10 @@ INDEXES = Asset(name=INDEXES_ASSET, uri="memwal://indexes", group="memwal")
 
 
 ASSETS = {asset.name: asset for asset in (REGIONS, BASE_TABLE, INDEXES)}
+
+_LONGEST_SHOWN = 200
+
+_log = logging.getLogger(__name__)
 
 
 def assets_of(job: str) -> list[Asset]:
@@ -53,4 +58,14 @@ def triggering_events(assets: Sequence[Asset], context: Mapping[str, Any]) -> li
     if not triggering:  # may be a dictionary, which could not be asked: assets of Airflow 3.1 have no hash
         return []
     events = [event.extra for asset in assets if asset in triggering for event in triggering[asset]]
-    return [table for event in events if not event.get("in_cycle") for table in event.get("tables", ())]
+    return [table for event in events if not event.get("in_cycle") for table in _named(event)]
+
+
+def _named(event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables that an event names; other DAGs, and people, may have written it."""
+    said = event.get("tables")
+    tables = said if isinstance(said, list) else [None]
+    named = [each for each in tables if isinstance(each, dict) and isinstance(each.get("table"), str) and each["table"]]
+    if named != tables:
+        _log.warning("an event names no table, or not as our tasks do: %s", str(event)[:_LONGEST_SHOWN])
+    return named

@@ -55,7 +55,9 @@ class PlanWork(SparkWork):
 
         events = triggering_events(self.starts, context)
         if context.get("triggering_asset_events") and not events and not context["params"].get("table"):
-            raise AirflowSkipException("cycles changed the tables, and go on with them by themselves")
+            raise AirflowSkipException(
+                "cycles changed the tables, and go on with them by themselves, or no event names a table"
+            )
         refuse_ignored(context)
 
         def tell(table: str, error: MemwalError) -> None:

@@ -37,6 +37,29 @@ def test_jobs_go_on_with_tables_that_runs_by_hand_changed_and_leave_those_of_cyc
     assert triggering_events([BASE_TABLE], {}) == []
 
 
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        *({"tables": odd} for odd in (None, "people", {"table": "people"}, ["people"], [{"uri": "people"}])),
+        *({"tables": [{"table": odd}]} for odd in ("", None, 5)),
+    ],
+)
+def test_event_of_another_dag_that_names_no_table_keeps_no_other_table_from_its_job(
+    extra: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was a KeyError or a TypeError in every try, or a table by the name of each letter."""
+    odd = SimpleNamespace(extra=extra, asset=BASE_TABLE, source_aliases=())
+
+    both = triggering_events([BASE_TABLE], _context(odd, _told("people", in_cycle=False)))
+
+    assert [each["table"] for each in both] == ["people"]
+    assert "an event names no table" in caplog.text
+    operator = PlanWork(task_id="plan", job="catchup", jobs_folder="", starts=[BASE_TABLE], shows=False)
+    with pytest.raises(AirflowSkipException, match="or no event names a table"):
+        operator.execute(_context(odd))
+
+
 def test_run_that_only_cycles_started_is_skipped() -> None:
     operator = PlanWork(task_id="plan", job="catchup", jobs_folder="", starts=[BASE_TABLE], shows=False)
 

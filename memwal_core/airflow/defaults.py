@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
 
 _LONGEST = timedelta(days=36_500)
+_LONGEST_LABEL = 250
 
 
 def time_of(variable: str, otherwise_s: float, *, may_be_none: bool = False) -> timedelta:
@@ -150,6 +151,14 @@ def pool_for(job: str) -> dict[str, str]:
 def most_mapped() -> int:
     """Return how many tasks Airflow makes of one list at most; it refuses a longer one."""
     return conf.getint("core", "max_map_length", fallback=1024)
+
+
+def shown_label(name: object) -> str:
+    """Return the name of a mapped task as Airflow's database holds it: PostgreSQL would refuse a longer one."""
+    text = str(name)
+    return (
+        text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL // 2 - 3]}...{text[-_LONGEST_LABEL // 2 :]}"
+    )
 
 
 def holder_of(context: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from memwal_core.airflow.assets import tell_changes
-from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.defaults import holder_of, shown_label
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.lineage import TellsLineage
 from memwal_core.airflow.operators.spark import SparkWork
@@ -43,7 +43,7 @@ class CycleStepWork(TellsLineage, SparkWork):
     @property
     def label(self) -> str:
         """The name of the table, once it is known."""
-        return str(self.table.get("label", "")) if isinstance(self.table, dict) else ""
+        return shown_label(self.table.get("label", "")) if isinstance(self.table, dict) else ""
 
     @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class returns nothing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 
-from memwal_core.airflow.defaults import holder_of
+from memwal_core.airflow.defaults import holder_of, shown_label
 from memwal_core.airflow.failures import no_vain_retries
 from memwal_core.airflow.operators.untemplated import Untemplated
 
@@ -66,7 +66,7 @@ class SparkWork(Untemplated, SparkSubmitOperator):
     @property
     def label(self) -> str:
         """What the work is called, once it is known."""
-        return str(self.item["label"]) if isinstance(self.item, dict) else ""
+        return shown_label(self.item["label"]) if isinstance(self.item, dict) else ""
 
     @no_vain_retries
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - what more is told, operators above this one know

@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TypedDict
 
-from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped, run_of
+from memwal_core.airflow.defaults import RUN_TIMEOUT, most_mapped, run_of, shown_label
 from memwal_core.airflow.tasks.reminders import Reminders
 from memwal_core.airflow.tasks.tables import find_table, open_table, storage_options
 from memwal_core.airflow.tasks.work import (
@@ -335,7 +335,7 @@ def label_of(table: CycleTable) -> str:
         InvalidRequestError: It is no table that ``choose_cycle_tables`` returned.
     """
     require_handed([table], CycleTable, by="tables")
-    return table["label"]
+    return shown_label(table["label"])
 
 
 def _opened(table: CycleTable) -> OpenTable:

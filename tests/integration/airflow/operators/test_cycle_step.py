@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
@@ -15,7 +17,8 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from memwal_core.airflow.assets import BASE_TABLE, assets_of
 from memwal_core.airflow.defaults import holder_of
 from memwal_core.airflow.operators.cycle import LEFT_OUT, CycleStepWork
-from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle
+from memwal_core.airflow.operators.spark import SparkWork
+from memwal_core.airflow.tasks.cycle import CycleTable, begin_cycle, end_cycle, label_of
 from memwal_core.base_table import BaseTable
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import FencedError
@@ -97,6 +100,20 @@ def test_two_airflows_with_one_schedule_do_the_steps_of_a_table_by_turns(table: 
     end_cycle(_chosen(table), holder_of(other))
     ended = {run.holder: run.facts["steps"]["merge"] for run in opened.ledger.runs("maintain")}
     assert ended == {RUN: "done", holder_of(other): "nothing_to_do"}
+
+
+def test_name_of_a_mapped_task_fits_into_airflows_database() -> None:
+    """PostgreSQL refused the address of a table in a deep directory, and with it every task of the table."""
+    address = f"s3://bucket/{'x' * 300}/people.lance"
+    chosen = CycleTable(label=address, table=address, ignore_pauses=False)
+    step = CycleStepWork(task_id="merge", step="merge", job="merge", table=chosen, jobs_folder="")
+    work = SparkWork(task_id="work", job="merge", item={"label": address}, jobs_folder="")
+
+    labels = {label_of(chosen), step.label, work.label}
+
+    assert len(labels) == 1
+    assert re.fullmatch(r"s3://bucket/x+\.\.\.x+/people\.lance", label := labels.pop())
+    assert len(label) == TaskInstance.__table__.c.rendered_map_index.type.length
 
 
 def test_merge_whose_worker_died_before_its_task_ended_is_told_when_it_is_tried_again(table: BaseTable) -> None:

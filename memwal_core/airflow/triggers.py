@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from memwal_core.errors import FencedError, MemwalError, UnavailableError
+
 if TYPE_CHECKING:
     from memwal_core.airflow.tasks.work import WantedLease
     from memwal_core.coordination.lease import Lease
@@ -25,7 +27,25 @@ POLL_S = 15.0
 has heard that the process that deferred it has ended."""
 
 
-class LeaseFreeTrigger(BaseTrigger):
+class _LooksAtTables(BaseTrigger):
+    """A trigger that looks at tables."""
+
+    async def _open(self, name: str) -> Table | None:
+        """Open a table; None while its store, or what keeps Airflow's secrets, does not answer."""
+        # Importing the library takes seconds, in which other triggers have to go on.
+        tables = await asyncio.to_thread(import_module, "memwal_core.airflow.tasks.tables")
+        table = await asyncio.to_thread(tables.find_table, name)
+        try:
+            # Connections are asked of Airflow, through this process's own event loop.
+            options = await sync_to_async(tables.storage_options)(table)
+            opened: Table = await asyncio.to_thread(tables.open_here, table.uri, options)
+        except UnavailableError as error:
+            self.log.warning("the table cannot be opened, which is tried again: %s", error)
+            return None
+        return opened
+
+
+class LeaseFreeTrigger(_LooksAtTables):
     """Fires when every wanted lease may be taken, or when waiting is over. Holds no secrets.
 
     Its event has ``free``, ``holder`` (who is in the way, or None) and ``until``.
@@ -51,9 +71,13 @@ class LeaseFreeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; yields one event."""
         until = datetime.fromisoformat(self.until)
-        tables = [await _open(each["table"]) for each in self.wanted]
+        tables: list[Table | None] = [None] * len(self.wanted)
         while True:
             await asyncio.sleep(self.poll_s)
+            tables = [
+                await self._open(each["table"]) if table is None else table
+                for table, each in zip(tables, self.wanted, strict=True)
+            ]
             rival = await asyncio.to_thread(self._rival, tables)
             if rival is None or _now() >= until:
                 yield TriggerEvent(  # type: ignore[no-untyped-call]
@@ -62,11 +86,12 @@ class LeaseFreeTrigger(BaseTrigger):
                 return
             self.log.info("waiting for %s", rival)
 
-    def _rival(self, tables: Sequence[Table]) -> str | None:
+    def _rival(self, tables: Sequence[Table | None]) -> str | None:
         from memwal_core.coordination.job_key import JobKey
-        from memwal_core.errors import UnavailableError
 
         for wanted, table in zip(self.wanted, tables, strict=True):
+            if table is None:
+                return f"{wanted['table']}, which does not answer"
             key = JobKey(wanted["job"], wanted["scope"])
             try:
                 rival = table.opened.leases.in_other_hands(key, self.holder)
@@ -77,7 +102,7 @@ class LeaseFreeTrigger(BaseTrigger):
         return None
 
 
-class GraceTrigger(BaseTrigger):
+class GraceTrigger(_LooksAtTables):
     """Keeps a lease until a moment, and fires then; at once when the lease is lost. Holds no secrets.
 
     Its event has ``fenced`` and ``begun``.
@@ -110,11 +135,15 @@ class GraceTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the lease again and again, which renews it when that is due; yields one event."""
         until = datetime.fromisoformat(self.until)
-        table = await _open(self.table)
+        table: Table | None = None
         lease: Lease | None = None
+        fenced = False
         while True:
             await asyncio.sleep(self.poll_s)
-            lease, fenced = await asyncio.to_thread(self._keep, table, lease)
+            if table is None:
+                table = await self._open(self.table)
+            if table is not None:
+                lease, fenced = await asyncio.to_thread(self._keep, table, lease)
             if fenced or _now() >= until:
                 yield TriggerEvent({"fenced": fenced, "begun": self.begun})  # type: ignore[no-untyped-call]
                 return
@@ -122,7 +151,6 @@ class GraceTrigger(BaseTrigger):
     def _keep(self, table: Table, lease: Lease | None) -> tuple[Lease | None, bool]:
         """Return the lease, which is None until the store answered once, and whether it is lost."""
         from memwal_core.coordination.lease import parse_ticket
-        from memwal_core.errors import FencedError, MemwalError
 
         try:
             if lease is None:
@@ -139,12 +167,3 @@ class GraceTrigger(BaseTrigger):
 
 def _now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock of memwal_core may not be imported yet
-
-
-async def _open(name: str) -> Table:
-    # Importing the library takes seconds, in which other triggers have to go on.
-    tables = await asyncio.to_thread(import_module, "memwal_core.airflow.tasks.tables")
-    table = await asyncio.to_thread(tables.find_table, name)
-    # Connections are asked of Airflow, through this process's own event loop.
-    options = await sync_to_async(tables.storage_options)(table)
-    return await asyncio.to_thread(tables.open_here, table.uri, options)

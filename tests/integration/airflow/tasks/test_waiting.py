@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from memwal_core.airflow.tasks import tables
 from memwal_core.airflow.tasks.work import WantedLease, plan_work, wanted_leases
 from memwal_core.airflow.triggers import GraceTrigger, LeaseFreeTrigger
 from memwal_core.base_table import BaseTable
@@ -135,6 +136,45 @@ def test_store_that_does_not_answer_does_not_end_the_grace_period(
 
     assert fire(grace(table, lease, SOON), lease.release)["fenced"] is True
     assert failed
+
+
+@pytest.mark.parametrize("waits_for", ["lease", "grace period"])
+def test_store_that_does_not_answer_as_the_waiting_begins_does_not_end_it(
+    table: BaseTable, monkeypatch: pytest.MonkeyPatch, waits_for: str
+) -> None:
+    """A triggerer that started beside such a store, or one of Airflow's secrets, failed all tasks that waited."""
+    held, opened, failed = taken(table, RUN), tables.open_here, list[bool]()
+    is_for_lease = waits_for == "lease"
+    trigger = (
+        LeaseFreeTrigger(wanted(table), "another run", SOON, poll_s=0.05) if is_for_lease else grace(table, held, SOON)
+    )
+
+    def open_later(*arguments: Any) -> Table:
+        if not failed:
+            failed.append(True)
+            raise UnavailableError("the store does not answer", remedy="try again")
+        return opened(*arguments)
+
+    monkeypatch.setattr(tables, "open_here", open_later)
+
+    event = fire(trigger, held.release)
+
+    assert failed
+    assert event["free" if is_for_lease else "fenced"] is True
+
+
+def test_store_that_never_answers_ends_the_waiting_when_it_is_over(
+    table: BaseTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_never(*_: Any) -> Table:
+        raise UnavailableError("the store does not answer", remedy="try again")
+
+    held, waiting = taken(table, RUN), LeaseFreeTrigger(wanted(table), "another run", OVER, poll_s=0.05)
+    pausing = grace(table, held, OVER)
+    monkeypatch.setattr(tables, "open_here", open_never)
+
+    assert fire(waiting) == {"free": False, "holder": f"{table.uri}, which does not answer", "until": OVER}
+    assert fire(pausing) == {"fenced": False, "begun": {"outcome": "done"}}
 
 
 def test_each_piece_of_work_wants_its_own_lease_once(table: BaseTable) -> None:

@@ -16,6 +16,7 @@ import uvicorn
 from playwright.sync_api import Page, expect, sync_playwright
 
 from memwal_core.coordination.freeze import FreezeCause
+from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import MemwalError
 from memwal_core.format.paths import region_directory
 from memwal_core.jobs.merge.request import MergeRequest
@@ -197,6 +198,19 @@ def test_pages_of_damaged_tables_fit_and_say_what_is_wrong_in_words(
             expect(page.locator(".sentence")).to_contain_text("No job has worked on")
             assert "[region_id=" not in page.locator("main").inner_text()
             assert [hard_to_read(page), cut_off(page), overlaps(page), barriers(page)] == [[], [], [], []]
+
+
+@pytest.mark.parametrize("place", ["", "table?name={name}", "run?dag=memwal_gc&table={name}"])
+def test_longest_names_of_table_and_run_fit_into_a_narrow_window(tmp_path: Path, place: str) -> None:
+    """The heading of the form was as wide as the name."""
+    table = RegisteredTable(name="x" * 100, uri=_make(tmp_path, "orders", 1).uri)
+    opened = Table.open(table.uri).opened
+    with opened.ledger.run(opened.new_run(JobKey("gc"), f"memwal_gc/{'y' * 250}/2026-01-01T00:00:00.000000Z")):
+        pass
+    with _served(Tables([table])) as address, _browser(tmp_path / "profile", "narrow") as page:
+        page.goto(f"{address}/{place.format(name=table.name)}")
+        expect(page.get_by_role("main")).to_contain_text(table.name)
+        assert [cut_off(page), overlaps(page)] == [[], []]
 
 
 def test_two_hundred_tables_are_shown_as_they_are_read_and_found_by_name(

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.registry.addresses import is_line
 from memwal_core.registry.admit import suite_file
 from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
 from memwal_core.storage.address import canonical_uri, local_path
@@ -89,10 +90,12 @@ def parse_registry(text: str, path: str, *, leave_out_broken: bool = False) -> R
         registry = Registry.model_validate(document)
     except ValidationError as error:
         raise _wrong(path, _first_problem(error)) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # Python refuses numbers of thousands of digits without TOML's own error.
         raise _wrong(path, str(error)) from error
-    folder = (Path(path).resolve().parent / registry.suites_folder).resolve()
-    return _with_suites(registry.model_copy(update={"suites_folder": str(folder), "broken": broken}), leave_out_broken)
+    except RecursionError as error:
+        raise _wrong(path, "it is nested too deep") from error
+    folder = os.path.realpath(Path(path).resolve().parent / registry.suites_folder)
+    return _with_suites(registry.model_copy(update={"suites_folder": folder, "broken": broken}), leave_out_broken)
 
 
 def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
@@ -102,7 +105,7 @@ def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
         try:
             files = tuple(suite_file(name, registry) for name in table.suites)
             tables.append(table.model_copy(update={"suites": files}))
-        except InvalidRequestError as error:
+        except (InvalidRequestError, OSError) as error:
             if not leave_out_broken:
                 raise
             broken.append(BrokenEntry(name=table.name, problem=f"suites: {error}"))
@@ -117,8 +120,10 @@ def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
         try:
             known.append((entry, RegisteredTable.model_validate(entry)))
         except ValidationError as error:
-            name = entry.get("name") if isinstance(entry, dict) else None
-            broken.append(BrokenEntry(name=str(name or f"tables.{number}"), problem=_first_problem(error)))
+            said = entry.get("name") if isinstance(entry, dict) else None
+            # Logs and alerts are told it, and Prometheus takes NUL for the end of all metrics.
+            name = said if isinstance(said, str) and said and is_line(said) else f"tables.{number}"
+            broken.append(BrokenEntry(name=name, problem=_first_problem(error)))
             unread.append(entry)
     for what in ("name", "uri"):
         count = Counter([*(getattr(table, what) for _, table in known), *_claimed(what, unread)])

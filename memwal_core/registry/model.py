@@ -121,7 +121,7 @@ class Registry(_Entry):
     include: tuple[IncludedTables, ...] = ()
     exclude: tuple[Pattern, ...] = ()
     sources: tuple[RegisteredSource, ...] = ()
-    suites_folder: str = "suites"
+    suites_folder: str = Field(default="suites", pattern=r"^[^\x00]*$")
     docs: Mapping[Name, Address] = Field(default_factory=dict)
     single_user: bool = False
 

@@ -86,6 +86,9 @@ def test_excluded_entry_is_not_maintained_by_schedule(registry: Registry) -> Non
         ("exclude = ['C:\\\\data\\\\*']", "exclude.0"),
         ("[[sources]]\nname = 'a'\naddress = 'ftp://x'\nformat = 'csv'", "sources.0"),
         ("tables", "Expected"),
+        ("x = " + "[" * 3000, "nested too deep"),
+        ("x = " + "1" * 5000, "digits"),
+        ("suites_folder = 'a\\u0000'".replace("'", '"'), "suites_folder"),
     ],
 )
 def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> None:
@@ -106,6 +109,8 @@ def test_wrong_registry_is_refused_with_the_place(text: str, problem: str) -> No
         ("name = 'old'\nuri = 'x'", "old", "several entries have this name"),
         ("name = 'b'\nuri = 's3://lake/old.lance'", "b", "several entries have this uri"),
         ("name = 'new'\nuri = 'x'\nevery_minutes = inf", "new", "every_minutes: Input should be less"),
+        ('name = "a \\u0000"\nuri = "x"', "tables.2", "name: String should match"),
+        ("name = ['a']\nuri = 'x'", "tables.2", "name: Input should be a valid string"),
     ],
 )
 def test_entry_that_is_not_understood_is_a_finding_about_its_table(
@@ -174,6 +179,19 @@ def test_no_registry_is_configured_unless_the_environment_names_one(tmp_path: Pa
     assert load_registry({"MAINTENANCE_TABLES": str(path)}) == parse_registry(TEXT, str(path))
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         load_registry({"MAINTENANCE_TABLES": str(tmp_path / "missing.toml")})
+
+
+def test_folder_of_suites_that_cannot_be_looked_at_breaks_only_the_tables_that_have_suites(tmp_path: Path) -> None:
+    """Before, the whole registry counted as unreadable, and the remedy was to correct its path."""
+    path = tmp_path / "tables.toml"
+    folder = f"suites_folder = '{'a' * 300}'"
+    path.write_text(f"{folder}\n{TEXT}\n[[tables]]\nname = 'checked'\nuri = 'x'\nsuites = ['a.json']\n")
+
+    registry = load_registry({"MAINTENANCE_TABLES": str(path)})
+
+    assert registry is not None
+    assert [table.name for table in registry.maintained] == ["people"]
+    assert {each.name: "File name too long" in each.problem for each in registry.broken} == {"checked": True}
 
 
 @pytest.mark.timeout(30)

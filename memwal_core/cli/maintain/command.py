@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import signal
 import sys
 import threading
@@ -25,6 +26,9 @@ from memwal_core.jobs.cycle.request import MaintainRequest
 if TYPE_CHECKING:
     from memwal_core.fleet import FleetRequest, TableRound
     from memwal_core.registry import Registry
+
+_log = logging.getLogger(__name__)
+_TELLS = threading.Lock()
 
 OneTable = Annotated[
     str, typer.Argument(help="Path or address of one table; not with --registry.", metavar="URI", show_default=False)
@@ -200,10 +204,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
 
     def tell(found: TableRound) -> None:
         stamp = f"{clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        line = as_json({"at": stamp, **found.to_dict()}) if json else f"{stamp} {_line(found)}"
-        # One write for each line, because many threads tell.
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        _tell(as_json({"at": stamp, **found.to_dict()}) if json else f"{stamp} {_line(found)}")
 
     # Told once, and not at each look.
     logging.getLogger("memwal_core.registry.load").setLevel(logging.CRITICAL)
@@ -237,10 +238,26 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
     end_process(0, hangs=not ended)
 
 
+def _tell(line: str) -> None:
+    """Write a line to standard output; a reader that is gone or a full disk ends no service, and loses this line alone.
+
+    Not by ``sys.stdout``: after an error that writes nothing any more, and without a reader it ends the thread.
+    """
+    data = f"{line}\n".encode(errors="backslashreplace")
+    try:
+        with _TELLS:  # Many threads tell.
+            while data:
+                data = data[os.write(sys.stdout.fileno(), data) :]
+    except OSError as error:
+        _log.warning("standard output cannot be written (%s); it would say: %s", error.strerror, line)
+
+
 def _line(found: TableRound) -> str:
     ended = found.outcome.value if found.outcome is not None else found.end.value
     following = f"; next: {found.error['next']}" if found.error else ""
-    return f"{found.table}: {ended.replace('_', ' ')}, {found.seconds:.2f} s: {found.why}{following}"
+    # What native code says may have several lines.
+    why = " ".join(f"{found.why}{following}".split())
+    return f"{found.table}: {ended.replace('_', ' ')}, {found.seconds:.2f} s: {why}"
 
 
 maintain = may_find_nothing(_command())

@@ -101,3 +101,34 @@ def test_service_maintains_until_sigterm(registry: Path) -> None:
     assert (process.returncode, told) == (0, {"sound": "done", "gone": "failed"})
     assert "asked to end" in said
     assert Table.open(str(registry.parent / "sound")).base.state().num_rows == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", ["gone", "full"])
+def test_service_whose_output_nobody_takes_goes_on(tmp_path: Path, reader: str) -> None:
+    """Before, it stood still as soon as it had to tell of one more table, and a full disk silenced it for ever."""
+    registry = tmp_path / "tables.toml"
+    entry = '[[tables]]\nname = "{0}"\nuri = "' + str(tmp_path) + '/{0}"\n'
+    registry.write_text(entry.format("first"))
+    options = ["maintain", "--registry", str(registry), "--every", "1s"]
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, *options],
+            stdout=full if reader == "full" else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ,
+        )
+    try:
+        assert process.stderr is not None
+        if process.stdout is not None:
+            assert "first: failed" in process.stdout.readline()
+            process.stdout.close()
+        for name in ("second", "third"):
+            registry.write_text(registry.read_text() + entry.format(name))
+            assert any("cannot be written" in line and name in line for line in process.stderr)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == 0

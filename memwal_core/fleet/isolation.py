@@ -159,5 +159,8 @@ def _begun(
     context = contextvars.copy_context()
     # A daemon: the process ends although a table hangs.
     thread = threading.Thread(target=context.run, args=(run,), name=f"memwal-fleet-{name}", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # The machine is out of threads.
+        ended.put(EndedWork(name, error=error))
     return thread

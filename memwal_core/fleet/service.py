@@ -14,7 +14,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.fleet.maintain import Fleet, FleetRequest, OpenRegistered, broken_round
 from memwal_core.fleet.report import RoundEnd, TableRound
-from memwal_core.registry import RegisteredTable, Registry
+from memwal_core.registry import RegisteredTable, Registry, tables_left
 from memwal_core.settings import FleetSettings
 
 _log = logging.getLogger(__name__)
@@ -175,6 +175,8 @@ class FleetService:
         try:
             registry = self._load()
             chosen = registry.choose(self._request.names)
+            if left := tables_left(self._entries, registry):
+                _log.warning("not maintained any more, because the registry does not name them: %s", ", ".join(left))
             self._registry, self._entries = registry, chosen
         except MemwalError as error:
             problem = error.what
@@ -209,13 +211,18 @@ class FleetService:
                 self._silent.release()
 
         if silent and self._silent.acquire(blocking=False):
-            threading.Thread(target=ask, name="memwal-silent", daemon=True).start()
+            try:
+                threading.Thread(target=ask, name="memwal-silent", daemon=True).start()
+            except RuntimeError:  # The machine is out of threads.
+                self._silent.release()
+                raise
 
     def _begin(self, table: RegisteredTable) -> None:
         thread = threading.Thread(target=self._cycle, args=(table,), name=f"memwal-{table.name}", daemon=True)
         with self._lock:
+            # In this order: one that cannot start, because the machine is out of threads, never ends either.
+            thread.start()
             self._working[table.name] = thread
-        thread.start()
 
     def _cycle(self, table: RegisteredTable) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from memwal_core.registry.admit import admit
 from memwal_core.registry.load import REGISTRY_VARIABLE, load_registry, parse_registry, read_registry, require_registry
-from memwal_core.registry.model import BrokenEntry, RegisteredSource, RegisteredTable, Registry
+from memwal_core.registry.model import BrokenEntry, RegisteredSource, RegisteredTable, Registry, tables_left
 
 __all__ = [
     "REGISTRY_VARIABLE",
@@ -15,4 +15,5 @@ __all__ = [
     "parse_registry",
     "read_registry",
     "require_registry",
+    "tables_left",
 ]

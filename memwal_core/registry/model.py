@@ -214,6 +214,12 @@ class Registry(_Entry):
         )
 
 
+def tables_left(before: Sequence[RegisteredTable], after: Registry) -> tuple[str, ...]:
+    """Return the names of tables that a registry does not know any more: half a file may be a registry, too."""
+    known = {table.uri for table in after.maintained} | {each.name for each in after.broken}
+    return tuple(table.name for table in before if not {table.uri, table.name} & known)
+
+
 def unregistered(uri: str, connection: str = "") -> RegisteredTable:
     """Return what is known of a table without an entry; its name is its address."""
     # Not validated: an address is not a name.

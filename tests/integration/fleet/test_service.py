@@ -261,10 +261,13 @@ def test_stop_lets_a_cycle_end_or_keeps_it_from_its_next_write(service: Service,
     assert table.run(MergeRequest()).generations == 1
 
 
-def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves_the_tables(service: Service) -> None:
+def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves_the_tables(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     service.registry = service.of("good")
     running = service.started()
     service.said.wait_for("good")
+    assert "does not name" not in caplog.text
 
     def unreadable() -> Registry:
         raise InvalidRequestError("the registry of tables cannot be read", remedy="correct it")
@@ -279,4 +282,34 @@ def test_changes_of_the_registry_are_followed_and_one_that_cannot_be_read_leaves
     assert service.said.wait_for("odd")["odd"].exit_code == 2
     running.look()
     assert (set(running.state.tables), running.state.registry_problem) == ({"odd"}, "")
+    assert "does not name them: good" in caplog.text
+    assert running.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize("refused", ["memwal-good", "memwal-fleet-good", "memwal-silent"])
+def test_machine_out_of_threads_keeps_no_table_from_its_next_cycle(
+    service: Service, monkeypatch: pytest.MonkeyPatch, gate: threading.Event, refused: str
+) -> None:
+    """Before, the table counted as at work from then on, and was never asked again."""
+    start, names = threading.Thread.start, {refused}
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name in names:
+            names.clear()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    service.registry = service.of("good")
+    if refused == "memwal-silent":
+        service.wrong["good"] = gate.wait
+    running = service.started(survey_deadline_s=0.1 if refused == "memwal-silent" else PATIENCE_S)
+    with service.said.news:
+        assert service.said.news.wait_for(lambda: not names, PATIENCE_S)
+    gate.set()
+
+    with service.said.news:
+        assert service.said.news.wait_for(
+            lambda: any(each.end is RoundEnd.MAINTAINED for each in service.said.rounds), PATIENCE_S
+        )
     assert running.stop(PATIENCE_S)

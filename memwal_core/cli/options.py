@@ -45,6 +45,11 @@ def parse_seconds(text: str | float) -> float:
     return seconds
 
 
+def parse_seconds_or_never(text: str | float) -> float:
+    """Return the same, and 0 for 0."""
+    return 0.0 if str(text).strip() == "0" else parse_seconds(text)
+
+
 def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
     typer.echo(as_json(document, indent=2))

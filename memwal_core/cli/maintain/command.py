@@ -214,7 +214,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
         server = serve(
             asked.host,
             asked.port,
-            metrics=lambda: exposition(service.state),
+            metrics=lambda: exposition(service.state, every),
             health=lambda: service_health(service.state, clock.now(), max(every, settings.survey_deadline_s)),
         )
     ending = threading.Event()

@@ -21,6 +21,7 @@ METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "gauge",
             "When all but silent tables were last asked if they are due.",
         ),
+        "memwal_maintain_every_seconds": ("gauge", "Time between the beginnings of two looks."),
         "memwal_maintain_registry_readable": ("gauge", "Whether the registry could be read."),
         "memwal_maintain_table_problem": ("gauge", "Whether the table, or its last cycle, needs somebody or a repeat."),
         "memwal_maintain_table_timestamp_seconds": ("gauge", "When the last cycle of the table ended."),
@@ -31,11 +32,13 @@ METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Name -> type and meaning."""
 
 
-def exposition(state: ServiceState) -> str:
+def exposition(state: ServiceState, every_s: float | None = None) -> str:
     """Return the state in Prometheus' text format, version 0.0.4."""
     samples = Samples(METRICS)
     samples.add("memwal_maintain_tables", len(state.tables))
     samples.add("memwal_maintain_working", len(state.working))
+    if every_s is not None:
+        samples.add("memwal_maintain_every_seconds", every_s)
     samples.add("memwal_maintain_registry_readable", not state.registry_problem)
     if state.looked is not None:
         samples.add("memwal_maintain_look_timestamp_seconds", state.looked.timestamp())

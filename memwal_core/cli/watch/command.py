@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memwal_core.cli.ending import end_process
-from memwal_core.cli.options import parse_seconds
+from memwal_core.cli.options import parse_seconds, parse_seconds_or_never
 from memwal_core.clock import SystemClock
-from memwal_core.settings.seconds import LONGEST_S
 
 if TYPE_CHECKING:
     from memwal_core.jobs.health import Health
+
+
+_log = logging.getLogger(__name__)
 
 
 def watch(  # noqa: PLR0913 - one parameter for each option of the command
@@ -28,12 +31,19 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     ] = 60,
     deadline: Annotated[
         float,
-        typer.Option("--deadline", min=0.1, max=LONGEST_S, help="Seconds after which a table counts as not examined."),
+        typer.Option(
+            "--deadline", help="Time after which a table counts as not examined.", parser=parse_seconds, metavar="TIME"
+        ),
     ] = 45,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Tables examined at once.")] = 16,
     deep_every: Annotated[
         float,
-        typer.Option("--deep-every", min=0, max=LONGEST_S, help="Seconds between two deep looks at a table; 0: none."),
+        typer.Option(
+            "--deep-every",
+            help="Time between two deep looks at a table; 0: none.",
+            parser=parse_seconds_or_never,
+            metavar="TIME",
+        ),
     ] = 600,
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9464,
@@ -49,7 +59,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     from memwal_core.cli.serving import serve  # noqa: PLC0415
     from memwal_core.cli.watch.exposition import exposition, watch_health  # noqa: PLC0415
     from memwal_core.cli.watch.rounds import Watcher  # noqa: PLC0415
-    from memwal_core.fleet.deep_looks import DeepLooks  # noqa: PLC0415
+    from memwal_core.fleet.deep_looks import PATIENCE_S, DeepLooks  # noqa: PLC0415
     from memwal_core.opening import open_here  # noqa: PLC0415
     from memwal_core.registry import RegisteredTable, Registry, read_registry  # noqa: PLC0415
 
@@ -64,18 +74,18 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
 
     load()  # A file that cannot be read at the start is the caller's mistake.
     clock = SystemClock()
-    deep = DeepLooks(look_deep, clock, deep_every)
+    deep = DeepLooks(look_deep, clock, deep_every, patience_s=deadline if once else PATIENCE_S)
     watcher = Watcher(load, examine, clock=clock, deadline_s=deadline, concurrency=concurrency, deep=deep)
     if once:
         fleet = watcher.look(wait_for_deep=True)
         typer.echo(exposition(fleet), nl=False)
         codes = [table.health.level.exit_code for table in fleet.tables if table.health is not None]
-        code = max([0, *codes, *(6 for table in fleet.tables if table.problem)])
+        code = max([0, *codes, *(6 for table in fleet.tables if table.problem or table.deep_problem)])
         end_process(code, hangs=watcher.is_looking)
     server = serve(
         host,
         port,
-        metrics=lambda: exposition(watcher.fleet),
+        metrics=lambda: exposition(watcher.fleet, every),
         health=lambda: watch_health(watcher.fleet, clock.now(), max(every, deadline)),
     )
     ending = threading.Event()
@@ -85,7 +95,10 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     sys.stdout.flush()
     while not ending.is_set():
         began = clock.monotonic()
-        watcher.look()
+        try:
+            watcher.look()
+        except Exception:  # noqa: BLE001 - whatever it is, it must not end the watch
+            _log.exception("a round failed; the next one comes in its time")
         ending.wait(max(0.0, every - (clock.monotonic() - began)))
     server.shutdown()
     end_process(0, hangs=watcher.is_looking)

@@ -8,15 +8,19 @@ from datetime import datetime
 from types import MappingProxyType
 
 from memwal_core.cli.serving import Samples, liveness
+from memwal_core.fleet.deep_looks import DeepFindings
 from memwal_core.jobs.health import Health
 
 METRICS: Mapping[str, str] = MappingProxyType(
     {
         "memwal_watch_tables": "Registered tables that are watched.",
         "memwal_watch_round_timestamp_seconds": "When the last round over all tables ended.",
+        "memwal_watch_every_seconds": "Time between the beginnings of two rounds.",
         "memwal_watch_registry_readable": "Whether the registry could be read; if not, the tables before are watched.",
         "memwal_table_examined": "Whether the last examination of the table ended, and in time.",
         "memwal_table_examined_timestamp_seconds": "When the table was last examined.",
+        "memwal_table_deep_examined": "Whether the newest deep look at the table ended, and in time.",
+        "memwal_table_deep_examined_timestamp_seconds": "When the last deep look at the table ended.",
         "memwal_table_level": "Worst of findings and signals: 0 ok, 1 warn, 2 page.",
         "memwal_table_frozen": "Freezes that stop jobs of the table or of its regions.",
         "memwal_table_regions": "Regions of the table.",
@@ -39,12 +43,19 @@ class Watched:
     Attributes:
         health: The last one that is known; None if there never was one.
         problem: Why the last examination did not end; empty if it did.
+        deep: What the last deep look found; None if there are none.
     """
 
     name: str
     health: Health | None = None
     examined: datetime | None = None
     problem: str = ""
+    deep: DeepFindings | None = None
+
+    @property
+    def deep_problem(self) -> str:
+        """Why nothing came of the newest deep look; empty if something did, or if there was no time yet."""
+        return self.deep.problem if self.deep is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +73,13 @@ class WatchedFleet:
     registry_problem: str = ""
 
 
-def exposition(fleet: WatchedFleet) -> str:
-    """Return the state of all tables in Prometheus' text format, version 0.0.4."""
+def exposition(fleet: WatchedFleet, every_s: float | None = None) -> str:
+    """Return the state of all tables in Prometheus' text format, version 0.0.4; without rounds, no time between two."""
     samples = Samples({name: ("gauge", meaning) for name, meaning in METRICS.items()})
     samples.add("memwal_watch_tables", len(fleet.tables))
     samples.add("memwal_watch_registry_readable", not fleet.registry_problem)
+    if every_s is not None:
+        samples.add("memwal_watch_every_seconds", every_s)
     if fleet.round_ended is not None:
         samples.add("memwal_watch_round_timestamp_seconds", fleet.round_ended.timestamp())
     for table in fleet.tables:
@@ -80,6 +93,7 @@ def watch_health(fleet: WatchedFleet, now: datetime, every_s: float) -> dict[str
         **liveness("round", fleet.round_ended, now, every_s),
         "registry": fleet.registry_problem or "readable",
         "not_examined": {table.name: table.problem for table in fleet.tables if table.problem},
+        "not_deeply_examined": {table.name: table.deep_problem for table in fleet.tables if table.deep_problem},
     }
 
 
@@ -88,6 +102,8 @@ def _add_table(samples: Samples, table: Watched) -> None:
     samples.add("memwal_table_examined", not table.problem and table.health is not None, **labels)
     if table.examined is not None:
         samples.add("memwal_table_examined_timestamp_seconds", table.examined.timestamp(), **labels)
+    if table.deep is not None:
+        _add_deep(samples, table.deep, labels)
     health = table.health
     if health is None:
         return
@@ -106,3 +122,10 @@ def _add_table(samples: Samples, table: Watched) -> None:
         samples.add("memwal_signal_level", each.level.severity, **named)
         if each.value is not None:
             samples.add("memwal_signal_value", each.value, **named)
+
+
+def _add_deep(samples: Samples, deep: DeepFindings, labels: Mapping[str, str]) -> None:
+    if deep.problem or deep.seen_at is not None:
+        samples.add("memwal_table_deep_examined", not deep.problem, **labels)
+    if deep.seen_at is not None:
+        samples.add("memwal_table_deep_examined_timestamp_seconds", deep.seen_at.timestamp(), **labels)

@@ -52,6 +52,16 @@ def test_once_prints_the_metrics_of_every_table_and_ends_with_the_worst(registry
     assert 'memwal_table_examined{memwal_table="gone"} 0' in lines
 
 
+@pytest.mark.parametrize("option", ["--deadline", "--deep-every"])
+def test_times_are_taken_with_their_units(tmp_path, option):
+    """Before, `--deadline 45s` was refused, although `--every 60s` is not."""
+    (tmp_path / "none.toml").write_text("")
+
+    for text, code in (("45s", 0), ("45", 0), ("1h", 0), ("soon", 2), ("0", 0 if option == "--deep-every" else 2)):
+        result = CliRunner().invoke(app, ["watch", "--registry", str(tmp_path / "none.toml"), "--once", option, text])
+        assert result.exit_code == code, text
+
+
 def test_registry_that_cannot_be_read_is_refused_at_the_start(tmp_path):
     result = CliRunner().invoke(app, ["watch", "--registry", str(tmp_path / "none.toml"), "--once"])
 
@@ -72,7 +82,9 @@ def test_process_answers_prometheus_until_it_is_told_to_end(registry):
             urllib.request.urlopen(address.replace("/metrics", "/"), timeout=60)
         refused.value.close()
         assert health_of(address)["registry"] == "readable"
-        assert set(health_of(address)) == {"healthy", "seconds_since_the_last_round", "registry", "not_examined"}
+        assert set(health_of(address)) == {
+            "healthy", "seconds_since_the_last_round", "registry", "not_examined", "not_deeply_examined"
+        }  # fmt: skip
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)

@@ -114,6 +114,19 @@ def test_table_that_fails_is_shown_with_what_was_known_before(health, error):
     assert 'memwal_table_level{memwal_table="alive"} 0' in text
 
 
+def test_tables_that_leave_the_registry_are_named_once(health, caplog):
+    """Half a file may be a registry: nothing said that the other half of the tables was not watched any more."""
+    entries = [ALIVE, SILENT]
+    watched = watcher(lambda _: health, load=lambda: Registry(tables=tuple(entries)))
+    watched.look()
+    entries[1:] = [RegisteredTable(name="new", uri="/lake/new.lance")]
+    watched.look()
+    entries[0] = RegisteredTable(name="renamed", uri=ALIVE.uri)
+    watched.look()
+
+    assert [each.getMessage().rpartition(": ")[2] for each in caplog.records] == ["silent"]
+
+
 def test_registry_that_breaks_leaves_the_tables_watched(health):
     answers = [Registry(tables=(ALIVE,)), InvalidRequestError("no TOML", remedy="correct it")]
 
@@ -215,3 +228,118 @@ def test_deep_look_that_hangs_or_fails_delays_no_round_and_hides_nothing(health)
 
     assert [silent.problem, alive.problem] == ["", ""]
     assert (silent.health.level, alive.health.level) == (Level.OK, Level.PAGE)
+
+
+def test_deep_looks_that_hang_take_no_place_from_others_and_are_told(health):
+    """Four of them ended all deep looks at all tables, for ever and without a word."""
+    hanging = [RegisteredTable(name=f"hangs{number}", uri=f"/lake/hangs{number}") for number in range(4)]
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def look(entry: RegisteredTable) -> Health:
+        if entry in hanging:
+            begun.release()
+            release.wait()
+        return health
+
+    entries = [*hanging]
+    clock = ManualClock()
+    deep = DeepLooks(look, clock, 600, patience_s=1800)
+    watched = Watcher(
+        lambda: Registry(tables=tuple(entries)), lambda _: health, clock=clock, deadline_s=30, concurrency=9, deep=deep
+    )
+    try:
+        watched.look()
+        assert all(begun.acquire(timeout=30) for _ in hanging)
+        clock.advance(1800)
+        entries.append(ALIVE)
+        watched.look()
+        deep.wait(1.0)
+        fleet = watched.look()
+    finally:
+        release.set()
+
+    text = exposition(fleet)
+    assert 'memwal_table_deep_examined{memwal_table="alive"} 1' in text
+    assert 'memwal_table_deep_examined{memwal_table="hangs0"} 0' in text
+    assert watch_health(fleet, clock.now(), 60.0)["not_deeply_examined"] == {
+        each.name: "no answer in 1800 s" for each in hanging
+    }
+
+
+def test_deep_look_that_fails_is_told_until_one_ends(health):
+    answers = [UnavailableError("the store is away", remedy="wait"), health]
+
+    def look(_: RegisteredTable) -> Health:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    clock = ManualClock()
+    deep = DeepLooks(look, clock, 600)
+    registry = Registry(tables=(ALIVE,))
+    watched = Watcher(lambda: registry, lambda _: health, clock=clock, deadline_s=30, concurrency=1, deep=deep)
+
+    [failed] = watched.look(wait_for_deep=True).tables
+    clock.advance(600)
+    [mended] = watched.look(wait_for_deep=True).tables
+
+    assert "the store is away" in failed.deep_problem
+    assert mended.deep_problem == ""
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_machine_out_of_threads_is_told_and_the_next_round_asks_again(health, monkeypatch, begun):
+    """A table whose thread could not begin was not examined any more until the watch began anew."""
+    start, starts = threading.Thread.start, iter(range(100))
+
+    def refuse(thread: threading.Thread) -> None:
+        if next(starts) == begun:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    registry = Registry(tables=(ALIVE,))
+    deep = DeepLooks(lambda _: health, SystemClock(), 1e-9)
+    watched = Watcher(lambda: registry, lambda _: health, clock=SystemClock(), deadline_s=30, concurrency=1, deep=deep)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    [first] = watched.look(wait_for_deep=True).tables
+    [second] = watched.look(wait_for_deep=True).tables
+
+    assert "thread" in (first.deep_problem if begun else first.problem)
+    assert (second.problem, second.deep_problem) == ("", "")
+
+
+def test_table_that_comes_back_or_is_renamed_is_not_shown_as_it_was_then(health):
+    """What a look had found of a table that left was taken for new, and a renamed table kept its name for a round."""
+    release, asked = threading.Event(), threading.Event()
+    entries: list[RegisteredTable] = [SILENT]
+
+    def examine(_: RegisteredTable) -> Health:
+        asked.set()
+        release.wait()
+        return health
+
+    watched = watcher(examine, deadline_s=0.2, load=lambda: Registry(tables=tuple(entries)))
+    renamed = RegisteredTable(name="renamed", uri=SILENT.uri)
+    watched.look()
+    assert asked.wait(30)
+    entries[:] = [renamed]
+    release.set()
+    while (found := watched.look().tables[0]).problem:
+        pass
+    assert found.name == "renamed"
+
+    release.clear()
+    entries[:] = [SILENT]
+    watched.look()
+    entries.clear()
+    release.set()
+    while watched.is_looking:
+        watched.look()
+    watched.look()
+    release.clear()
+    entries.append(SILENT)
+    [back] = watched.look().tables
+    release.set()
+    assert back.problem == "no answer in 0.2 s"

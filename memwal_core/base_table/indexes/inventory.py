@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import lance
@@ -11,6 +11,7 @@ import pyarrow as pa
 from memwal_core.base_table.keys.primary_key import PrimaryKey
 from memwal_core.base_table.translate import translated
 from memwal_core.format.memwal_index.configure import check_maintained_indexes
+from memwal_core.format.memwal_index.details import is_internal_index
 
 _BTREE = "BTree"
 _IVF_PREFIX = "IVF"
@@ -42,6 +43,20 @@ def list_indexes(
             IndexFacts(index.name, str(index.index_type), tuple(index.fields), is_trained(index)) for index in found
         ]
     return tuple(sorted(facts, key=lambda index: index.name))
+
+
+def may_filter_by_index(dataset: lance.LanceDataset, fragments: Set[int]) -> bool:
+    """Tell whether a fast search, which reads only what its index covers, may let scalar indexes filter.
+
+    Of a fragment that one of them lacks, Lance would find no row.
+    """
+    with translated("list what indexes cover", dataset.uri, version=dataset.version):
+        searched = fragments & {fragment.fragment_id for fragment in dataset.get_fragments()}
+        return all(
+            searched <= {fragment for segment in index.segments for fragment in segment.fragment_ids}
+            for index in dataset.describe_indices()
+            if not is_internal_index(index.name)
+        )
 
 
 def check_maintained(names: Sequence[str], indexes: Sequence[IndexFacts], key: PrimaryKey) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import TextIndex, translated
+from memwal_core.base_table.indexes.inventory import may_filter_by_index
 from memwal_core.base_table.indexes.text_index import TEXT_KIND
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.reader.rows.by_id import rows_of
@@ -142,7 +143,9 @@ class IndexedSegment:
 
     def passing(self, word: str, filter_sql: str, found: Matches) -> Matches:
         """Return the matches that fulfil a condition; see ``TextSegment``."""
-        passing = matches_of(self.dataset, self.column, word, filter=filter_sql, **_INDEXED_ONLY)
+        by_index = may_filter_by_index(self.dataset, self.index.fragments)
+        options = {**_INDEXED_ONLY, "filter": filter_sql, "use_scalar_index": by_index}
+        passing = matches_of(self.dataset, self.column, word, **options)
         return found.kept(is_among(found.ids, np.sort(passing.ids)))
 
     def place(self, ids: RowIds) -> Place:

@@ -354,6 +354,8 @@ class VectorSearch:
                 prefilter=True,
                 with_row_address=True,
                 fast_search=part.indexed_only,
+                # Of fragments that a scalar index lacks, a fast search that filters by it would find no row.
+                use_scalar_index=False if part.indexed_only else None,
                 fragments=fragments_of(dataset, part.fragments) if part.fragments else None,
                 row_addr_blocklist=None if part.mask is None else part.mask.blocklist,
             ).to_table()

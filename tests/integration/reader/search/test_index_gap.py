@@ -18,6 +18,7 @@ from memwal_core.ids import RegionId
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency, ReadPlan
 from memwal_core.reader.index_gap.gap import plan_gap
+from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.reader.text import search as text
 from memwal_core.reader.text.search import TextColumn, TextQuery
 from memwal_core.reader.text.segment import MemorySegment
@@ -49,9 +50,9 @@ def _index(uri: str) -> None:
     lance.dataset(uri).create_index("vec", "IVF_FLAT", name="vec_idx", num_partitions=1)
 
 
-def _merged_with_gap(uri: str, rng: np.random.Generator) -> RegionId:
+def _merged_with_gap(uri: str, rng: np.random.Generator, mode: str = "create") -> RegionId:
     """Generations 1 to 4 merged, the base index covers none of them; 5 flushed. Flushed MemTables are indexed."""
-    lance.write_dataset(_rows(list(range(100)), rng), uri)
+    lance.write_dataset(_rows(list(range(100)), rng), uri, mode=mode)
     _index(uri)
     base = BaseTable.open(uri)
     base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 1)])
@@ -125,13 +126,13 @@ def test_plan_of_a_search_over_a_gap_names_the_generations_that_stand_in(tmp_pat
     )
 
 
-def _assert_exact(view: TableView, rng: np.random.Generator) -> None:
-    rows = view.scan().to_arrow()
+def _assert_exact(view: TableView, rng: np.random.Generator, filter_sql: str | None = None) -> None:
+    rows = view.scan(ScanRequest(filter_sql=filter_sql)).to_arrow()
     ids = np.array(rows.column("id").to_pylist())
     vectors = np.array(rows.column("vec").to_pylist(), dtype=np.float32)
     for _ in range(5):
         query = rng.normal(size=DIMENSION).astype(np.float32)
-        found = view.vector_search(VectorQuery("vec", query, k=10, columns=("id",)))
+        found = view.vector_search(VectorQuery("vec", query, k=10, columns=("id",), filter_sql=filter_sql))
         expected = ids[np.argsort(((vectors - query) ** 2).sum(axis=1), kind="stable")[:10]]
         assert found.column("id").to_pylist() == expected.tolist()
 
@@ -160,6 +161,20 @@ def test_search_over_a_gap_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     # What does not fit into memory is searched in flushed MemTables that stand in.
     monkeypatch.setattr(cached_vectors, "MAX_HELD_BYTES", 0)
     _assert_exact(Table.open(uri).view(Consistency.LATEST), rng)
+
+
+@pytest.mark.req("RD-28", "RD-53")
+def test_filter_whose_index_covers_less_than_the_vector_index_hides_no_row(tmp_path: Path) -> None:
+    """Lance's fast search lets a scalar index filter, and finds no row of a fragment which that one lacks."""
+    rng = np.random.default_rng(29)
+    uri = str(tmp_path / "t")
+    lance.write_dataset(_rows(list(range(1000, 1010)), rng), uri).create_scalar_index("id", "BTREE")
+    _merged_with_gap(uri, rng, mode="append")
+
+    assert VectorSearch(
+        Table.open(uri).view()._opened, VectorQuery("vec", np.zeros(DIMENSION, np.float32), filter_sql="id > 5")
+    )._gap()
+    _assert_exact(Table.open(uri).view(), rng, "id > 5")
 
 
 TEXTS = pa.schema(

@@ -223,6 +223,26 @@ def test_merged_rows_that_the_index_lacks_are_found(tmp_path: Path) -> None:
     assert any(key >= 500 for key in expected)
 
 
+@pytest.mark.req("RD-55")
+@pytest.mark.parametrize("maintained", [(), ("text_idx",)], ids=["indexed in memory", "maintained"])
+def test_filter_whose_index_covers_less_than_the_text_index_hides_no_row(
+    tmp_path: Path, maintained: tuple[str, ...]
+) -> None:
+    """Lance's fast search lets a scalar index filter, and finds no row of a fragment which that one lacks."""
+    rng = np.random.default_rng(19)
+    uri = str(tmp_path / "t")
+    lance.write_dataset(_rows(list(range(100)), rng), uri).create_scalar_index("id", "BTREE")
+    lance.write_dataset(_rows(list(range(100, 200)), rng), uri, mode="append")
+    lance.dataset(uri).create_scalar_index("text", "INVERTED", stem=False)
+    base = BaseTable.open(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)], maintained)
+    with TableWriter.open(base) as writer:
+        writer.put(_rows([*range(90, 110), *range(1000, 1020)], rng))
+        writer.flush()
+
+    _assert_same(Table.open(uri).view(), "word5", 300, tmp_path / "one", "id > 50")
+
+
 @pytest.mark.req("RD-54")
 def test_plan_names_every_source_with_the_query(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")

@@ -361,7 +361,7 @@ class Table(MergedReader):
             by: Who freezes it.
 
         Raises:
-            InvalidRequestError: No reason is given.
+            InvalidRequestError: No reason is given, or nobody who freezes.
             UnavailableError: Storage failed; the table may not be frozen. Try again.
         """
         from memwal_core.jobs.thaw.run import freeze_by_hand  # noqa: PLC0415 - most processes do without it
@@ -450,10 +450,16 @@ class Table(MergedReader):
         """Return the remembered runs of one job or of all (``RUNS_SCHEMA``), the newest last.
 
         Raises:
+            InvalidRequestError: There is no such job.
             UnavailableError: Storage failed.
             CorruptionError: A history cannot be read.
         """
-        return self.opened.ledger.table(job)
+        from memwal_core.jobs.catalog import require_recorded  # noqa: PLC0415 - most processes do without it
+
+        found = self.opened.ledger.table(job)
+        if job is not None and not found.num_rows:
+            require_recorded(job)
+        return found
 
     @property
     def configuration(self) -> TableConfiguration:

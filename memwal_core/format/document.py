@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from memwal_core.format.malformed import MalformedError
 from memwal_core.format.paths import MAX_UINT64
@@ -65,6 +65,11 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """Return whether a value is a text that says something, and that a document can have as it is."""
+    return isinstance(value, str) and bool(value.strip()) and is_text(value)
 
 
 def as_number(value: object, *, at_least: int = 0) -> int:

@@ -39,6 +39,10 @@ REQUESTS: tuple[type[JobRequest], ...] = (
 )
 
 
+_DECISIONS = ("freeze", "thaw")
+"""Of people, which are recorded as runs are."""
+
+
 def request_type(job: str) -> type[JobRequest]:
     """Return the model of a job's request.
 
@@ -51,6 +55,12 @@ def request_type(job: str) -> type[JobRequest]:
     raise InvalidRequestError(
         "there is no such job", remedy="name a known one", job=job, known=[each.info.name for each in REQUESTS]
     )
+
+
+def require_recorded(job: str) -> None:
+    """Refuse a name under which no run is ever recorded (``InvalidRequestError``)."""
+    if job not in _DECISIONS:
+        request_type(job)
 
 
 def parse_request(job: str, values: Mapping[str, object]) -> JobRequest:

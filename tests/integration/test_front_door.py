@@ -439,3 +439,32 @@ def test_freeze_is_ended_by_the_names_of_choice_and_cause_and_by_no_others(table
             memwal_core.Decision(**wrong, by="me")
     assert table.thaw(memwal_core.Decision("accept", by="me", cause="by-hand")).outcome is JobOutcome.DONE
     assert table.thaw().outcome is JobOutcome.NOTHING_TO_DO
+
+
+NO_NAMES: tuple[object, ...] = ("", " ", None, 5, "\ud800")
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_whoever_says_nothing_neither_freezes_nor_decides(table: memwal_core.Table, name: object) -> None:
+    """A freeze by nobody was taken; one by None left a history that nothing could read any more."""
+    for call in (
+        lambda: table.freeze("a test", by=name),
+        lambda: table.freeze(name, by="me"),
+        lambda: memwal_core.Decision("accept", by=name),
+    ):
+        with pytest.raises(InvalidRequestError, match="needs a"):
+            call()
+    if name:
+        with pytest.raises(InvalidRequestError, match="needs a holder"):
+            table.run(memwal_core.MergeRequest(), holder=name)
+    assert not table.thaw().active
+    assert table.history().num_rows == 0
+
+
+def test_history_of_a_job_that_does_not_exist_is_refused(table: memwal_core.Table) -> None:
+    """It was empty, like that of a job that never ran."""
+    for wrong in ("bogus", "", 5):
+        with pytest.raises(InvalidRequestError, match="there is no such job"):
+            table.history(wrong)
+    for right in ("merge", "freeze", "thaw"):
+        assert table.history(right).num_rows == 0

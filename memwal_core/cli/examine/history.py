@@ -10,7 +10,7 @@ from rich.console import Console
 from memwal_core.cli.options import AsJson, StorageOptions, TableUri, open_table, print_json
 from memwal_core.cli.show import show_grid
 from memwal_core.coordination.ledger import RunRecord, run_to_dict
-from memwal_core.jobs.catalog import request_type
+from memwal_core.jobs.catalog import require_recorded
 from memwal_core.jobs.view import Grid
 
 
@@ -25,7 +25,7 @@ def history(
     ledger = open_table(uri, storage_option).opened.ledger
     runs = ledger.runs(job)[-last:]
     if job is not None and not runs:
-        request_type(job)  # Refuses a name that no job has.
+        require_recorded(job)
     pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
     if json:
         verdicts = {name: pause.to_dict() for name, pause in pauses.items()}

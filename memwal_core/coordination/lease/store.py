@@ -17,7 +17,7 @@ from memwal_core.coordination.lease.document import (
 from memwal_core.coordination.lease.held import Lease
 from memwal_core.coordination.lease.ticket import LeaseTicket
 from memwal_core.errors import CommitUnknownError, ConflictError, InvalidRequestError
-from memwal_core.format.document import is_text
+from memwal_core.format.document import is_name
 from memwal_core.format.paths import LEASES_DIRECTORY, job_directory
 from memwal_core.ids import IdSource
 from memwal_core.register import FIRST_VERSION, VersionedRegister
@@ -66,7 +66,7 @@ class LeaseStore:
         which fences what is left of its first try. So ``holder`` must be unique per run, and the same again
         when a try is repeated.
         """
-        if not holder.strip() or not is_text(holder):
+        if not is_name(holder):
             raise InvalidRequestError("a lease needs a holder", remedy="name the run in UTF-8", holder=holder)
         register = self._register(key)
         for attempt in range(self._settings.max_attempts):

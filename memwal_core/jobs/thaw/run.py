@@ -17,6 +17,7 @@ from memwal_core.coordination.freeze import (
 from memwal_core.coordination.freeze.watch import look
 from memwal_core.coordination.job_key import JobKey
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.document import is_name
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.thaw.plan import ThawPlan, memory_after, plan_thaw
@@ -40,7 +41,7 @@ class Decision:
         reason: Why, for the history.
 
     Raises:
-        InvalidRequestError: There is no such choice or cause.
+        InvalidRequestError: There is no such choice or cause, or nobody decides.
     """
 
     choice: Choice | str
@@ -51,30 +52,36 @@ class Decision:
     def __post_init__(self) -> None:
         """Refuse what is no choice and no cause."""
         for name, value, kind in (("choice", self.choice, Choice), ("cause", self.cause, FreezeCause)):
-            if value not in set(kind) and not (name == "cause" and value is None):
+            if value not in list(kind) and not (name == "cause" and value is None):
                 raise InvalidRequestError(
                     f"there is no such {name}",
                     remedy="name a known one",
                     found=value,
                     known=[str(each) for each in kind],
                 )
+        if not is_name(self.by):
+            raise InvalidRequestError("a decision needs a person", remedy="say who decides, in UTF-8", by=self.by)
 
 
-def require_reason(reason: str) -> None:
+def require_reason(reason: object) -> None:
     """Refuse a freeze without a reason (``InvalidRequestError``)."""
-    if not reason.strip():
-        raise InvalidRequestError("a freeze needs a reason", remedy="say why, for whoever finds the table frozen")
+    if not is_name(reason):
+        raise InvalidRequestError(
+            "a freeze needs a reason", remedy="say why, in UTF-8, for whoever finds the table frozen", reason=reason
+        )
 
 
 def freeze_by_hand(opened: OpenTable, reason: str, by: str) -> Freeze:
     """Freeze a table, and record who did and why.
 
     Raises:
-        InvalidRequestError: No reason is given.
+        InvalidRequestError: No reason is given, or nobody who freezes.
         ObjectNotFoundError: The table was dropped; nothing was written.
         UnavailableError: Storage failed; the table may not be frozen. Try again.
     """
     require_reason(reason)
+    if not is_name(by):
+        raise InvalidRequestError("a freeze needs a person", remedy="say who freezes the table, in UTF-8", by=by)
     opened.require_there()
     with opened.ledger.run(opened.new_run(FREEZE, by)) as run:
         freeze = opened.freezes.add(FreezeCause.BY_HAND, {"reason": reason}, by)

@@ -55,6 +55,7 @@ class JobInfo(Generic[Report_co]):
         changes: Asset that a run changes; empty if no other job waits for one.
         may_need_approval: Whether the operator can demand that a person agrees first.
         acts_on_frozen: Whether it works on a frozen table, because people need it to find or mend the cause.
+        takes_plain_tables: Whether it works on a table without MemWAL.
         by_hand: Whether it has no DAG, because what it may give up is for the operator to decide, not for everybody who
             may start a run.
         mends_damage: Whether it works on a table whose newest version cannot be read.
@@ -74,6 +75,7 @@ class JobInfo(Generic[Report_co]):
     may_need_approval: bool = False
     acts_on_frozen: bool = False
     mends_damage: bool = False
+    takes_plain_tables: bool = False
     by_hand: bool = False
 
 

@@ -62,7 +62,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         instruments: Count the run and what it did; not a dry run.
 
     Raises:
-        InvalidRequestError: The request does not fit the table or the settings.
+        InvalidRequestError: The request does not fit the table or the settings, or the table has no MemWAL.
         ObjectNotFoundError: The table was dropped; nothing was written.
         LeaseHeldError: Another run of the job is under way; the facts say whose, and until when it holds the lease.
         ConflictError: Others changed the table or the lease each time. Run again.
@@ -83,7 +83,7 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
         return resting
     opened.require_there()
     needs_lease = request.info.takes_lease and guard is None
-    with _held(opened, request, name, ticket) if needs_lease else _unheld(guard) as (check, claim):
+    with _held(opened, request, name, ticket) if needs_lease else _unheld(opened, request, guard) as (check, claim):
         context = JobContext(opened, check, name, executors, progress, claim)
         work = partial(_worked, job, context, request)
         run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
@@ -168,7 +168,8 @@ def _held(
 ) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
     if ticket is None:
         # The record is believed only after a look for a newer one, the history only if it can be added to.
-        take, prefetch = partial(opened.leases.acquire, request.key, holder), partial(_prefetch, opened, request)
+        take = partial(opened.leases.acquire, request.key, holder, before_first=opened.base.require_enabled)
+        prefetch = partial(_prefetch, opened, request)
         lease = take() if opened.base.store.kind in NEAR else both(opened.base.store.kind, take, prefetch)[0]
         with lease:
             yield lease.check, lease.ticket
@@ -199,5 +200,12 @@ def _resumed(opened: OpenTable, request: JobRequest, holder: str, ticket: LeaseT
 
 
 @contextmanager
-def _unheld(guard: CheckLease | None) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
+def _unheld(
+    opened: OpenTable, request: JobRequest, guard: CheckLease | None
+) -> Iterator[tuple[CheckLease, LeaseTicket | None]]:
+    if guard is None and not request.info.takes_plain_tables:
+        opened.ledger.prefetch(request.key)
+        history = opened.ledger.remembered(request.key)
+        if history is not None and not history.runs:
+            opened.base.require_enabled()
     yield guard if guard is not None else no_lease, None

@@ -24,7 +24,14 @@ from memwal_core.base_table.reading.sound import require_sound
 from memwal_core.base_table.state import TableState
 from memwal_core.base_table.translate import translated
 from memwal_core.clock import Clock, SystemClock
-from memwal_core.errors import ConflictError, InvalidRequestError, MemwalError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
 from memwal_core.format.lance_field import inner_ids
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
@@ -75,6 +82,7 @@ class TableReader:
             index_cache_size_bytes=self.settings.read.index_cache_bytes, metadata_cache_size_bytes=_METADATA_BYTES
         )
         self._is_cached = False
+        self._is_enabled = False
 
     @classmethod
     def open(
@@ -238,6 +246,21 @@ class TableReader:
             self.require_no_regions(state)
         return state.require_details()
 
+    def require_enabled(self) -> None:
+        """Refuse a plain Lance table, which has neither a MemWAL index nor regions; asks once.
+
+        Raises:
+            InvalidRequestError: It is one; nothing should be written beside it.
+        """
+        if self._is_enabled:
+            return
+        if not self._regions():
+            with suppress(CorruptionError):  # Whoever reads a damaged table next tells more.
+                state = self._newest_state()
+                if state.entry is None:
+                    state.require_details()
+        self._is_enabled = True
+
     def key_columns(self, dataset: lance.LanceDataset) -> tuple[str, ...]:
         """Return the primary key columns of an opened version; refuse a key that MemWAL cannot use."""
         with translated("read the schema", self.uri, version=dataset.version):
@@ -268,7 +291,7 @@ class TableReader:
         """Refuse a table that has regions but no MemWAL index: an operator must decide what becomes of their rows."""
         if state.entry is not None:
             return
-        regions = [name for name in self.store.list_directories(MEM_WAL_DIRECTORY) if _is_region(name)]
+        regions = self._regions()
         if regions:
             raise InvalidRequestError(
                 "the MemWAL index is gone but regions exist, so the table is frozen",
@@ -279,6 +302,9 @@ class TableReader:
                 regions=len(regions),
                 frozen=True,
             )
+
+    def _regions(self) -> list[str]:
+        return [name for name in self.store.list_directories(MEM_WAL_DIRECTORY) if _is_region(name)]
 
 
 def _no_version(uri: str) -> ConflictError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -59,12 +60,12 @@ class LeaseStore:
         self._clock = clock
         self._rng = rng if rng is not None else system_rng()
 
-    def acquire(self, key: JobKey, holder: str) -> Lease:
+    def acquire(self, key: JobKey, holder: str, *, before_first: Callable[[], None] = lambda: None) -> Lease:
         """Take a free lease, or raise ``LeaseHeldError``, whose facts say who holds it until when.
 
         The present holder's own name counts as free: a repeated task takes its lease over with a new token,
         which fences what is left of its first try. So ``holder`` must be unique per run, and the same again
-        when a try is repeated.
+        when a try is repeated. ``before_first`` is called before a lease is written that was never taken.
         """
         if not is_name(holder):
             raise InvalidRequestError("a lease needs a holder", remedy="name the run in UTF-8", holder=holder)
@@ -74,6 +75,8 @@ class LeaseStore:
                 longest = min(_FIRST_WAIT_S * 2.0 ** (attempt - 1), _LONGEST_WAIT_S)
                 self._clock.sleep(longest * self._rng.uniform(0.5, 1.0))
             stored = self.require_free(key, holder)
+            if stored is None:
+                before_first()
             wanted = self._document(holder, stored)
             check_lease_change(stored.document if stored is not None else None, wanted)
             version = stored.version + 1 if stored is not None else FIRST_VERSION

@@ -43,6 +43,7 @@ class VerifyRequest(JobRequest):
         guide=_GUIDE,
         exit_codes="3 the table has no primary key, 4 storage failure (try again), 5 keys occur more than once",
         takes_lease=False,
+        takes_plain_tables=True,
         acts_on_frozen=True,  # It changes nothing, and shows whether the cause is gone.
     )
 

@@ -56,7 +56,7 @@ from testkit.tables.native_regions import Put, native_region_id, write_native_ge
 from testkit.tables.people import make_people_table, people
 
 UNSYNCED = Settings(storage=StorageSettings(fsync=False), gc=GcSettings(manifest_retention=2))
-STATUS, SNAPSHOT, FLUSH = 11, 25, 21
+STATUS, SNAPSHOT, FLUSH = 11, 25, 22
 PLAN, MERGE, COUNT = 9, 25, 9
 CHANGED_PLAN, CHANGED_MERGE, CHANGED_COUNT, CHANGED_SNAPSHOT = 20, 51, 13, 49
 """Two of the merge and one of the snapshot look for the ends of new files, which only a local disk can lose."""

@@ -117,7 +117,7 @@ class Table(MergedReader):
         storage_options: Mapping[str, str] | None = None,
         settings: Settings | None = None,
     ) -> Self:
-        """Create an empty table that takes streaming upserts.
+        """Create an empty table that takes streaming upserts. Repeated, it finishes a call that was interrupted.
 
         Args:
             uri: Path or address where nothing is yet.

@@ -13,9 +13,10 @@ from memwal_core.base_table.commit.create import check_table
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, check_primary_key, primary_key_of
+from memwal_core.base_table.reading.table_reader import TableReader
 from memwal_core.base_table.translate import translated
 from memwal_core.errors import InvalidRequestError, MemwalError
-from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY
+from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.ids import IdSource
 from memwal_core.region.spec import RegionSpec, bucket_spec
 from memwal_core.region.spec.text import parse_spec
@@ -41,6 +42,8 @@ def write_empty_table(
 ) -> NewTable:
     """Write a table without rows. What does not fit is refused first; a dry run only checks.
 
+    One that an interrupted call left, before MemWAL was enabled on it, is taken as it is.
+
     ``store`` is rooted at the table that will be; ``regions`` are the components of a spec as ``parse_spec`` reads
     them, or a number of buckets of the first key column.
 
@@ -52,7 +55,8 @@ def write_empty_table(
     _check_nesting(schema)
     keyed = pa.schema([_with_key(field, key) for field in schema], metadata=schema.metadata)
     with translated("create a table", store.uri):
-        fields = LanceSchema.from_pyarrow(keyed).fields()
+        converted = LanceSchema.from_pyarrow(keyed)
+        fields, as_lance_gives_it = converted.fields(), converted.to_pyarrow()
     found = primary_key_of(fields)
     if found.columns != tuple(key):
         raise InvalidRequestError(
@@ -64,10 +68,11 @@ def write_empty_table(
     field_ids = {field.name(): field.id() for field in fields}
     spec = new_spec(_SPEC_ID, regions, keyed, field_ids, key)
     check_table(keyed, field_ids, check_primary_key(keyed, found), [spec])
-    if not dry_run:
+    if _has_version(store):
+        if not _is_unfinished(store, as_lance_gives_it):
+            raise _taken(store.uri)
+    elif not dry_run:
         _publish(store, keyed)
-    elif any(store.list_objects(TABLE_VERSIONS_DIRECTORY)):
-        raise _taken(store.uri)
     return NewTable(keyed, field_ids, spec)
 
 
@@ -113,6 +118,18 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
         raise catalog.error
 
 
+def _has_version(store: ObjectStore) -> bool:
+    names = (found.path.rpartition("/")[2] for found in store.list_objects(TABLE_VERSIONS_DIRECTORY))
+    return any(version_of_manifest(name) is not None for name in names)
+
+
+def _is_unfinished(store: ObjectStore, schema: pa.Schema) -> bool:
+    """Tell whether the table is what ``_publish`` makes, and nothing was done to it since."""
+    state = TableReader(store).state()
+    is_new = state.version == 1 and not state.num_rows and state.entry is None
+    return is_new and state.schema.equals(schema, check_metadata=True)
+
+
 def _first_version_of(uri: str) -> Rule:
     def rule(version: int, staged: bytes) -> bytes:
         if version != 1:
@@ -124,7 +141,9 @@ def _first_version_of(uri: str) -> Rule:
 
 def _taken(uri: str) -> InvalidRequestError:
     return InvalidRequestError(
-        "there is a table at this address already", remedy="open it, or choose another address", table=uri
+        "there is a table at this address already",
+        remedy="open it, or choose another address; if it has no MemWAL yet, `memwal enable` adds it",
+        table=uri,
     )
 
 

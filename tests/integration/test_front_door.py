@@ -341,6 +341,41 @@ def test_address_that_is_taken_is_refused_and_the_table_there_is_left_alone(tabl
     assert seen(table) == {1: "x"}
 
 
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_create_that_was_interrupted_is_finished_when_it_is_repeated(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left a plain table: repeated, it was refused, and nothing named `memwal enable`."""
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={"unit": "m"}), ("name", pa.string())], metadata={"a": "b"})
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(memwal_core.Table, "enable", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            memwal_core.create(uri, schema, key="id")
+
+    for other in (schema.remove_metadata(), schema.append(pa.field("more", pa.int8()))):
+        with pytest.raises(InvalidRequestError, match="there is a table at this address already") as caught:
+            memwal_core.create(uri, other, key="id")
+        assert "memwal enable" in caught.value.remedy
+    table = memwal_core.create(uri, schema, key="id", buckets=2)
+
+    with table.writer() as writer:
+        writer.put(rows(1))
+    assert seen(table) == {1: "x"}
+    with pytest.raises(InvalidRequestError, match="there is a table at this address already"):
+        memwal_core.create(uri, schema, key="id", buckets=2)
+
+
+def test_table_that_others_made_is_not_taken_for_an_interrupted_create(uri: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    memwal_core.create(f"{uri}-model", schema, key="id")
+    keyed = lance.dataset(f"{uri}-model").schema
+    lance.write_dataset(pa.table({"id": [1], "name": ["x"]}, schema=keyed), uri)
+
+    with pytest.raises(InvalidRequestError, match="there is a table at this address already"):
+        memwal_core.create(uri, schema, key="id")
+
+
 def test_table_that_does_not_exist_is_not_found(uri: str) -> None:
     with pytest.raises(ObjectNotFoundError):
         memwal_core.open(uri)

@@ -286,6 +286,10 @@ def test_dry_run_says_what_would_be_made_and_refuses_what_would_be_refused(uri: 
     assert {**planned, "outcome": "done", "version": made["version"]} == made
     assert (planned["outcome"], planned["version"]) == ("planned", 0)
     assert "already" in refusal("create", uri, *columns, "--dry-run").what
+    left = tmp_path / "left.lance/_versions/18446744073709551614.manifest-2e6521c1-27d4-4208-927e-17e2e2a4a93b"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert done("create", left.parents[1], *columns, "--dry-run")["outcome"] == "planned"
 
     refusal("add-spec", uri, "--by", "bucket(nothing, 2)", "--dry-run")
     planned = done("add-spec", uri, "--by", "bucket(id, 8)", "--dry-run")

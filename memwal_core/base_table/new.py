@@ -14,7 +14,7 @@ from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.keys.primary_key import PRIMARY_KEY, PRIMARY_KEY_POSITION, check_primary_key, primary_key_of
 from memwal_core.base_table.reading.table_reader import TableReader
-from memwal_core.base_table.translate import translated
+from memwal_core.base_table.translate import translated, without_doubt
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.ids import IdSource
@@ -111,7 +111,7 @@ def _publish(store: ObjectStore, schema: pa.Schema) -> None:
     except MemwalError as error:
         if catalog.error is not None:  # What Lance makes of it says nothing more.
             raise catalog.error from None
-        raise catalog.unanswered or error from error
+        raise catalog.unanswered or without_doubt(error, asked_version=0) from error
     finally:
         catalog.remove_staged()
     if catalog.error is not None:

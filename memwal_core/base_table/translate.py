@@ -135,6 +135,21 @@ def translated(operation: str, table: str, **facts: object) -> Iterator[None]:
         raise translation from harmless(error)
 
 
+_DOUBT = re.compile(r"Commit result for version (\d+) is unknown:[^:]*:\s*")
+
+
+def without_doubt(error: MemwalError, *, asked_version: int) -> MemwalError:
+    """Return what kept a commit from being made, where pylance doubts a version that it did not ask a catalog for.
+
+    ``asked_version`` is the last one that it asked for; 0 if it asked for none.
+    """
+    cause = error.__cause__
+    doubt = _DOUBT.search(str(cause)) if isinstance(error, CommitUnknownError) else None
+    if doubt is None or int(doubt[1]) <= asked_version:
+        return error
+    return classified(OSError(_DOUBT.sub("", str(cause))), error.facts)
+
+
 _UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
 _PANIC = "PanicException"
 

@@ -317,6 +317,8 @@ class ManifestStore:
                         region_id=str(candidate.region_id),
                         version=candidate.version,
                         commit_id=candidate.commit_id.hex(),
+                        cause=error.what,
+                        reason=error.facts.get("reason"),
                     ) from error
                 self._back_off(attempt)
             else:

@@ -13,7 +13,7 @@ from memwal_core.base_table.commit.entry_change import is_same_but_catchup
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
-from memwal_core.base_table.translate import translated
+from memwal_core.base_table.translate import translated, without_doubt
 from memwal_core.errors import ConflictError, MemwalError
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.table_manifest import MemWalEntry, replace_mem_wal_entry
@@ -51,6 +51,9 @@ def committing(
             raise catalog.error from error
         if catalog.unanswered is not None and catalog.outcome is Outcome.NOT_ASKED:
             raise catalog.unanswered from error
+        certain = without_doubt(error, asked_version=catalog.asked_version)
+        if certain is not error:
+            raise certain from error
         raise
     finally:
         catalog.remove_staged()

@@ -18,7 +18,7 @@ from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, RefusedError, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome, StrictCommit
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
-from memwal_core.base_table.translate import translated
+from memwal_core.base_table.translate import translated, without_doubt
 from memwal_core.errors import ConflictError, InternalError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import TRANSACTIONS_DIRECTORY
 from memwal_core.format.table_manifest import replace_mem_wal_entry
@@ -87,7 +87,8 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
                 catalog.remove_staged()
                 _remove_transaction(store, attempt)
             found = _described(catalog, attempt) or catalog.unanswered
-            raise found or _without_read_version(store, attempt, catalog) or error from error
+            found = found or _without_read_version(store, attempt, catalog)
+            raise found or without_doubt(error, asked_version=catalog.asked_version) from error
     if catalog.outcome is Outcome.UNKNOWN and catalog.error is not None:
         # pylance read back and believes that the version is ours; the caller makes sure by its transaction.
         raise _described(catalog, attempt) or catalog.error

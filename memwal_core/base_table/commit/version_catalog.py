@@ -45,7 +45,8 @@ class VersionCatalog:
         only: Show this version as if there were no other.
 
     Attributes:
-        outcome: What became of the version that was asked for last.
+        asked_version: The version that was asked for last; 0 if none was.
+        outcome: What became of it.
         error: Why that version was not published; None if it was.
         unanswered: Why the last question about existing versions got no answer; None if it got one.
         published: The manifest that became a version last; empty if none did.
@@ -62,6 +63,7 @@ class VersionCatalog:
         self._identity = identity
         self._only = only
         self._manifests = ManifestFiles(store)
+        self.asked_version = 0
         self.outcome = Outcome.NOT_ASKED
         self.error: MemwalError | None = None
         self.unanswered: MemwalError | None = None
@@ -106,6 +108,7 @@ class VersionCatalog:
             MemwalError: Something else kept it from being made.
         """
         version, path = request["version"], request["manifest_path"]
+        self.asked_version = version
         staged_path = f"{TABLE_VERSIONS_DIRECTORY}/{path.rpartition('/')[2]}"
         self.staged_paths.append(staged_path)
         try:
@@ -176,6 +179,8 @@ class VersionCatalog:
                 "the store did not confirm the new version",
                 remedy="read the table before trying again; delete nothing",
                 path=final_path,
+                cause=doubt.what,
+                reason=doubt.facts.get("reason"),
             ) from doubt
         if found != data:
             # Other bytes are there, so ours never were.

@@ -160,10 +160,11 @@ class _Run:
 
     def _gave_up(self, report: CatchupReport) -> bool:
         """Note which indexes stayed behind; a maintained index that is missing does not count."""
-        names = [index.name for index in report.indexes if index.result in _UNFINISHED]
-        if names or report.reason:
-            self._reason = report.reason or f"indexes stayed behind: {', '.join(names)}"
-        return bool(names or report.reason)
+        behind = [index for index in report.indexes if index.result in _UNFINISHED]
+        if behind or report.reason:
+            told = "; ".join(f"{index.name}: {index.reason}" if index.reason else index.name for index in behind)
+            self._reason = report.reason or f"indexes stayed behind: {told}"
+        return bool(behind or report.reason)
 
     def _plan(self) -> CompactPlan:
         state = self._table.state()

@@ -39,9 +39,11 @@ class FlushReport:
         return sum(each.rows for each in self.flushed)
 
     def why(self) -> str:
-        """Say how many regions there are of each verdict."""
+        """Say how many regions there are of each verdict, and what the first of those met that failed."""
         counts = ", ".join(f"{count} {reason.value}" for reason, count in self.plan.counts().items())
-        return f"regions: {counts}" if counts else "there is no region"
+        first = next(iter(self.failures.values()), "")
+        failed = f"; {len(self.failures)} not flushed: {first}" if first else ""
+        return f"regions: {counts}{failed}" if counts else "there is no region"
 
     def facts(self) -> dict[str, object]:
         """Return what the ledger remembers."""

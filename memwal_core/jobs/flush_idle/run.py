@@ -134,7 +134,7 @@ class _Run:
             self._ends.left[region_id] = error.what
         except (UnavailableError, CommitUnknownError) as error:
             _log.warning("region not flushed, its rows stay in the WAL [region_id=%s]: %s", region_id, error)
-            self._ends.failures[region_id] = error.what
+            self._ends.failures[region_id] = str(error)
         except (CorruptionError, InvalidRequestError) as error:
             _log.error("region cannot be flushed [region_id=%s]: %s", region_id, error)
             self._ends.damaged[region_id] = str(error)

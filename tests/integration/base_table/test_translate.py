@@ -15,7 +15,7 @@ import pytest
 from lance_namespace import LanceNamespace
 
 from memwal_core.base_table import BaseTable, translated
-from memwal_core.base_table.translate import decoding
+from memwal_core.base_table.translate import decoding, without_doubt
 from memwal_core.errors import (
     CommitUnknownError,
     ConflictError,
@@ -180,6 +180,23 @@ def test_commit_of_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
     with unknown as caught, translated("commit", "t"):
         raise OSError(text)
     assert ".rs" not in str(caught.value)
+
+
+def test_doubt_about_a_version_that_was_never_asked_for_is_none() -> None:
+    """A full disk was told as a commit of unknown outcome, and the text was cut before it named the disk."""
+    text = (
+        "Wrapped error: Commit result for version 5 is unknown: the commit may or may not have been applied; check the "
+        f"table state before retrying: LanceError(IO): single PUT of {'long/' * 90}1.manifest-5c2351bd failed: "
+        "Generic LocalFileSystem error: Unable to open file: No space left on device (os error 28)"
+    )
+    with pytest.raises(CommitUnknownError) as caught, translated("commit", "t", read_version=4):
+        raise OSError(text)
+
+    certain = without_doubt(caught.value, asked_version=4)
+    assert type(certain) is UnavailableError
+    assert certain.what == "the disk is full"
+    assert (certain.facts["operation"], certain.facts["read_version"]) == ("commit", 4)
+    assert without_doubt(caught.value, asked_version=5) is caught.value
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from memwal_core.storage import open_store
 from memwal_core.table import Table
 from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.process_limits import largest_file
 from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Put, write_native_generations
 from testkit.tables.people import PEOPLE, make_people_table, people, reopened
@@ -180,6 +183,28 @@ def test_lost_reply_is_settled_by_reading_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.s3
+def delete(table: BaseTable) -> None:
+    with table.committing() as dataset:
+        dataset.delete("id = 1")
+
+
+def maintain(table: BaseTable) -> None:
+    table.update_details(lambda details: replace(details, maintained_indexes=("name",)))
+
+
+@pytest.mark.parametrize("commit", [delete, maintain])
+def test_disk_that_fills_up_before_the_version_is_asked_for_leaves_no_doubt(
+    tmp_path: Path, commit: Callable[[BaseTable], None]
+) -> None:
+    table = make_people_table(str(tmp_path / "t"), rows=people(1, 2))
+
+    # Room for a transaction, and not for a manifest.
+    with largest_file(600), pytest.raises(UnavailableError):
+        commit(table)
+
+    assert BaseTable.open(table.uri).dataset().version == 2
+
+
 def test_half_of_a_staged_manifest_is_never_published() -> None:
     """It became the first version of a new table, which could neither be opened nor created any more."""
     with s3_server() as server, faulty_proxy(server.endpoint) as proxy:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memwal_core.cli.app import app
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.ids import IdSource
 from memwal_core.jobs.context import OpenTable
@@ -29,7 +29,7 @@ from memwal_core.table import Table
 from memwal_core.writer import RegionWriter
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints
-from testkit.faults.faulty_store import FaultyStore
+from testkit.faults.faulty_store import Call, FaultyStore, Moment, Rule
 from testkit.tables.native_regions import native_region_id, native_scan
 from testkit.tables.people import make_people_table, people, reopened
 from testkit.tables.regions import create_region, writer_settings
@@ -313,6 +313,23 @@ def test_region_that_cannot_be_looked_at_again_does_not_keep_the_others_from_bei
     assert report.outcome is JobOutcome.CONFLICT
     assert {each.region_id for each in report.flushed} == set(others)
     assert list(report.failures) == [silent]
+
+
+def test_run_says_what_kept_a_region_from_being_flushed(table, region) -> None:
+    """On a full disk it said that a writer had given its region back."""
+    opened(table, region).put(people(1, name="a"))
+    store = FaultyStore(table.store)
+
+    def fill(_: Call) -> None:
+        raise UnavailableError("the disk is full", remedy="free space, then try again", reason="[Errno 28]")
+
+    store.add(Rule(fill, Moment.BEFORE, frozenset({"put_if_absent"}), lambda path: str(region) in path, times=None))
+    report = admin(reopened(table, store, SETTINGS), HOUR + 60).run(FlushRequest())
+
+    assert report.outcome is JobOutcome.CONFLICT
+    assert "; 1 not flushed: " in report.why()
+    assert "the disk is full" in report.why()
+    assert "the disk is full" in "".join(report.view().notes)
 
 
 def test_dry_run_changes_nothing(table, region) -> None:

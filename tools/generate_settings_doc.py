@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -75,9 +76,11 @@ def _section_of(info: FieldInfo) -> type[BaseModel] | None:
 
 
 def _row(variable: str, info: FieldInfo) -> str:
+    # Those of a value that may be null are with its type.
+    typed = (meta for kind in get_args(info.annotation) for each in get_args(kind)[1:] for meta in each.metadata)
     bounds = ", ".join(
         f"{sign} {getattr(constraint, attribute)}"
-        for constraint in info.metadata
+        for constraint in (*info.metadata, *typed)
         for attribute, sign in _BOUNDS.items()
         if hasattr(constraint, attribute)
     )
@@ -86,7 +89,8 @@ def _row(variable: str, info: FieldInfo) -> str:
 
 def _default(info: FieldInfo) -> str:
     default = info.get_default(call_default_factory=True)
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    shown = "null" if default is None else str(default).lower() if isinstance(default, bool) else default
+    return f"`{shown}`"
 
 
 def main() -> None:

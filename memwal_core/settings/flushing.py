@@ -37,12 +37,12 @@ class FlushSettings(BaseModel):
         description="The same for writers of other programs (pylance, LanceDB), which stay silent for as long as "
         "they have nothing to write and leave no word when they end. A living one that is fenced refuses every write "
         "until it is opened again (LanceDB: `close_lsm_writers()`). Must exceed the longest pause between two writes "
-        "of a process that stays open. Null: never.",
+        "of a process that stays open. `null`: never.",
     )
     max_wait_s: Seconds | None = Field(
         default=None,
         gt=0,
-        description="Seconds after which rows are flushed although their writer lives, which fences it. Null: never.",
+        description="Seconds after which rows are flushed although their writer lives, which fences it. `null`: never.",
     )
     concurrency: int = Field(
         default=2,

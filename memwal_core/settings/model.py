@@ -416,7 +416,7 @@ class Settings(BaseSettings):
     """All settings of the platform."""
 
     model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid"
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", env_parse_none_str="null", frozen=True, extra="forbid"
     )
 
     storage: StorageSettings = Field(default_factory=StorageSettings)

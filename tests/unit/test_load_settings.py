@@ -30,6 +30,24 @@ def test_settings_of_the_environment_are_parsed_anew_when_a_variable_changes(mon
     assert load_settings() == before
 
 
+@pytest.mark.parametrize("name", ["foreign_quiet_s", "max_wait_s"])
+def test_null_switches_off_what_may_be_null(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """No variable could say what the page promises: never take writers of others for dead."""
+    described = type(Settings().flush).model_fields[name].description
+    monkeypatch.setenv(f"MEMWAL_FLUSH__{name}".upper(), "null")
+
+    assert getattr(load_settings().flush, name) is None
+    assert described is not None
+    assert "`null`: never" in described
+
+
+def test_null_is_no_value_of_a_setting_that_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "null")
+
+    with pytest.raises(InvalidRequestError, match="cannot be used"):
+        load_settings()
+
+
 def test_value_out_of_bounds_is_refused_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "-1")
     for _ in range(2):

@@ -55,7 +55,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         list[str] | None,
         typer.Option(
             "--column",
-            help="A column and its Arrow type: id:int64, name:string, v:float[768], at:timestamp[us]. Repeatable.",
+            help="A column and its Arrow type: id:int64, name:string, v:float[768], at:timestamp\\[us]. Repeatable.",
             metavar="NAME:TYPE",
         ),
     ] = None,

@@ -1,0 +1,19 @@
+"""The help of every command: shown as it is written."""
+
+from __future__ import annotations
+
+import pytest
+from rich.text import Text
+
+from testkit import commands as shell
+
+COMMANDS = {" ".join(path): command for path, command in shell.commands().items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loses_nothing_to_markup(name: str) -> None:
+    """The type of a time was shown as `timestamp`, which there is not: Rich took the unit in brackets for a style."""
+    command = COMMANDS[name]
+    texts = [command.help or "", *(getattr(each, "help", None) or "" for each in command.params)]
+
+    assert [text for text in texts if Text.from_markup(text).plain != text.replace(r"\[", "[")] == []

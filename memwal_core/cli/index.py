@@ -31,7 +31,10 @@ def maintain(
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Let MemTables maintain an index, from their next flush on."""
+    """Let MemTables maintain an index, from their next flush on.
+
+    Exit codes: 0 done or planned, 2 bad input, 3 it was so already, 4 conflict or storage failure (try again).
+    """
     _show(open_table(uri, storage_option).configuration.maintain_index(name, dry_run=dry_run), json=json)
 
 
@@ -44,7 +47,10 @@ def release(
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Let MemTables maintain an index no longer; the base table's index stays."""
+    """Let MemTables maintain an index no longer; the base table's index stays.
+
+    Exit codes: 0 done or planned, 2 bad input, 3 it was so already, 4 conflict or storage failure (try again).
+    """
     _show(open_table(uri, storage_option).configuration.release_index(name, dry_run=dry_run), json=json)
 
 
@@ -61,7 +67,11 @@ def replace(  # noqa: PLR0913 - one parameter for each option of the command
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Remove an index once its successor is everywhere: the last step of a codebook migration."""
+    """Remove an index once its successor is everywhere: the last step of a codebook migration.
+
+    Exit codes: 0 done or planned, 2 bad input, 3 it was so already, 4 conflict or storage failure (try again),
+    5 something still needs it.
+    """
     configuration = open_table(uri, storage_option).configuration
     _show(configuration.replace_index(old, new, readers_moved=readers_moved, dry_run=dry_run), json=json)
 

@@ -33,7 +33,10 @@ How = Annotated[
 
 
 def schema(uri: TableUri, storage_option: StorageOptions = None, json: AsJson = False) -> None:
-    """Show columns, primary key, regions and indexes."""
+    """Show columns, primary key, regions and indexes.
+
+    Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
+    """
     table = open_table(uri, storage_option)
     state = table.base.state()
     indexes = [(each.name, each) for each in table.base.indexes(state.version) if not each.name.startswith("__")]

@@ -21,7 +21,10 @@ def history(
     storage_option: StorageOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Show what jobs did, the newest last."""
+    """Show what jobs did, the newest last.
+
+    Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
+    """
     ledger = open_table(uri, storage_option).opened.ledger
     runs = ledger.runs(job)[-last:]
     if job is not None and not runs:

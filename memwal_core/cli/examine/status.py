@@ -33,7 +33,8 @@ def status(
 ) -> None:
     """Show regions, WAL lag, generations by state and merge lag.
 
-    With --check the exit code is 0 if all is well, 6 if a finding warns, 7 if an operator must act now.
+    Exit codes: 0 done, 2 bad input, 4 storage failure (try again); with --check 0 all is well, 6 a finding warns,
+    7 an operator must act now.
     """
     if deep and not check:
         raise InvalidRequestError("only a check looks deep", remedy="add --check")

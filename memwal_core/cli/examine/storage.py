@@ -36,7 +36,7 @@ def probe(
 ) -> None:
     """Race writes of one new object through several clients: one must win. Leaves nothing behind.
 
-    Exit codes: 0 the store can hold tables, 2 it must not, 4 it did not answer.
+    Exit codes: 0 the store can hold tables, 2 bad input or it must not, 4 it did not answer.
     """
     options = options_for(storage_option, uri)
     places = [{**options, "aws_endpoint": each} for each in endpoint or ()] or [options]

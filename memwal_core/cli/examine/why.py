@@ -21,7 +21,10 @@ def why(
     vocabulary: OutputVocabulary = Vocabulary.REGION,
     json: AsJson = False,
 ) -> None:
-    """Show for each job whether it would act on the region now, and why."""
+    """Show for each job whether it would act on the region now, and why.
+
+    Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
+    """
     answer = open_table(uri, storage_option).why(parse_region_id(region))
     if json:
         print_json(renamed(answer.to_dict(), vocabulary))

@@ -52,8 +52,9 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
     """Judge every registered table again and again, and offer the findings at /metrics and /healthz.
 
     Changes no table. Settings and credentials come from the environment, as for every command. SIGTERM ends it.
-    With --once the exit code is that of the worst table: 0 all is well, 6 something warns or a table could not be
-    examined, 7 an operator must act now.
+
+    Exit codes: 0 it was told to end, 2 bad input; with --once that of the worst table: 0 all is well, 6 something warns
+    or a table could not be examined, 7 an operator must act now.
     """
     # Other commands do not wait for what only this one imports.
     from memwal_core.cli.serving import serve  # noqa: PLC0415

@@ -1,6 +1,8 @@
-"""The help of every command: shown as it is written."""
+"""The help of every command: shown as it is written, with the codes that the command ends with."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from rich.text import Text
@@ -17,3 +19,10 @@ def test_help_loses_nothing_to_markup(name: str) -> None:
     texts = [command.help or "", *(getattr(each, "help", None) or "" for each in command.params)]
 
     assert [text for text in texts if Text.from_markup(text).plain != text.replace(r"\[", "[")] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_the_exit_codes(name: str) -> None:
+    said = " ".join((COMMANDS[name].help or "").split())
+
+    assert re.search(r"Exit codes: 0 [^.]*\b2 bad input", said), said

@@ -139,6 +139,7 @@ def run() -> None:
                 if sys.stdout is not None:  # As it is where a shell closed it.
                     sys.stdout.flush()  # While errors of it can still be told.
     except UsageError as error:
+        error.show()
         print_error(error, USAGE_EXIT_CODE, error.format_message(), "see the command's --help")
         sys.exit(USAGE_EXIT_CODE)
     except (KeyboardInterrupt, typer.Abort) as error:

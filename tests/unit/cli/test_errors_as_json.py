@@ -83,10 +83,13 @@ def test_error_that_nothing_expected_is_a_document_without_secrets(monkeypatch, 
 def test_wrong_usage_is_a_document(arguments, what, monkeypatch, capsys):
     assert run(monkeypatch, *arguments) == 2
 
-    document = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    document = json.loads(said.out)
     assert (document["exit_code"], document["error"]["class"]) == (2, "UsageError")
     assert what in document["error"]["what"]
     assert "--help" in document["error"]["next"]
+    # People look at stderr, also where a program asked: a log of it had nothing of a command that was mistyped.
+    assert document["error"]["what"] in said.err
 
 
 def test_success_and_help_are_as_without_it(monkeypatch, capsys, tmp_path):

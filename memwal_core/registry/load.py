@@ -23,6 +23,8 @@ REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
 
 _log = logging.getLogger(__name__)
+_told: dict[str, tuple[BrokenEntry, ...]] = {}
+"""The entries of each file that were logged: a service reads one in every round, and says it once."""
 
 
 def load_registry(environment: Mapping[str, str] | None = None) -> Registry | None:
@@ -50,7 +52,9 @@ def read_registry(path: str) -> Registry:
             problem=str(error),
         ) from error
     for entry in registry.broken:
-        _log.error("a table is left out of the registry [table=%s, problem=%s]", entry.name, entry.problem)
+        if entry not in _told.get(path, ()):
+            _log.error("a table is left out of the registry [table=%s, problem=%s]", entry.name, entry.problem)
+    _told[path] = registry.broken
     return registry
 
 

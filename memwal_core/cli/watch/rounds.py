@@ -88,7 +88,8 @@ class Watcher:
         try:
             registry = self._load()
         except MemwalError as error:
-            _log.warning("the tables before are watched: %s", error)
+            if error.what != self.fleet.registry_problem:
+                _log.warning("the tables before are watched: %s", error)
             return error.what
         if left := tables_left(self._entries, registry):
             _log.warning("not watched any more, because the registry does not name them: %s", ", ".join(left))
@@ -107,7 +108,8 @@ class Watcher:
             found = replace(before, problem=self._looks.given_up(entry.uri))
         elif error is not None:
             found = replace(before, problem=error.what if isinstance(error, MemwalError) else redact(str(error)))
-            _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
+            if found.problem != before.problem:
+                _log.warning("not examined [table=%s]: %s", entry.name, found.problem)
         else:
             found = replace(look.result(), name=entry.name)  # It may have another name since the look began.
         return self._with_deep(entry, found, is_new=look is not None and error is None)

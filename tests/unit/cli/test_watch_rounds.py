@@ -343,3 +343,32 @@ def test_table_that_comes_back_or_is_renamed_is_not_shown_as_it_was_then(health)
     [back] = watched.look().tables
     release.set()
     assert back.problem == "no answer in 0.2 s"
+
+
+def test_what_is_wrong_is_logged_when_it_begins_and_not_in_every_round(
+    health: Health, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table that was gone, or a registry that could not be read, wrote a line a minute for as long as it was so."""
+    errors = iter([UnavailableError("the store does not answer", remedy="")] * 2)
+
+    def examine(_entry: RegisteredTable) -> Health:
+        for error in errors:
+            raise error
+        return health
+
+    registries = iter([*[Registry(tables=(ALIVE,))] * 3, None, None])
+
+    def load() -> Registry:
+        registry = next(registries)
+        if registry is None:
+            raise InvalidRequestError("the registry of tables cannot be read", remedy="")
+        return registry
+
+    watched = watcher(examine, load=load)
+    for _ in range(5):
+        watched.look()
+
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "not examined [table=alive]",
+        "the tables before are watched",
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.registry import Registry, load_registry, parse_registry
+from memwal_core.registry import Registry, load_registry, parse_registry, read_registry
 from memwal_core.registry.model import RegisteredTable
 
 TEXT = """
@@ -202,3 +202,16 @@ def test_cost_of_a_registry_grows_with_its_tables_and_not_with_their_square() ->
     assert registry.choose([table.name for table in tables]) == tables
     with pytest.raises(ValueError, match="given twice: /0, /1"):
         Registry(tables=(*tables, *(table.model_copy(update={"name": f"again-{table.name}"}) for table in tables)))
+
+
+def test_entry_that_is_not_understood_is_logged_once_until_the_file_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service reads the file again and again, and wrote a line for each such entry each time."""
+    path = tmp_path / "tables.toml"
+    texts = ['[[tables]]\nname = "a"\n', '[[tables]]\nname = "a"\nuri = "/a"\n']
+    for text in (texts[0], texts[0], texts[1], texts[0], texts[0]):
+        path.write_text(text)
+        read_registry(str(path))
+
+    assert [record.args for record in caplog.records] == [("a", "uri: Field required")] * 2

@@ -32,6 +32,7 @@ _OF_TABLES = {
     TRANSACTIONS_DIRECTORY,
 }  # fmt: skip
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)$")
+_BEGINS_WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _WILDCARD = re.compile(r"[*?\[]")
 _PLAIN_PART = re.compile(r"[^\x00-\x1f\x7f\\%#{}\[\]/]+")
 
@@ -64,6 +65,16 @@ def canonical(name_or_uri: str) -> str:
         InvalidRequestError: It is neither.
     """
     return name_or_uri if is_name(name_or_uri) else canonical_uri(name_or_uri)
+
+
+def canonical_from(folder: str, uri: str) -> str:
+    """Return an address in its one spelling; a relative path begins in a folder, wherever the process works.
+
+    Raises:
+        InvalidRequestError: It is no address.
+    """
+    is_path = uri == uri.strip() and not _BEGINS_WITH_SCHEME.match(uri)
+    return canonical_uri(os.path.join(folder, uri) if is_path else uri)
 
 
 def is_name(text: str) -> bool:

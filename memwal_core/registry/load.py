@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.registry.addresses import is_line
+from memwal_core.registry.addresses import canonical_from, is_line
 from memwal_core.registry.admit import suite_file
-from memwal_core.registry.model import BrokenEntry, RegisteredTable, Registry
-from memwal_core.storage.address import canonical_uri, local_path
+from memwal_core.registry.model import FOLDER, BrokenEntry, RegisteredTable, Registry
+from memwal_core.storage.address import local_path
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
@@ -84,22 +84,23 @@ def parse_registry(text: str, path: str, *, leave_out_broken: bool = False) -> R
     Raises:
         InvalidRequestError: It says something that is not understood, or names something twice.
     """
+    folder = Path(path).resolve().parent
     try:
         document = tomllib.loads(text)
         if "broken" in document:
             raise _wrong(path, "broken: Extra inputs are not permitted")
         broken: tuple[BrokenEntry, ...] = ()
         if leave_out_broken and isinstance(document.get("tables"), list):
-            document["tables"], broken = _divided(document["tables"])
-        registry = Registry.model_validate(document)
+            document["tables"], broken = _divided(document["tables"], str(folder))
+        registry = Registry.model_validate(document, context={FOLDER: str(folder)})
     except ValidationError as error:
         raise _wrong(path, _first_problem(error)) from error
     except ValueError as error:  # Python refuses numbers of thousands of digits without TOML's own error.
         raise _wrong(path, str(error)) from error
     except RecursionError as error:
         raise _wrong(path, "it is nested too deep") from error
-    folder = os.path.realpath(Path(path).resolve().parent / registry.suites_folder)
-    return _with_suites(registry.model_copy(update={"suites_folder": folder, "broken": broken}), leave_out_broken)
+    suites = os.path.realpath(folder / registry.suites_folder)
+    return _with_suites(registry.model_copy(update={"suites_folder": suites, "broken": broken}), leave_out_broken)
 
 
 def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
@@ -116,13 +117,13 @@ def _with_suites(registry: Registry, leave_out_broken: bool) -> Registry:
     return registry.model_copy(update={"tables": tuple(tables), "broken": tuple(broken)})
 
 
-def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
+def _divided(entries: list[Any], folder: str) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
     """Return the entries that are understood, and those that are not or that name something twice."""
     known: list[tuple[Any, RegisteredTable]] = []
     broken, unread = [], []
     for number, entry in enumerate(entries):
         try:
-            known.append((entry, RegisteredTable.model_validate(entry)))
+            known.append((entry, RegisteredTable.model_validate(entry, context={FOLDER: folder})))
         except ValidationError as error:
             said = entry.get("name") if isinstance(entry, dict) else None
             # Logs and alerts are told it, and Prometheus takes NUL for the end of all metrics.
@@ -130,7 +131,7 @@ def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
             broken.append(BrokenEntry(name=name, problem=_first_problem(error)))
             unread.append(entry)
     for what in ("name", "uri"):
-        count = Counter([*(getattr(table, what) for _, table in known), *_claimed(what, unread)])
+        count = Counter([*(getattr(table, what) for _, table in known), *_claimed(what, unread, folder)])
         twice = [table for _, table in known if count[getattr(table, what)] > 1]
         # Which of them is meant cannot be told, and they may differ in what is deleted.
         problem = f"several entries have this {what}"
@@ -140,13 +141,13 @@ def _divided(entries: list[Any]) -> tuple[list[Any], tuple[BrokenEntry, ...]]:
     return [entry for entry, _ in known], tuple({entry.name: entry for entry in reversed(broken)}.values())[::-1]
 
 
-def _claimed(what: str, unread: Iterable[Any]) -> Iterator[str]:
+def _claimed(what: str, unread: Iterable[Any], folder: str) -> Iterator[str]:
     """Yield the names, or addresses, that entries say which are not understood."""
     for entry in unread:
         said = entry.get(what) if isinstance(entry, dict) else None
         with suppress(InvalidRequestError):
             if isinstance(said, str):
-                yield canonical_uri(said) if what == "uri" else said
+                yield canonical_from(folder, said) if what == "uri" else said
 
 
 def _first_problem(error: ValidationError) -> str:

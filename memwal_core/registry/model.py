@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.jobs.ingest.request import SourceFormat
@@ -15,6 +15,7 @@ from memwal_core.jobs.quality.request import QualityGate
 from memwal_core.registry.addresses import (
     NAME,
     canonical,
+    canonical_from,
     canonical_pattern,
     is_matched,
     is_name,
@@ -23,12 +24,14 @@ from memwal_core.registry.addresses import (
     require_line,
 )
 from memwal_core.settings.seconds import LONGEST_S
-from memwal_core.storage.address import canonical_uri
+
+FOLDER = "folder"
+"""In the context of a validation: where relative paths begin; without it, where the process works."""
 
 
-def _address(uri: str) -> str:
+def _address(uri: str, info: ValidationInfo) -> str:
     try:
-        return canonical_uri(uri)
+        return canonical_from((info.context or {}).get(FOLDER, ""), uri)
     except InvalidRequestError as error:
         raise ValueError(str(error)) from error
 
@@ -94,9 +97,9 @@ class RegisteredSource(_Entry):
     tables: tuple[str, ...] = Field(default=(), description="Tables that it may be written to; empty: all.")
 
     @model_validator(mode="after")
-    def _spelled(self) -> Self:
+    def _spelled(self, info: ValidationInfo) -> Self:
         if self.format is not SourceFormat.TABLE:
-            object.__setattr__(self, "address", _address(self.address))
+            object.__setattr__(self, "address", _address(self.address, info))
         return self
 
 

@@ -215,3 +215,33 @@ def test_entry_that_is_not_understood_is_logged_once_until_the_file_changes(
         read_registry(str(path))
 
     assert [record.args for record in caplog.records] == [("a", "uri: Field required")] * 2
+
+
+def test_relative_paths_begin_at_the_file_wherever_a_process_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service and Airflow's workers, which work in other directories, each took another table for the entry."""
+    path = tmp_path / "registry" / "tables.toml"
+    path.parent.mkdir()
+    path.write_text(
+        '[docs]\nmain = "pages"\n'
+        '[[tables]]\nname = "a"\nuri = "../a.lance"\n'
+        '[[tables]]\nname = "b"\nuri = "b.lance"\nevery_minutes = "often"\n'
+        '[[tables]]\nname = "c"\nuri = "./b.lance"\n'
+        '[[sources]]\nname = "landing"\naddress = "landing"\nformat = "csv"\n'
+        '[[sources]]\nname = "catalog"\naddress = "prod.events"\nformat = "table"\n'
+    )
+    monkeypatch.chdir("/")
+
+    registry = read_registry(str(path))
+
+    assert [table.uri for table in registry.tables] == [str(tmp_path / "a.lance")]
+    assert {each.name: each.problem for each in registry.broken}["c"] == "several entries have this uri"
+    assert registry.docs == {"main": str(path.parent / "pages")}
+    assert [source.address for source in registry.sources] == [str(path.parent / "landing"), "prod.events"]
+
+
+@pytest.mark.parametrize("uri", ["s3:/lake/a", " a.lance", "a:b"])
+def test_what_is_no_path_is_not_taken_for_a_relative_one(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(InvalidRequestError, match="address"):
+        parse_registry(f'[[tables]]\nname = "a"\nuri = "{uri}"\n', str(tmp_path / "tables.toml"))

@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 from lance.schema import LanceSchema
 
+from memwal_core.base_table.column_names import require_usable_names
 from memwal_core.base_table.commit.create import check_table
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
@@ -53,6 +54,7 @@ def write_empty_table(
     """
     _check_key(schema, key)
     _check_nesting(schema)
+    require_usable_names(schema)
     keyed = pa.schema([_with_key(field, key) for field in schema], metadata=schema.metadata)
     with translated("create a table", store.uri):
         converted = LanceSchema.from_pyarrow(keyed)

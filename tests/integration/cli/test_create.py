@@ -246,6 +246,39 @@ def test_nesting_that_lance_cannot_read_back_is_refused_before_a_table_is_left(
     assert Table.create(uri, pa.schema([("id", pa.int64()), ("deep", kind)]), key="id").count() == 0
 
 
+TWICE = pa.struct([("a", pa.int32()), ("a", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("id", pa.string()),
+        ("deep", TWICE),
+        ("deep", pa.list_(pa.struct([("deeper", TWICE)]))),
+        ("a\0b", pa.string()),
+        ("deep", pa.struct([("a\0b", pa.int32())])),
+    ],
+)
+def test_names_that_are_given_twice_or_cut_off_are_refused_before_a_table_is_left(
+    uri: str, name: str, kind: pa.DataType
+) -> None:
+    """Lance's own errors, a KeyError, a ValueError of the first writer, and a column without the end of its name."""
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field(name, kind)])
+
+    with pytest.raises(InvalidRequestError, match="names of columns") as refused:
+        Table.create(uri, schema, key="id")
+
+    assert refused.value.facts["columns"] == [name]
+    assert not Path(uri).exists()
+
+
+def test_struct_of_others_with_a_name_twice_is_refused_by_the_first_writer(uri: str) -> None:
+    lance.write_dataset(pa.schema([pa.field("id", pa.int64(), nullable=False), ("deep", TWICE)]).empty_table(), uri)
+
+    with pytest.raises(InvalidRequestError, match="names of columns"):
+        Table.open(uri).enable(key=["id"])
+
+
 def test_values_that_the_terminal_cannot_show_end_no_command(uri: str) -> None:
     rows = pa.table({"id": [1], "name": ["日本"]})
     with Table.create(uri, rows.schema, key="id").writer() as writer:

@@ -106,7 +106,8 @@ def lookup(
     key: Annotated[
         list[str],
         typer.Argument(
-            help="Keys; those of several columns as JSON lists, as in '[1, \"a\"]'; binary in hexadecimal digits.",
+            help="Keys; those of several columns as JSON lists, as in '[1, \"a\"]'; binary in hexadecimal digits; "
+            "behind -- if one begins with a dash, as in: lookup people.lance -- -5",
             metavar="KEY...",
         ),
     ],

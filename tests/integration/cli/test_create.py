@@ -201,6 +201,15 @@ def test_binary_key_is_looked_up_as_it_is_shown(uri: str, kind: pa.DataType) -> 
         assert "hexadecimal" in refusal("lookup", one.uri, wrong).remedy
 
 
+def test_key_that_begins_with_a_dash_is_looked_up_as_the_help_says(uri: str) -> None:
+    """It was taken for an option, and nothing said what else to write."""
+    with Table.create(uri, pa.schema([("id", pa.int64())]), key="id").writer() as writer:
+        writer.put(pa.table({"id": [-5]}))
+
+    assert " -- -5" in run("lookup", "--help").stdout
+    assert json.loads(run("lookup", uri, "--json", "--", -5).stdout) == {"rows": [{"id": -5}]}
+
+
 def test_null_in_a_key_is_not_the_text_none(uri: str) -> None:
     table = Table.create(uri, pa.schema([("a", pa.string()), ("b", pa.int64())]), key=["a", "b"])
     with table.writer() as writer:

@@ -291,7 +291,7 @@ class LeaseSettings(_Section):
     @model_validator(mode="after")
     def _renewed_in_time(self) -> Self:
         if self.renew_after_s >= self.ttl_s:
-            raise ValueError("renew_after_s must be below ttl_s")
+            raise ValueError(f"renew_after_s is {self.renew_after_s:g}, not below ttl_s, which is {self.ttl_s:g}")
         return self
 
 
@@ -479,7 +479,7 @@ def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:
             "the value of a setting cannot be used",
             remedy="correct the MEMWAL_ variable; docs/settings.md gives its bounds",
             setting=".".join(str(part) for part in first["loc"]),
-            problem=first["msg"],
+            problem=first["msg"].removeprefix("Value error, "),
             value=first.get("input"),
         ) from error
     except SettingsError as error:

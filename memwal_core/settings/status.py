@@ -21,7 +21,8 @@ class Thresholds(NamedTuple):
 class StatusSettings(BaseModel):
     """When `memwal status --check` warns (exit code 6) and pages (exit code 7). The worst region counts.
 
-    Lower thresholds report trouble earlier and report more false alarms.
+    Lower thresholds report trouble earlier and report more false alarms. A signal never warns after it pages, so who
+    raises the one above the other sets both.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,7 +131,7 @@ class StatusSettings(BaseModel):
 
     @model_validator(mode="after")
     def _warns_first(self) -> Self:
-        late = [name for name, (warn, page) in self.thresholds().items() if warn > page]
-        if late:
-            raise ValueError(f"the warning must not come after the page: {', '.join(late)}")
+        for name, (warn, page) in self.thresholds().items():
+            if warn > page:
+                raise ValueError(f"{name} would warn at {warn:g}, after it pages at {page:g}")
         return self

@@ -121,6 +121,16 @@ def test_counts_beyond_64_bits_are_refused(monkeypatch: pytest.MonkeyPatch, vari
     ("variable", "value", "facts"),
     [
         (VARIABLE, "many", {"setting": "merge.max_generations", "value": "many"}),
+        (
+            "MEMWAL_STATUS__PENDING_GENERATIONS_WARN",
+            "50",
+            {"setting": "status", "problem": "pending_generations would warn at 50, after it pages at 20"},
+        ),
+        (
+            "MEMWAL_LEASE__TTL_S",
+            "60",
+            {"setting": "lease", "problem": "renew_after_s is 100, not below ttl_s, which is 60"},
+        ),
         ("MEMWAL_MERG__MAX_GENERATIONS", "7", {"variable": "MEMWAL_MERG__MAX_GENERATIONS"}),
         ("MEMWAL_MERGE__MAX_GENERATION", "7", {"variable": "MEMWAL_MERGE__MAX_GENERATION"}),
         ("MEMWAL_MERGE", "7,8", {"problem": 'error parsing value for field "merge" from source "EnvSettingsSource"'}),

@@ -5,7 +5,7 @@ Owns the rows of one generation in memory; only the region's writer changes them
 
 from memwal_core.memtable.capacity import KeyCapacity, key_capacity
 from memwal_core.memtable.key_index import Key, KeyIndex, KeyIndexKind, make_key_index
-from memwal_core.memtable.lookup import CoveredKeys, MemTableIndex
+from memwal_core.memtable.lookup import CoveredKeys
 from memwal_core.memtable.memtable import Fragment, MemTable, StoredEntry
 from memwal_core.memtable.queue import MemTableQueue, Waiting
 from memwal_core.memtable.schema import memtable_schema, with_tombstones
@@ -18,7 +18,6 @@ __all__ = [
     "KeyIndex",
     "KeyIndexKind",
     "MemTable",
-    "MemTableIndex",
     "MemTableQueue",
     "StoredEntry",
     "Waiting",

@@ -1,7 +1,7 @@
 """Which row of a MemTable is the newest of a key: two engines behind one contract.
 
 Both keep keys as plain Python values, filled by whole batches in C loops (never on the write path,
-see ``MemTableIndex``). ``hash`` finds a key in constant time and sorts only for ordered scans;
+see ``CoveredKeys``). ``hash`` finds a key in constant time and sorts only for ordered scans;
 ``ordered`` keeps its keys sorted, which costs memory and time at the first scan after a refresh, and
 makes further range scans cheap.
 """

@@ -18,8 +18,9 @@ from memwal_core.native.casting import no_rows
 
 
 class CoveredKeys:
-    """The keys of the fragments covered so far; keeps no reference to the MemTable. Safe to call from several threads.
+    """The keys of the fragments covered so far, found while the writer adds rows. Safe to call from several threads.
 
+    It keeps no reference to its MemTable, and its answers stay the same after the MemTable has been flushed.
     ``key_columns`` are in key order; ``capacity`` sizes the filter, which does not exist if it is None.
     ``false_positive_rate`` holds while there are no more keys than the filter was sized for.
     """
@@ -76,20 +77,15 @@ class CoveredKeys:
                 self._starts.append(self._rows)
                 self._rows += fragment.rows.num_rows
 
-    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return for each key whether a covered row may have it; False is certain."""
-        with self._lock:
-            return self._may_contain(keys.select(self._key))
-
     def lookup(self, keys: pa.Table) -> pa.Table:
-        """Return the newest covered row of each key, in the order of ``keys``."""
+        """Return the newest covered row of each key (without NULLs), in the order of ``keys``; tombstones included."""
         with self._lock:
             named = keys.select(self._key)
             found = self._engine.search(named.filter(pa.array(self._may_contain(named))))
             return self._take(found[found != NO_ROW].tolist())
 
-    def scan(self, low: Key | None, high: Key | None) -> pa.Table:
-        """Return the newest covered row of each key of a range, in key order."""
+    def scan(self, low: Key | None = None, high: Key | None = None) -> pa.Table:
+        """Return the newest covered row of each key of a range, in key order; tombstones and both bounds included."""
         with self._lock:
             return self._take([row for _, row in self._engine.scan(low, high)])
 
@@ -116,55 +112,3 @@ class CoveredKeys:
         self._covered = []
         self._starts = array("q")
         self._rows = 0
-
-
-class MemTableIndex:
-    """The key index and key filter of a MemTable. Safe to use while its writer adds rows.
-
-    It covers the fragments that existed at the last ``refresh``; with ``indexed_write`` the writer refreshes
-    before it acknowledges, otherwise each lookup or scan does. It keeps its MemTable alive, so its answers
-    stay the same after the MemTable has been flushed.
-    """
-
-    def __init__(self, memtable: MemTable, covered: CoveredKeys) -> None:
-        self._memtable = memtable
-        self._covered = covered
-
-    @property
-    def mem_size(self) -> int:
-        """Bytes of the index structure and the filter, without the key values."""
-        return self._covered.mem_size
-
-    def refresh(self) -> None:
-        """Cover all rows that are in the MemTable now."""
-        self._covered.cover(self._memtable)
-
-    def may_contain(self, keys: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return for each key (without NULLs) whether a covered row may have it; False is certain."""
-        return self._covered.may_contain(keys)
-
-    def lookup(self, keys: pa.Table, *, refresh: bool = True) -> pa.Table:
-        """Return the newest row of each key in the MemTable, tombstones included.
-
-        Args:
-            keys: At least the key columns, without NULLs.
-            refresh: Whether rows that are not covered yet are covered first. If False, they are missed.
-
-        Returns:
-            Rows in the MemTable schema, in the order of ``keys``; keys without a row are left out.
-        """
-        if refresh:
-            self.refresh()
-        return self._covered.lookup(keys)
-
-    def scan(self, low: Key | None = None, high: Key | None = None, *, refresh: bool = True) -> pa.Table:
-        """Return the newest row of each key of a range in key order, tombstones included.
-
-        Args:
-            low: Smallest key, included; a tuple for composite keys; None for no bound.
-            high: Largest key, included.
-            refresh: As for ``lookup``.
-        """
-        if refresh:
-            self.refresh()
-        return self._covered.scan(low, high)

@@ -15,7 +15,7 @@ from memwal_core.clock import Clock, SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.ids import IdSource, RegionId
-from memwal_core.memtable import Key, KeyIndexKind, MemTable, MemTableIndex, key_capacity, with_tombstones
+from memwal_core.memtable import Key, KeyIndexKind, MemTable, key_capacity, with_tombstones
 from memwal_core.native.casting import owned, trimmed
 from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.settings import Settings, load_settings
@@ -196,10 +196,6 @@ class RegionWriter:
     def search(self) -> MemTableSearch:
         """Queries over the MemTables by condition, by vector and by words."""
         return self._search
-
-    def index_of(self, memtable: MemTable) -> MemTableIndex:
-        """Return the key index of one of this writer's MemTables."""
-        return self._indexes.of(memtable)
 
     def put(self, rows: object) -> PutReceipt:
         """Write rows: new keys are inserted, existing ones replaced, the last row of a key wins.
@@ -433,7 +429,7 @@ class RegionWriter:
         future = self._admission.accept(batch, is_awaited=is_durable)
         if self._settings.indexed_write:
             for memtable in self.view().memtables:  # A rotation may have moved the rows from the active one.
-                self._indexes.of(memtable).refresh()
+                self._indexes.refreshed(memtable)
             self._search.refresh()
         if is_durable:
             return self._wal.commit(future)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from memwal_core.deduplicate import last_row_per_key, rows_without_key
-from memwal_core.memtable import CoveredKeys, Key, KeyCapacity, KeyIndexKind, MemTable, MemTableIndex
+from memwal_core.memtable import CoveredKeys, Key, KeyCapacity, KeyIndexKind, MemTable
 
 
 class MemTableIndexes:
@@ -33,8 +33,8 @@ class MemTableIndexes:
         # No value may reference its key, or MemTables would never be freed.
         self._covered: weakref.WeakKeyDictionary[MemTable, CoveredKeys] = weakref.WeakKeyDictionary()
 
-    def of(self, memtable: MemTable) -> MemTableIndex:
-        """Return the index of a MemTable."""
+    def of(self, memtable: MemTable) -> CoveredKeys:
+        """Return the keys of a MemTable that are covered so far."""
         with self._lock:
             covered = self._covered.get(memtable)
             if covered is None:
@@ -45,7 +45,13 @@ class MemTableIndexes:
                     capacity=self._capacity,
                     false_positive_rate=self._false_positive_rate,
                 )
-        return MemTableIndex(memtable, covered)
+        return covered
+
+    def refreshed(self, memtable: MemTable) -> CoveredKeys:
+        """Return the keys of all rows that are in a MemTable now."""
+        covered = self.of(memtable)
+        covered.cover(memtable)
+        return covered
 
     def lookup(self, memtables: Sequence[MemTable], keys: pa.Table) -> pa.Table:
         """Return the newest row of each key (without NULLs), tombstones included, newer generations first.
@@ -54,7 +60,7 @@ class MemTableIndexes:
         """
         found, missing = [], keys.select(self._key)
         for memtable in reversed(memtables):
-            rows = self.of(memtable).lookup(missing)
+            rows = self.refreshed(memtable).lookup(missing)
             missing = rows_without_key(missing, rows, self._key)
             found.append(rows)
         return pa.concat_tables(found)
@@ -64,7 +70,7 @@ class MemTableIndexes:
 
         ``memtables`` has the oldest generation first and is not empty.
         """
-        parts = [self.of(memtable).scan(low, high) for memtable in memtables]
+        parts = [self.refreshed(memtable).scan(low, high) for memtable in memtables]
         if len(parts) == 1:
             return parts[0]
         rows = pa.concat_tables(parts)

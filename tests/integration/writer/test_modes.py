@@ -271,11 +271,11 @@ def test_rows_of_eight_threads_are_each_in_one_generation_and_one_entry(table, r
 def test_durable_and_indexed_are_independent(table, region_id, durable: bool, indexed: bool) -> None:
     writer = open_writer(table, region_id, writer_settings(durable_write=durable, indexed_write=indexed))
     receipt = writer.put(people(1, 2))
-    index = writer.index_of(writer.memtable)
+    index = writer._indexes.of(writer.memtable)
     key = people(2).select(["id"])
     assert receipt.durable is durable
-    assert index.lookup(key, refresh=False).num_rows == (1 if indexed else 0)
-    assert index.scan(refresh=False).num_rows == (2 if indexed else 0)
+    assert index.lookup(key).num_rows == (1 if indexed else 0)
+    assert index.scan().num_rows == (2 if indexed else 0)
     assert writer.memtable.to_table().num_rows == 2
     assert writer.lookup(key).column("name").to_pylist() == ["p2"]
 

@@ -12,7 +12,6 @@ from memwal_core.memtable import (
     CoveredKeys,
     KeyIndexKind,
     MemTable,
-    MemTableIndex,
     StoredEntry,
     key_capacity,
     make_key_index,
@@ -105,12 +104,12 @@ def test_a_refresh_looks_only_at_what_is_new(kind) -> None:
             return found
 
     memtable = Counted(1, SCHEMA, 0, datetime(2026, 1, 1, tzinfo=UTC))
-    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
+    index = CoveredKeys(memtable.schema, ["id"], kind)
     for key in range(20):
         memtable.add(_rows(key))
-        index.refresh()
+        index.cover(memtable)
     assert looked_at == [1] + [2] * 19
-    assert index.lookup(_keys_of(*range(20)), refresh=False).num_rows == 20
+    assert index.lookup(_keys_of(*range(20))).num_rows == 20
 
 
 def test_order_costs_memory() -> None:
@@ -122,16 +121,17 @@ def test_order_costs_memory() -> None:
 @KINDS
 def test_rows_that_are_not_covered_are_missed_until_the_refresh(kind) -> None:
     memtable = _memtable()
-    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
+    index = CoveredKeys(memtable.schema, ["id"], kind)
     memtable.add(_rows(1, 2))
-    assert index.lookup(_keys_of(1), refresh=False).num_rows == 0
-    assert index.scan(refresh=False).num_rows == 0
+    assert index.lookup(_keys_of(1)).num_rows == 0
+    assert index.scan().num_rows == 0
     assert memtable.to_table().num_rows == 2
-    index.refresh()
-    assert index.lookup(_keys_of(1), refresh=False).column("id").to_pylist() == [1]
-    assert index.scan(refresh=False).column("id").to_pylist() == [1, 2]
+    index.cover(memtable)
+    assert index.lookup(_keys_of(1)).column("id").to_pylist() == [1]
+    assert index.scan().column("id").to_pylist() == [1, 2]
     memtable.add(_rows(3))
-    assert index.scan(refresh=False).column("id").to_pylist() == [1, 2]
+    assert index.scan().column("id").to_pylist() == [1, 2]
+    index.cover(memtable)
     assert index.scan().column("id").to_pylist() == [1, 2, 3]
 
 
@@ -139,10 +139,11 @@ def test_rows_that_are_not_covered_are_missed_until_the_refresh(kind) -> None:
 @KINDS
 def test_a_late_entry_does_not_hide_newer_rows_that_are_covered(kind) -> None:
     memtable = _memtable()
-    index = MemTableIndex(memtable, CoveredKeys(memtable.schema, ["id"], kind))
+    index = CoveredKeys(memtable.schema, ["id"], kind)
     memtable.add(_rows(1, v="new"))
-    index.refresh()
+    index.cover(memtable)
     memtable.add_replayed(_rows(1, 5, v="late"), StoredEntry(1, 2, 10))
+    index.cover(memtable)
     found = index.lookup(_keys_of(5, 1, 7))
     assert found.select(["id", "v"]).to_pydict() == {"id": [5, 1], "v": ["late", "new"]}
     assert index.scan(2, 9).column("id").to_pylist() == [5]
@@ -198,12 +199,11 @@ def test_one_rule_sizes_the_index_of_every_engine_by_the_size_of_a_memtable(
     capacity = key_capacity(max_bytes, 5_000)
     assert capacity(memtable.fragments) == keys
     covered = CoveredKeys(SCHEMA, ["id"], kind, capacity=capacity)
-    index = MemTableIndex(memtable, covered)
-    index.refresh()
-    assert index.lookup(_rows(3, 9)).column("id").to_pylist() == [3]
+    covered.cover(memtable)
+    assert covered.lookup(_rows(3, 9)).column("id").to_pylist() == [3]
     alone = make_key_index(kind)
     alone.add(_rows(1, 2, 3, 4).select(["id"]), 0)
-    assert index.mem_size - alone.mem_size() == pytest.approx(2 * keys, rel=0.3, abs=64)
+    assert covered.mem_size - alone.mem_size() == pytest.approx(2 * keys, rel=0.3, abs=64)
 
 
 @pytest.mark.req("MEM-11", "WRT-49")
@@ -217,7 +217,7 @@ def test_limits_that_mean_never_reserve_no_memory_for_as_many_keys() -> None:
     memtable = MemTable(1, SCHEMA, 0, datetime.now(UTC))
     memtable.add(_rows(1, 2))
     covered = CoveredKeys(SCHEMA, ["id"], capacity=key_capacity(2**60, 2**40))
-    MemTableIndex(memtable, covered).refresh()
+    covered.cover(memtable)
     assert covered.mem_size < 16 * 1024**2
 
 
@@ -227,11 +227,11 @@ def test_a_lookup_reads_only_the_fragments_that_have_its_rows(
 ) -> None:
     """Each lookup put all fragments together: 24 ms for one key after 4,000 puts."""
     memtable = _memtable()
-    index = MemTableIndex(memtable, CoveredKeys(SCHEMA, ["id"], kind))
+    index = CoveredKeys(SCHEMA, ["id"], kind)
     for number in range(300):
         memtable.add(_rows(number, 1000 + number, v=str(number)))
         memtable.add(_rows())  # As a fence that was replayed.
-    index.refresh()
+    index.cover(memtable)
     joined: list[int] = []
     concat_tables = pa.concat_tables
 

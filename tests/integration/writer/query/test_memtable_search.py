@@ -157,13 +157,11 @@ def test_an_indexed_put_is_in_the_key_filter_and_after_a_crash_again(tmp_path: P
     writer = RegionWriter.open(table, region_id, settings=settings)
     writer.put(_rows(0, 200))
     inside, outside = pa.table({"id": np.arange(200)}), pa.table({"id": np.arange(10_000, 20_000)})
-    index = writer.index_of(writer.memtable)
-    assert index.may_contain(inside).all()
-    assert index.may_contain(outside).mean() < 0.01
+    covered = writer._indexes.of(writer.memtable)
+    assert covered._may_contain(inside).all()
+    assert covered._may_contain(outside).mean() < 0.01
     successor = RegionWriter.open(table, region_id, settings=settings)
-    replayed = successor.index_of(successor.memtable)
-    replayed.refresh()
-    assert replayed.may_contain(inside).all()
+    assert successor._indexes.refreshed(successor.memtable)._may_contain(inside).all()
     assert successor.lookup(inside).num_rows == 200
     assert successor.lookup(outside).num_rows == 0
 
@@ -175,7 +173,7 @@ def test_an_index_that_a_reader_holds_answers_after_the_flush_as_before_and_then
     writer.put(_rows(0, 50))
     view: RegionView | None = writer.view()
     memtable = view.memtables[0]
-    index = writer.index_of(memtable)
+    index = writer._indexes.of(memtable)
     keys = pa.table({"id": [5, 40, 77]})
     before = index.lookup(keys)
     record = writer.flush()

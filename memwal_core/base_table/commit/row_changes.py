@@ -141,13 +141,17 @@ class DeletionTarget:
     store: ObjectStore
     attempt: str
 
-    def write(
-        self, version: int, fragment: BaseFragment, *, deleted: npt.NDArray[np.bool_], superseded: int
+    def remove(
+        self, version: int, fragment: BaseFragment, *, live: npt.NDArray[np.bool_], gone: npt.NDArray[np.bool_]
     ) -> FragmentChange:
-        """Write a fragment's new deletion vector: one flag per physical row, earlier deletions included.
+        """Write the deletion vector that takes some of a fragment's live rows away; none where that takes them all.
 
-        ``version`` is the one the fragment was read from; ``superseded`` counts the new flags.
+        The flags are of its physical rows, as of ``version``.
         """
+        superseded = int(np.count_nonzero(gone))
+        if superseded == fragment.live_rows:
+            return FragmentChange(fragment.fragment_id, superseded)
+        deleted = ~live | gone
         unique = hashlib.blake2b(f"{self.attempt}\n{fragment.document}".encode(), digest_size=8).digest()
         number = int.from_bytes(unique, "big") >> 1  # Lance reads it as a signed number in places
         path = f"_deletions/{fragment.fragment_id}-{version}-{number}.{SUFFIX}"

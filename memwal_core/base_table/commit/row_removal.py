@@ -34,7 +34,7 @@ def remove_rows(table: BaseTable, state: TableState, addresses: npt.NDArray[np.u
         CommitUnknownError: Read the table before trying again.
     """
     dataset = table.dataset(state.version)
-    target = DeletionTarget(table.store, f"{table.ids.commit_id().hex()}")
+    target = DeletionTarget(table.store, table.ids.commit_id().hex())
     changes = list(_changes(dataset, addresses, target))
     operation = update_operation(dataset, changes, ())
     return table.strict_commit(operation, read=state, change=lambda details: details, message=message).version
@@ -52,8 +52,5 @@ def _changes(
         gone = np.zeros(fragment.physical_rows, dtype=bool)
         gone[(wanted[owners == number] & ROW_NUMBER_MASK).astype(np.int64)] = True
         gone &= live
-        count = int(np.count_nonzero(gone))
-        if count == fragment.live_rows:
-            yield FragmentChange(number, count)
-        elif count:
-            yield target.write(dataset.version, fragment, deleted=~live | gone, superseded=count)
+        if gone.any():
+            yield target.remove(dataset.version, fragment, live=live, gone=gone)

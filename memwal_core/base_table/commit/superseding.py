@@ -178,13 +178,9 @@ def _change(
             expected=fragment.live_rows,
             found=sorted(counts),
         )
-    matched = packed(places)
-    if len(rows) == fragment.live_rows:
-        return FragmentChange(fragment.fragment_id, len(rows), matched=matched)
-    deleted = ~live
-    deleted[rows] = True
-    change = target.write(dataset.version, fragment, deleted=deleted, superseded=len(rows))
-    return replace(change, matched=matched)
+    gone = np.zeros(fragment.physical_rows, dtype=bool)
+    gone[rows] = True
+    return replace(target.remove(dataset.version, fragment, live=live, gone=gone), matched=packed(places))
 
 
 def _keyed_rows(

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.jobs.findings import Finding, Severity
 from memwal_core.observe.doctor.examination import Examination
-from memwal_core.region import RegionManifest, RegionStatus
 from memwal_core.region.spec import MANUAL_SPEC_ID, decode_region_value
+from memwal_core.region.values import states_its_value
 
 _SHOWN = 5
 _RISK = "newer and older rows of one key are merged in any order, so updates are lost and deleted rows return"
@@ -58,7 +58,7 @@ def region_values_are_unique(seen: Examination) -> Iterator[Finding]:
     """
     owners: dict[tuple[int, tuple[tuple[str, bytes], ...]], list[str]] = {}
     for region, manifest in seen.readable():
-        if manifest.region_spec_id != MANUAL_SPEC_ID and _has_value(manifest):
+        if manifest.region_spec_id != MANUAL_SPEC_ID and states_its_value(manifest):
             value = tuple(sorted(manifest.region_field_values.items()))
             owners.setdefault((manifest.region_spec_id, value), []).append(str(region.region_id))
     for (spec_id, value), regions in owners.items():
@@ -128,7 +128,3 @@ def rows_are_routed_right(seen: Examination) -> Iterator[Finding]:
                 "stop the writer that routes wrongly, and write the rows again with one that routes correctly",
                 region.region_id,
             )
-
-
-def _has_value(manifest: RegionManifest) -> bool:
-    return bool(manifest.region_field_values) or manifest.status is RegionStatus.SEALED

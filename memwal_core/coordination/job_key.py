@@ -6,6 +6,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from memwal_core.storage.protocol import ObjectStore
+
 TABLE_SCOPE = "table"
 _INDEX_SCOPE = "index-"
 _HASHED_SCOPE = "index."
@@ -29,3 +31,10 @@ class JobKey:
     def __str__(self) -> str:
         """Return the key for people, for example ``merge/table``."""
         return f"{self.job}/{self.scope}"
+
+
+def list_keys(store: ObjectStore, root: str) -> list[JobKey]:
+    """Return every key that has documents below a root, sorted; ``job_directory`` says where."""
+    return [
+        JobKey(job, scope) for job in store.list_directories(root) for scope in store.list_directories(f"{root}/{job}")
+    ]

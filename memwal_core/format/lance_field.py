@@ -24,14 +24,15 @@ class LanceField(Protocol):
 
 def inner_ids(columns: Iterable[LanceField]) -> dict[str, tuple[int, ...]]:
     """Return for each column that has fields inside their ids, depth first."""
-    found = {column.name(): tuple(_inside(column)) for column in columns}
+    found = {column.name(): tuple(all_ids(column.children())) for column in columns}
     return {name: ids for name, ids in found.items() if ids}
 
 
-def _inside(field: LanceField) -> Iterator[int]:
-    for inner in field.children():
-        yield inner.id()
-        yield from _inside(inner)
+def all_ids(fields: Iterable[LanceField]) -> Iterator[int]:
+    """Yield the ids of fields and of all fields inside, depth first."""
+    for field in fields:
+        yield field.id()
+        yield from all_ids(field.children())
 
 
 def field_path(columns: Iterable[LanceField], number: int) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.base_table.translate import translated
 from memwal_core.format.deletion_vector import FILE_TYPE, SUFFIX, encode_deletion_vector
+from memwal_core.format.lance_field import all_ids
 from memwal_core.native.casting import compact_batch, no_rows
 from memwal_core.storage import ObjectStore
 
@@ -189,7 +190,7 @@ def update_operation(dataset: lance.LanceDataset, changes: Iterable[FragmentChan
         new_fragments=[FragmentMetadata.from_json(each) for each in new],
         fields_modified=[],
         # Every column of a rewritten row may differ, so no index covers the new fragments.
-        fields_for_preserving_frag_bitmap=sorted(_field_ids(dataset.lance_schema.fields())),
+        fields_for_preserving_frag_bitmap=sorted(all_ids(dataset.lance_schema.fields())),
         update_mode="rewrite_rows",
     )
 
@@ -217,9 +218,3 @@ def balanced(fragments: Sequence[BaseFragment], groups: int) -> Iterator[tuple[B
         members.append(fragment)
         loads[lightest] = (rows + fragment.physical_rows, members)
     yield from (tuple(members) for _, members in loads if members)
-
-
-def _field_ids(fields: Iterable[Any]) -> Iterator[int]:
-    for each in fields:
-        yield each.id()
-        yield from _field_ids(each.children())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from memwal_core.clock import Clock
-from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.job_key import JobKey, list_keys
 from memwal_core.coordination.lease.document import (
     FIRST_TOKEN,
     LeaseDocument,
@@ -127,11 +127,7 @@ class LeaseStore:
 
     def known_keys(self) -> list[JobKey]:
         """Return every key that was ever leased, sorted."""
-        return [
-            JobKey(job, scope)
-            for job in self._store.list_directories(LEASES_DIRECTORY)
-            for scope in self._store.list_directories(f"{LEASES_DIRECTORY}/{job}")
-        ]
+        return list_keys(self._store, LEASES_DIRECTORY)
 
     def directory(self, key: JobKey) -> str:
         """Return where the versions of a lease are."""

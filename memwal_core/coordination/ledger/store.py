@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from memwal_core.clock import Clock
-from memwal_core.coordination.job_key import JobKey
+from memwal_core.coordination.job_key import JobKey, list_keys
 from memwal_core.coordination.ledger.codec import decode_history, encode_history, runs_table
 from memwal_core.coordination.ledger.cooldown import RunVerdict, judge
 from memwal_core.coordination.ledger.history import History, RunEnd, RunOutcome, RunRecord, begin_run, end_run
@@ -106,11 +106,7 @@ class Ledger:
 
     def known_keys(self) -> list[JobKey]:
         """Return every key that has a history, sorted."""
-        return [
-            JobKey(job, scope)
-            for job in self._store.list_directories(LEDGER_DIRECTORY)
-            for scope in self._store.list_directories(f"{LEDGER_DIRECTORY}/{job}")
-        ]
+        return list_keys(self._store, LEDGER_DIRECTORY)
 
     def runs(self, job: str | None = None) -> list[RunRecord]:
         """Return the remembered runs of one job or of all, the newest last."""

@@ -7,14 +7,14 @@ the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.lance_field import LanceField
+from memwal_core.format.lance_field import LanceField, all_ids
 from memwal_core.format.lance_file.example import example
 from memwal_core.native.scratch import scratch_directory
 
@@ -44,7 +44,7 @@ class NotedField:
         number = self.number + 1
         for inner in inner_fields(self.field.type):
             found.append(NotedField(inner, number))
-            number += len(list(_depth_first([found[-1]])))
+            number += len(list(all_ids([found[-1]])))
         return found
 
 
@@ -85,13 +85,13 @@ def field_layout(base_fields: Sequence[LanceField], memtable_schema: pa.Schema, 
         InvalidRequestError: The ids do not ascend (a nested field was added or dropped), so no commit can reproduce
             them.
     """
-    base_ids = list(_depth_first(base_fields))
+    base_ids = list(all_ids(base_fields))
     target_ids = [*base_ids, max(base_ids, default=-1) + 1]
     fields: list[pa.Field] = []
     placeholders: list[str] = []
     next_id = 0
     for top, field in zip([*base_fields, None], memtable_schema, strict=True):
-        ids = list(_depth_first([top])) if top is not None else target_ids[-1:]
+        ids = list(all_ids([top])) if top is not None else target_ids[-1:]
         _refuse_unordered(field.name, ids, next_id)
         _refuse_wide_gap(field.name, ids[0], next_id)
         for missing in range(next_id, ids[0]):
@@ -110,12 +110,6 @@ def field_layout(base_fields: Sequence[LanceField], memtable_schema: pa.Schema, 
         file_columns=tuple(physical.columns),
         file_version=physical.version,
     )
-
-
-def _depth_first(fields: Sequence[LanceField]) -> Iterator[int]:
-    for field in fields:
-        yield field.id()
-        yield from _depth_first(field.children())
 
 
 def _refuse_wide_gap(name: str, first: int, next_id: int) -> None:

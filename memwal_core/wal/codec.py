@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX
+from memwal_core.format.region_manifest.model import RegionManifest, RegionStatus
 from memwal_core.wal.arrow_codec import ArrowCodec
 from memwal_core.wal.entry import WalCodec
 from memwal_core.wal.lance_codec import LanceCodec
@@ -27,3 +28,12 @@ def codec_for_suffix(suffix: str, field_ids: Mapping[str, int]) -> WalCodec:
         suffix=suffix,
         known=(LANCE_WAL_SUFFIX, ARROW_WAL_SUFFIX),
     )
+
+
+def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:
+    """Return the codec that a region was created with.
+
+    A SEALED region refuses pylance's writer, so its WAL is ours alone; in an ACTIVE one both take turns.
+    """
+    is_ours = manifest.status is RegionStatus.SEALED
+    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids)

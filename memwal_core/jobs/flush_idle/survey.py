@@ -8,12 +8,12 @@ from datetime import datetime
 
 from memwal_core.base_table import BaseTable, unchanged_regions
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectNotFoundError
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, manifest_path, wal_entry_path
+from memwal_core.format.paths import LANCE_WAL_SUFFIX, manifest_path, wal_entry_path
 from memwal_core.ids import RegionId
 from memwal_core.jobs.flush_idle.plan import IdleBounds, RegionSigns
 from memwal_core.region import ManifestStore, RegionManifest, RegionStatus
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import ArrowCodec, find_tail, is_fence, refuse_hole
+from memwal_core.wal import ArrowCodec, codec_of_region, find_tail, is_fence, refuse_hole
 from memwal_core.writer.claim.takeover import read_releases
 
 
@@ -69,7 +69,7 @@ class SignReader:
     def _signs(self, manifest: RegionManifest) -> RegionSigns:
         signs = RegionSigns(manifest.region_id, manifest.writer_epoch)
         is_sealed = manifest.status is RegionStatus.SEALED
-        suffix = LANCE_WAL_SUFFIX if is_sealed else ARROW_WAL_SUFFIX
+        suffix = codec_of_region(manifest, {}).suffix
         waiting_since = self._waiting_since(manifest, suffix)
         signs = replace(signs, waiting_since=waiting_since)
         if waiting_since is None or max(0.0, (self.now - waiting_since).total_seconds()) < self.bounds.min_age_s:

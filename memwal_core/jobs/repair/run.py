@@ -26,7 +26,7 @@ from memwal_core.jobs.repair.wal import damaged_entries, put_fences
 from memwal_core.region import RegionManifest, restore_generation
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.text import show_count
-from memwal_core.writer.claim.opening import codec_of_region
+from memwal_core.wal import codec_of_region
 from memwal_core.writer.layout import TableLayout
 
 _log = logging.getLogger(__name__)

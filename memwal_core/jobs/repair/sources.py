@@ -17,8 +17,7 @@ from memwal_core.ids import RegionId
 from memwal_core.native.casting import no_rows
 from memwal_core.region import FlushedGeneration, ManifestStore, RegionManifest
 from memwal_core.storage.concurrent import map_concurrently
-from memwal_core.wal import WalCodec, WalEntry
-from memwal_core.writer.claim.opening import codec_of_region
+from memwal_core.wal import WalCodec, WalEntry, codec_of_region
 from memwal_core.writer.layout import TableLayout, layout_of_rows
 from memwal_core.writer.log.replay import rows_of_entry
 

@@ -14,8 +14,7 @@ from memwal_core.region import RegionManifest, claim
 from memwal_core.region.holes import holes
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal import WalAppender, damage_of_entry
-from memwal_core.writer.claim.opening import codec_of_region
+from memwal_core.wal import WalAppender, codec_of_region, damage_of_entry
 from memwal_core.writer.claim.takeover import note_release
 from memwal_core.writer.layout import TableLayout
 

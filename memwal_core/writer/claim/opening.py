@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,13 +11,13 @@ from memwal_core.base_table import BaseTable
 from memwal_core.base_table.indexes.recipes import IndexRecipe
 from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
-from memwal_core.format.paths import ARROW_WAL_SUFFIX, LANCE_WAL_SUFFIX, wal_directory, wal_entry_path
+from memwal_core.format.paths import wal_directory, wal_entry_path
 from memwal_core.ids import IdSource, RegionId
 from memwal_core.memtable import MemTable, MemTableQueue
-from memwal_core.region import ManifestStore, RegionManifest, RegionStatus, claim
+from memwal_core.region import ManifestStore, RegionManifest, claim
 from memwal_core.settings import Settings
 from memwal_core.storage.protocol import ObjectStore
-from memwal_core.wal import WalAppender, WalCodec, WalEntry, codec_for_suffix, read_tail
+from memwal_core.wal import EntryShape, WalAppender, WalCodec, WalEntry, codec_of_region, read_tail
 from memwal_core.writer.claim.ownership import Ownership
 from memwal_core.writer.flushing.flush_queue import FlushQueue
 from memwal_core.writer.flushing.flusher import MaintainedIndexes, RegionFlusher
@@ -72,19 +72,7 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
         clock,
         in_background=settings.writer.background_flush,
     )
-    entries = read_tail(
-        table.store,
-        region_id,
-        codec,
-        manifest.replay_after_wal_id,
-        manifest.wal_id_last_seen,
-        settings.storage.concurrency,
-        current.entry_shape,
-    )
-    if entries:
-        # A predecessor may have been killed between naming an entry and syncing the name. Flushed MemTables and
-        # hints refer to these entries from now on, so a power failure must not remove them.
-        table.store.sync_directory(wal_directory(region_id))
+    entries = _read_unflushed(table.store, manifest, codec, settings.storage.concurrency, current.entry_shape)
     # Rows of an earlier schema of the table are flushed in that schema first, see RegionWriter.open.
     leading = leading_run(entries)
     schemas = [entry.rows.schema for entry in leading if not entry.is_fence]
@@ -140,6 +128,18 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     return WriterContext(layout, layout is current and is_complete, table.store, shared, wal, flushes, recipes)
 
 
+def _read_unflushed(
+    store: ObjectStore, manifest: RegionManifest, codec: WalCodec, concurrency: int, shape: EntryShape
+) -> list[WalEntry]:
+    replayed, seen = manifest.replay_after_wal_id, manifest.wal_id_last_seen
+    entries = read_tail(store, manifest.region_id, codec, replayed, seen, concurrency, shape)
+    if entries:
+        # A predecessor may have been killed between naming an entry and syncing the name. Flushed MemTables and
+        # hints refer to these entries from now on, so a power failure must not remove them.
+        store.sync_directory(wal_directory(manifest.region_id))
+    return entries
+
+
 def _first_written(
     store: ObjectStore, region_id: RegionId, codec: WalCodec, entries: Sequence[WalEntry], now: datetime
 ) -> datetime:
@@ -151,12 +151,3 @@ def _first_written(
     first = next((entry.wal_id for entry in entries if not entry.is_fence), None)
     found = None if first is None else store.head(wal_entry_path(region_id, first, codec.suffix))
     return now if found is None else min(now, found.modified)
-
-
-def codec_of_region(manifest: RegionManifest, field_ids: Mapping[str, int]) -> WalCodec:
-    """Return the codec that a region was created with.
-
-    A SEALED region refuses pylance's writer, so its WAL is ours alone; in an ACTIVE one both take turns.
-    """
-    is_ours = manifest.status is RegionStatus.SEALED
-    return codec_for_suffix(LANCE_WAL_SUFFIX if is_ours else ARROW_WAL_SUFFIX, field_ids)

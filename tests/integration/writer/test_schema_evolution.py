@@ -15,10 +15,9 @@ from memwal_core.memtable import with_tombstones
 from memwal_core.region import ManifestStore, RegionStatus
 from memwal_core.storage import open_store
 from memwal_core.table import Table
-from memwal_core.wal import WalAppender
+from memwal_core.wal import WalAppender, codec_of_region
 from memwal_core.wal.lance_codec import LanceCodec
 from memwal_core.writer import RegionWriter, TableWriter
-from memwal_core.writer.claim.opening import codec_of_region
 from memwal_core.writer.layout import TableLayout
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule

@@ -79,6 +79,11 @@ def _built(kind: str, place: Path) -> Path:
     return built
 
 
+def _install(program: Path, what: str | Path) -> None:
+    # Of ten thousand modules few are imported, and these are compiled then.
+    subprocess.run([program / "pip", "install", "--quiet", "--no-compile", what], check=True)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _built("wheel", tmp_path_factory.mktemp("wheel"))
@@ -130,7 +135,7 @@ def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
     request: pytest.FixtureRequest, program: Path, tmp_path: Path, form: str
 ) -> None:
     built: Path = request.getfixturevalue(form)
-    subprocess.run([program / "pip", "install", "--quiet", built], check=True)
+    _install(program, built)
 
     merged = subprocess.run(
         [program / "python", "-c", MERGE, tmp_path / "table"], capture_output=True, text=True, check=True, cwd=tmp_path
@@ -142,7 +147,7 @@ def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
     assert 'pip install "memwal-core[cli]"' in command.stderr
     assert "Traceback" not in command.stderr
 
-    subprocess.run([program / "pip", "install", "--quiet", f"{built}[cli]"], check=True)
+    _install(program, f"{built}[cli]")
     arguments = [str(program / "memwal"), "status", str(tmp_path / "table"), "--check"]
     status = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert status.returncode == 0, status.stderr
@@ -156,7 +161,7 @@ def test_plain_pip_installs_a_core_that_merges_and_names_what_it_lacks(
 def test_plain_pip_installs_each_other_extra_beside_a_core_that_merges(
     wheel: Path, program: Path, tmp_path: Path, extra: str
 ) -> None:
-    subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[{extra}]"], check=True)
+    _install(program, f"{wheel}[{extra}]")
 
     merged = subprocess.run(
         [program / "python", "-c", MERGE, tmp_path / "table"], capture_output=True, text=True, check=True, cwd=tmp_path
@@ -169,7 +174,7 @@ def test_plain_pip_installs_each_other_extra_beside_a_core_that_merges(
 @pytest.mark.slow
 @pytest.mark.parametrize("extras", ["spark", "airflow,cli,spark"])
 def test_plain_pip_installs_a_spark_that_reads_a_table(wheel: Path, program: Path, tmp_path: Path, extras: str) -> None:
-    subprocess.run([program / "pip", "install", "--quiet", f"{wheel}[{extras}]"], check=True)
+    _install(program, f"{wheel}[{extras}]")
     merge = (program / "python", "-c", MERGE, tmp_path / "table")
     subprocess.run(merge, capture_output=True, check=True, cwd=tmp_path)
     variables = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "home"), "PYSPARK_PYTHON": str(program / "python")}
@@ -193,7 +198,7 @@ def test_plain_pip_puts_the_package_beside_the_oldest_airflow_which_stays_and_ma
     wheel: Path, program: Path, tmp_path: Path
 ) -> None:
     for wanted in (f"apache-airflow=={OLDEST_AIRFLOW}", f"{wheel}[airflow,cli,spark]"):
-        subprocess.run([program / "pip", "install", "--quiet", wanted], check=True)
+        _install(program, wanted)
     home = tmp_path / "home"
     home.mkdir()
 

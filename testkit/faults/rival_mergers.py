@@ -10,10 +10,12 @@ from memwal_core.clock import Clock
 from memwal_core.failpoints import NO_FAILPOINTS, Failpoints
 from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
+from memwal_core.jobs.merge.plan import MergePlan
 from memwal_core.jobs.merge.read.winners import InProcessReader
-from memwal_core.jobs.merge.report import MergeReport
-from memwal_core.jobs.merge.run import MergeContext, Silent, merge
+from memwal_core.jobs.merge.report import CommitReport, MergeReport
+from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
+from memwal_core.jobs.merge.work.share import MergeShare
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import MergeSettings
@@ -53,6 +55,19 @@ def noted_table(uri: str) -> NotedTable:
     table = NotedTable.open(uri)
     table.versions_read = []
     return table
+
+
+class Silent:
+    """Progress that is ignored."""
+
+    def planned(self, plan: MergePlan) -> None:
+        """Ignore it."""
+
+    def read(self, share: MergeShare) -> None:
+        """Ignore it."""
+
+    def committed(self, commit: CommitReport) -> None:
+        """Ignore it."""
 
 
 @dataclass(slots=True)

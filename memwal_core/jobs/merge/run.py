@@ -62,19 +62,6 @@ class MergeProgress(Protocol):
         ...
 
 
-class Silent:
-    """Progress that is ignored."""
-
-    def planned(self, plan: MergePlan) -> None:
-        """Ignore it."""
-
-    def read(self, share: MergeShare) -> None:
-        """Ignore it."""
-
-    def committed(self, commit: CommitReport) -> None:
-        """Ignore it."""
-
-
 @dataclass(frozen=True, slots=True)
 class MergeContext:
     """What a merge works with.

@@ -17,13 +17,14 @@ from memwal_core.jobs.merge.commit.passes import CommitContext
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.read.winners import InProcessReader
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.run import MergeContext, Silent, merge
+from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region import ManifestStore
 from memwal_core.table import Table
+from testkit.faults.rival_mergers import Silent
 from testkit.simulation.small import LONG_SLEEP_S, RETENTION_S
 from testkit.simulation.world import Actor, World
 

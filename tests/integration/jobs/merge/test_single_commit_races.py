@@ -27,7 +27,7 @@ from memwal_core.jobs.merge.commit.passes import (
 from memwal_core.jobs.merge.commit.single_commit import SingleCommit
 from memwal_core.jobs.merge.report import MergeReport
 from memwal_core.jobs.merge.request import MergeRequest
-from memwal_core.jobs.merge.run import MergeContext, Silent, merge
+from memwal_core.jobs.merge.run import MergeContext, merge
 from memwal_core.jobs.merge.survey import MergeSurveyor
 from memwal_core.jobs.merge.work.units import SearchUnit, WriteUnit, WrittenUnit
 from memwal_core.jobs.merge.work.workers import InProcessWorkers
@@ -38,7 +38,7 @@ from memwal_core.table import Table
 from testkit.clock import ManualClock
 from testkit.faults.failpoints import ArmedFailpoints, CallingFailpoints, SimulatedCrash
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
-from testkit.faults.rival_mergers import WAYS, Way, merge_until
+from testkit.faults.rival_mergers import WAYS, Silent, Way, merge_until
 from testkit.tables.native_regions import Delete, Put, native_region_id, write_native_generations
 from testkit.tables.people import PEOPLE, people, reopened
 

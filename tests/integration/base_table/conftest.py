@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from testkit.s3_server import S3Server, s3_server
+from testkit.s3_server import S3Server
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,6 @@ class Place:
 
     uri: str
     storage_options: Mapping[str, str]
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])

@@ -27,7 +27,6 @@ from memwal_core.table import Table
 from memwal_core.writer import TableWriter
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
 from testkit.faults.rival_mergers import WAYS, Merger, Way, merge_until, noted_table, prepared_by
-from testkit.s3_server import s3_server
 from testkit.tables.native_regions import Delete, Put, native_region_id, native_scan, write_native_generations
 from testkit.tables.people import PEOPLE, PRIMARY_KEY_METADATA, make_people_table, people
 
@@ -404,24 +403,23 @@ def test_field_ids_with_gaps_and_zero_copy_generations_merge_alike(tmp_path, way
 
 @pytest.mark.s3
 @pytest.mark.parametrize("deletes", [True, False])
-def test_merge_on_s3_gives_the_same(way, deletes):
-    with s3_server() as server:
-        uri, options = server.uri(f"bucket/{way}.lance"), server.storage_options
-        table = make_people_table(uri, rows=people(*range(5)), storage_options=options)
-        with TableWriter.open(table) as writer:
-            writer.put(people(1, 7, name="written"))
-            if deletes:
-                writer.delete(keys(2))
-            writer.flush()
-        settings = Settings(merge=prepared_by(way))
+def test_merge_on_s3_gives_the_same(s3, way, deletes):
+    uri, options = s3.uri(f"bucket/{way}-{deletes}.lance"), s3.storage_options
+    table = make_people_table(uri, rows=people(*range(5)), storage_options=options)
+    with TableWriter.open(table) as writer:
+        writer.put(people(1, 7, name="written"))
+        if deletes:
+            writer.delete(keys(2))
+        writer.flush()
+    settings = Settings(merge=prepared_by(way))
 
-        report = Table.open(uri, storage_options=options, settings=settings).run(MergeRequest())
+    report = Table.open(uri, storage_options=options, settings=settings).run(MergeRequest())
 
-        found = lance.dataset(uri, storage_options=dict(options)).to_table().sort_by("id")
-        left = [0, 1, 3, 4, 7] if deletes else [0, 1, 2, 3, 4, 7]
-        assert found.column("id").to_pylist() == left
-        assert found.column("name").to_pylist() == ["written" if key in {1, 7} else f"p{key}" for key in left]
-        assert report.leftovers == ()
+    found = lance.dataset(uri, storage_options=dict(options)).to_table().sort_by("id")
+    left = [0, 1, 3, 4, 7] if deletes else [0, 1, 2, 3, 4, 7]
+    assert found.column("id").to_pylist() == left
+    assert found.column("name").to_pylist() == ["written" if key in {1, 7} else f"p{key}" for key in left]
+    assert report.leftovers == ()
 
 
 def test_bucket_regions_of_both_kinds_of_writers_merge_in_one_commit(tmp_path):

@@ -1,10 +1,15 @@
-"""What executors can reach."""
+"""What executors can reach, and whether they have the package."""
 
 from __future__ import annotations
 
+import re
+
 from memwal_core.base_table import BaseTable
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import BareExecutorError, InvalidRequestError
 from memwal_core.storage import StoreKind
+
+_MISSING = re.compile(r"^(?:ModuleNotFoundError|ImportError): (?:No module named )?'?([\w.]+)", re.MULTILINE)
+_HOST = re.compile(r"\(TID \d+\) \(([^ )]+) executor")
 
 
 def require_reachable(table: BaseTable) -> None:
@@ -19,3 +24,22 @@ def require_reachable(table: BaseTable) -> None:
             remedy="use a path or an object store that all executors reach",
             table=table.uri,
         )
+
+
+def bare_executor(missing: str, python: str, host: str) -> BareExecutorError:
+    """Return the error that says so, from what it lacks, its Python, and where it runs."""
+    return BareExecutorError(
+        "an executor cannot import what the job needs",
+        remedy="install memwal-core on every executor for the Python that is named, or give Spark a packed "
+        "environment; docs/spark.md has the steps",
+        missing=missing,
+        python=python,
+        host=host,
+    )
+
+
+def bare_executor_behind(error: Exception, python: str) -> BareExecutorError | None:
+    """Return that error if a failure of Spark comes from one whose Python is ``python``; else None."""
+    text = str(error)
+    missing, host = _MISSING.search(text), _HOST.search(text)
+    return bare_executor(missing[1], python, host[1] if host else "unknown") if missing else None

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
@@ -33,6 +34,9 @@ _FOLDERS = "SPARK_LOCAL_DIRS"
 _YARN_CONTAINER = "CONTAINER_ID"
 """Where it is set, Spark takes the folders of YARN."""
 
+_NO_CAUSE = ("An error occurred while calling", "Driver stacktrace")
+"""Lines around causes."""
+
 NO_ANSWER = (Py4JNetworkError, ConnectionError, EOFError)
 """What calls end with once the Java process of Spark is gone."""
 
@@ -43,6 +47,13 @@ Session = SparkSession | Callable[[], SparkSession]
 def session_of(given: Session) -> SparkSession:
     """Return the session; one that is given as a function starts now."""
     return given if isinstance(given, SparkSession) else given()
+
+
+def cause_without_code(error: Exception) -> str:
+    """Return what an error of Spark says: the first and the last line before the places in Java's code."""
+    lines = [line.strip(": ") for line in takewhile(lambda line: not line.startswith("\tat "), str(error).splitlines())]
+    told = [line for line in lines if line and not line.startswith(_NO_CAUSE)]
+    return " ... ".join(dict.fromkeys([*told[:1], *told[-1:]]))
 
 
 @contextmanager
@@ -103,8 +114,8 @@ class LateSession:
         except (PySparkException, Py4JError, OSError) as error:
             raise UnavailableError(
                 "Spark could not be started",
-                remedy="set JAVA_HOME to a Java that Spark supports, and correct what the log names",
-                cause=str(error),
+                remedy="set JAVA_HOME to a Java that Spark supports, and correct what the cause or the log names",
+                cause=cause_without_code(error),
                 log=keep_log() or "where Spark was started",
             ) from error
 

@@ -13,10 +13,11 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
-from memwal_core.errors import BareExecutorError, InternalError, MemwalError, UnavailableError
+from memwal_core.errors import InternalError, MemwalError, UnavailableError
 from memwal_core.jobs.sharing.executors import EndT, Executors, FoundT, GivenT, PieceT
 from memwal_core.spark.progress import TELL_EVERY_S, progress_told
-from memwal_core.spark.session import Session, java_alive, session_of
+from memwal_core.spark.reachable import bare_executor
+from memwal_core.spark.session import Session, cause_without_code, java_alive, session_of
 from memwal_core.spark.slots import settled, slots_of
 from memwal_core.storage.concurrent import map_concurrently
 
@@ -121,7 +122,7 @@ class SparkTasks(Executors):
                 remedy="read the log of the driver, and run the job again: what was done stands",
                 table=self._table_uri,
                 stage=stage,
-                cause=str(error),
+                cause=cause_without_code(error),
             ) from error
         _log.info("executors ended: %s [shares=%d]", stage, shares)
         return [self._result(*pickle.loads(each)) for each in outcomes]  # noqa: S301 - our own tasks made them
@@ -132,14 +133,7 @@ class SparkTasks(Executors):
         if end == _FAILED:
             raise value
         if end == _BARE:
-            raise BareExecutorError(
-                "an executor cannot import what the job needs",
-                remedy="install memwal-core on every executor for the Python that is named, or give Spark a packed "
-                "environment; docs/spark.md has the steps",
-                missing=value["missing"],
-                python=value["python"],
-                host=value["host"],
-            )
+            raise bare_executor(**value)
         raise InternalError("a task ended in an unknown way", remedy="report this", end=end)
 
 

@@ -93,7 +93,7 @@ class _FrameRows:
     def kept(self) -> Iterator[None]:
         """Let rows that were routed stay on executors as long as the context lasts."""
         try:
-            with spark_errors(self._request.batch):
+            with spark_errors(self._request.batch, self._frame.sparkSession.sparkContext.pythonExec):
                 yield
         finally:
             if self._routed is not None:

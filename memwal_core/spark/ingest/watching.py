@@ -16,6 +16,7 @@ from memwal_core.errors import InvalidRequestError, MemwalError, UnavailableErro
 from memwal_core.ingest.batch import BatchId
 from memwal_core.ingest.ingestion import Progress
 from memwal_core.ingest.records import BatchRecords
+from memwal_core.spark.reachable import bare_executor_behind
 from memwal_core.spark.session import NO_ANSWER
 
 _CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_.]*)\]", re.MULTILINE)
@@ -78,11 +79,11 @@ def watched(records: BatchRecords, expected: Expected, interval_s: float) -> Ite
 
 
 @contextmanager
-def spark_errors(batch: BatchId) -> Iterator[None]:
-    """Turn a failure of Spark, whose tasks failed repeatedly, into one of ours.
+def spark_errors(batch: BatchId, python: str) -> Iterator[None]:
+    """Turn a failure of Spark, whose tasks failed repeatedly, into one of ours; ``python`` is that of executors.
 
     Raises:
-        InvalidRequestError: A file of the source is damaged.
+        InvalidRequestError: A file of the source is damaged, or an executor lacks the package.
         UnavailableError: Anything else; the batch continues where it stopped.
     """
     try:
@@ -90,6 +91,9 @@ def spark_errors(batch: BatchId) -> Iterator[None]:
     except NO_ANSWER:
         raise
     except (PySparkException, Py4JError) as error:
+        bare = bare_executor_behind(error, python)
+        if bare is not None:
+            raise bare from None
         damaged, cause = unreadable_file(error), cause_of(error)
         # Errors of regions come as results of their tasks: what a task raises is about what it reads.
         if damaged is not None or _OURS.search(cause):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import lance
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +14,9 @@ from memwal_core.errors import BareExecutorError
 from memwal_core.jobs.catchup.request import CatchupRequest
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.gc.request import GcRequest
+from memwal_core.jobs.ingest.request import IngestRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.quality.request import QualityRequest, Stages
 from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.sharing.place import Engine
 from memwal_core.jobs.snapshot.request import SnapshotRequest
@@ -48,6 +51,23 @@ def behind(uri: str) -> None:
     """Make a table whose indexes lack rows."""
     table = make_articles_table(uri, maintained=["title_idx"])
     merge_natively(table, articles(2000, 100, name="gen1"), {native_region_id(1): 1})
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("stage", [None, *Stages])
+def test_job_with_frames_says_it_as_well(tmp_path: Path, stage: Stages | None) -> None:
+    """Ingestions were told to run again, and quality ended with a traceback."""
+    uri, place = str(tmp_path / "t"), str(tmp_path / "rows.parquet")
+    waiting(uri)
+    pq.write_table(people(1, 2), place)
+    table = Table.open(uri)
+    request = IngestRequest(sources=(place,), batch="b") if stage is None else QualityRequest(stage=stage)
+
+    with pytest.raises(BareExecutorError, match="an executor cannot import what the job needs") as raised:
+        table.run(request, executors=SparkExecutors(LateSession("a test"), table.base))
+
+    assert raised.value.facts["python"] == sys._base_executable
+    assert "." not in raised.value.facts["missing"]
 
 
 @pytest.mark.usefixtures("bare")

@@ -29,6 +29,14 @@ _LISTS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_large_list_view,
 )
 
+IN_PLACE_OF_UNSIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+"""The types that hold all values of unsigned integers for what has none, such as Spark."""
+
 
 def cast(values: _Values, wanted: pa.DataType) -> _Values:
     """Cast values, nested ones part by part; the same errors as a checked cast of pyarrow.

@@ -17,19 +17,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from memwal_core.base_table import translated
 from memwal_core.flushed.read import MergeTarget, SchemaMismatch, map_columns, open_generation
 from memwal_core.format.columns import TOMBSTONE_COLUMN
-from memwal_core.native.casting import cast
+from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
 from memwal_core.quality.checks.audit import AuditTask
 
 REGION_COLUMN = "_region_id"
 GENERATION_COLUMN = "_generation"
 _BATCH_ROWS = 8192
-_UNSIGNED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
-"""Spark has no unsigned integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,8 @@ def spark_types(schema: pa.Schema) -> StructType:
     fields = []
     for field in schema:
         try:
-            fields.append(StructField(field.name, from_arrow_type(_UNSIGNED.get(field.type, field.type)), True))
+            kind = IN_PLACE_OF_UNSIGNED.get(field.type, field.type)
+            fields.append(StructField(field.name, from_arrow_type(kind), True))
         except PySparkTypeError:
             continue
     return StructType(fields)

@@ -11,16 +11,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.native.casting import cast
+from memwal_core.native.casting import IN_PLACE_OF_UNSIGNED, cast
 
 FRESHNESS_FIELD = "memwal:freshness"
 """Metadata of the first column of a DataFrame: the ``Freshness`` of its rows as JSON."""
 
 _WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
+    **IN_PLACE_OF_UNSIGNED,
     pa.float16(): pa.float32(),
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),

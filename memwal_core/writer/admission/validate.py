@@ -12,6 +12,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.memtable import with_tombstones
 from memwal_core.native.arrow_input import as_table
 from memwal_core.native.casting import (
+    IN_PLACE_OF_UNSIGNED,
     cast,
     compact,
     has_forbidden_null,
@@ -30,9 +31,9 @@ def conform(rows: object, schema: pa.Schema, key_columns: Sequence[str]) -> pa.T
     """Bring a batch into the base table's schema; buffers are shared where nothing changes (see ``compact``).
 
     Columns may come in any order. Lossless changes of representation are made (narrower integers and
-    floats, text and binary variants, dictionaries, run-end encoding, list layouts, all-NULL columns, instants
-    in another time zone or unit, and these inside of nested values); everything else is refused, because a
-    silent conversion of a caller's mistake cannot be undone.
+    floats, what stands for unsigned integers, text and binary variants, dictionaries, run-end encoding, list layouts,
+    all-NULL columns, instants in another time zone or unit, and these inside of nested values); everything else is
+    refused, because a silent conversion of a caller's mistake cannot be undone.
 
     Raises:
         InvalidRequestError: It is no Arrow data, columns are missing or unknown, a type does not fit,
@@ -173,6 +174,8 @@ def _lossless_parts(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _wider_number(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if found == IN_PLACE_OF_UNSIGNED.get(wanted):
+        return True
     if any(is_kind(found) and is_kind(wanted) for is_kind in (pa.types.is_integer, pa.types.is_floating)):
         return bool(found.bit_width <= wanted.bit_width)
     if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
@@ -184,6 +187,8 @@ def _other_form(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         # The same instant in another zone; a checked cast refuses digits that a coarser unit would drop.
         return (found.tz is None) == (wanted.tz is None)
+    if pa.types.is_fixed_size_binary(wanted):
+        return any(is_kind(found) for is_kind in _BINARY)
     return any(
         any(is_kind(found) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind)
         for kind in (_TEXT, _BINARY)

@@ -184,3 +184,21 @@ def test_what_lies_in_directories_of_a_directory_is_read_unless_hidden(spark: Sp
         table.run(IngestRequest(sources=(str(place),), format=SourceFormat.PARQUET, batch="b", engine=engine))
         found.append(sorted((row["id"], row["part"]) for row in table.to_arrow().to_pylist()))
     assert found == [[(0, 7), (1, 7)], [(0, 7), (1, 7)], [(0, 0), (1, 1)]]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
+def test_types_that_spark_lacks_come_in_as_what_it_has(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    kinds = {f"u{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)}
+    schema = pa.schema([*kinds.items(), ("raw", pa.binary(2))])
+    most = {name: [0, 2 ** int(name[1:]) - 1] for name in kinds}
+    given = pa.table({**most, "raw": [b"ab", None]}, schema=schema)
+    if form == "parquet":
+        pq.write_table(given, tmp_path / "rows.parquet")
+    elif form == "csv":
+        csv.write_csv(given.set_column(4, "raw", pa.array(["ab", None])), tmp_path / "rows.csv")
+    else:
+        rows = [{**row, "raw": row["raw"] and "YWI="} for row in given.to_pylist()]
+        (tmp_path / "rows.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    table = Table.create(str(tmp_path / "t"), schema, key="u64", buckets=2)
+    table.run(IngestRequest(sources=(str(tmp_path / f"rows.{form}"),), batch="b", engine=Engine.SPARK))
+    assert table.to_arrow().sort_by("u64").to_pylist() == given.to_pylist()

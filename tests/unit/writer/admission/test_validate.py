@@ -1,3 +1,4 @@
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +57,35 @@ def test_list_vectors_of_the_right_length_become_fixed_size() -> None:
         SCHEMA.set(2, pa.field("vec", pa.list_(pa.float64(), 2))),
         ["id"],
     )
+
+
+@pytest.mark.req("WRT-27")
+@pytest.mark.parametrize(
+    ("found", "wanted", "bad"),
+    [
+        (pa.array([0, 255], pa.int16()), pa.uint8(), pa.array([0, 256], pa.int16())),
+        (pa.array([0, 1], pa.int32()), pa.uint16(), pa.array([0, -1], pa.int32())),
+        (pa.array([0, 2**32 - 1], pa.int64()), pa.uint32(), pa.array([0, 2**32], pa.int64())),
+        (
+            pa.array([Decimal(0), Decimal(2**64 - 1)], pa.decimal128(20, 0)),
+            pa.uint64(),
+            pa.array([Decimal(0), Decimal(2**64)], pa.decimal128(20, 0)),
+        ),
+        (pa.array([b"abcd", None]), pa.binary(4), pa.array([b"abcd", b"abc"])),
+        (pa.array([[b"abcd"], None], pa.list_(pa.large_binary())), pa.list_(pa.binary(4)), pa.array([[], [b"abc"]])),
+    ],
+)
+def test_what_spark_has_for_a_type_is_taken_if_each_value_fits(
+    found: pa.Array, wanted: pa.DataType, bad: pa.Array
+) -> None:
+    """Tables with such columns could not be ingested by Spark at all."""
+    schema = pa.schema([("id", pa.int64()), ("value", wanted)])
+    ids = pa.array([1, 2])
+    taken = conform(pa.table({"id": ids, "value": found}), schema, ["id"]).column("value")
+    assert taken.to_pylist() == found.to_pylist()
+    with pytest.raises(InvalidRequestError, match="without loss") as caught:
+        conform(pa.table({"id": ids, "value": bad}), schema, ["id"])
+    assert (caught.value.facts["bad_rows"], caught.value.facts["first_row"]) == (1, 1)
 
 
 @pytest.mark.req("WRT-27")

@@ -158,7 +158,7 @@ def advise(health: Health, runs: Runs) -> Advice:
         runs: Its remembered runs, the newest last.
     """
     first = most_urgent(health)
-    if first is None:
+    if first is None or first.evidence.get("value", 0) is None:
         return _advise_unmeasured(health) or Advice(FleetState.FINE, health.colour, _fine(health, runs))
     record = health.seen.record
     frozen = any(each.stops_table for each in record.active) if record is not None else False

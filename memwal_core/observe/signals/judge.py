@@ -64,6 +64,8 @@ class JudgedSignal:
     @property
     def score(self) -> int:
         """100 at nothing, below 80 from the warning on, below 50 from the page on; 0 if rows may be wrong or lost."""
+        if self.reading is not None and self.value is None:
+            return _UNREADABLE
         if self.value is None or self.value <= 0:
             return 100
         if self.signal in _AT_ONCE:
@@ -77,15 +79,17 @@ class JudgedSignal:
     def finding(self, found: Collection[str] = ()) -> Finding | None:
         """Return what is to be done; None if it is well, or if the findings that it counts say so themselves.
 
-        ``found`` has the names of the doctor's findings: what a job met, and the doctor does not see, is told here.
+        What could not be measured warns: what cannot be read often keeps a job from running. ``found`` has the names of
+        the doctor's findings: what a job met, and the doctor does not see, is told here.
         """
         facts = SIGNALS[self.signal]
-        if self.reading is None or self.value is None or self.level is Level.OK or facts.findings & set(found):
+        if self.reading is None or self.level is Level.OK or facts.findings & set(found):
             return None
+        said = "cannot be measured" if self.value is None else f"{self.value:.6g} {facts.unit}"
         return Finding(
             facts.name,
             Severity.CRITICAL if self.level is Level.PAGE else Severity.WARNING,
-            f"{self.value:.6g} {facts.unit}: {facts.meaning}",
+            f"{said}: {facts.meaning}",
             {
                 "subject": self.subject,
                 "value": self.value,
@@ -114,6 +118,9 @@ class JudgedSignal:
             "runbook": facts.page,
         }
 
+
+_UNREADABLE = 65
+"""Score of what could not be measured: that of a warning."""
 
 _AT_ONCE = frozenset({Signal.CHECK_FAILED, Signal.DUPLICATE_KEYS}) | {
     signal for signal, facts in SIGNALS.items() if facts.findings

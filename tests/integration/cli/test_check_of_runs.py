@@ -72,16 +72,21 @@ def test_jobs_that_wait_for_a_busy_lease_call_nobody(table):
 
 
 @pytest.mark.parametrize(("directory", "signal"), [(LEDGER_DIRECTORY, "job_failures"), (LEASES_DIRECTORY, "stuck_job")])
-def test_record_that_cannot_be_read_is_unknown_and_not_ok(table, directory, signal):
+def test_record_that_cannot_be_read_is_unknown_and_warns(table, directory, signal):
+    """A lease that kept every merge from running was "ok" with exit code 0."""
     Table.open(table.uri).run(MergeRequest())
     assert check(table)[1][signal]["level"] == "ok"
     ruin(table, directory)
 
     code, signals = check(table)
+    document = json.loads(CliRunner().invoke(app, ["status", table.uri, "--check", "--json"]).stdout)
 
     assert (signals[signal]["level"], signals[signal]["value"]) == ("unknown", None)
     assert "merge" in signals[signal]["subject"]
-    assert code == 0
+    assert (code, document["level"], document["score"]) == (6, "warn", 65)
+    [found] = [each for each in document["findings"] if each["finding"] == signal.replace("_", "-")]
+    assert "cannot be measured" in found["summary"]
+    assert f"{directory}/merge/table/" in found["evidence"]["path"]
 
 
 def generation_gone(table: BaseTable, region: RegionId) -> None:

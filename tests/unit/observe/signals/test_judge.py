@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from memwal_core.jobs.findings import Level
+from memwal_core.jobs.findings import Level, Severity
 from memwal_core.observe.signals import SIGNALS, Reading, Signal, judge_signals
 from memwal_core.settings.status import StatusSettings
 
@@ -69,7 +69,9 @@ def test_signal_that_was_measured_in_part_is_unknown_unless_that_part_is_bad(mea
 
     assert judged.level is level
     assert judged.subject == ("b" if level is Level.UNKNOWN else "a")
-    assert (judged.finding() is None) is (level is Level.UNKNOWN)
+    finding = judged.finding()
+    assert finding is not None
+    assert finding.severity is (Severity.CRITICAL if level is Level.PAGE else Severity.WARNING)
 
 
 def test_exit_codes_tell_warning_and_page_from_the_errors_of_commands() -> None:

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.log import mask_secret
 
 from memwal_core.errors import InvalidRequestError, UnavailableError
 

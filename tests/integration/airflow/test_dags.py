@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import memwal_core.airflow
 from memwal_core.errors import CorruptionError, FencedError, InternalError, InvalidRequestError
 from memwal_core.jobs.catalog import REQUESTS
 from memwal_core.jobs.cycle.request import MaintainRequest
@@ -23,6 +25,12 @@ DAGS = {
     "memwal_ingest", "memwal_flush", "memwal_merge", "memwal_catchup", "memwal_compact", "memwal_snapshot", "memwal_gc",
     "memwal_verify", "memwal_quality", "memwal_maintain",
 }  # fmt: skip
+COMPAT = {
+    "AirflowException", "AirflowFailException", "AirflowNotFoundException", "AirflowSkipException",
+    "DownstreamTasksSkipped", "TaskDeferred",
+}  # fmt: skip
+"""What version 1.12 of the provider common.compat has: the oldest one that the Spark provider takes."""
+
 OF_AIRFLOW = {"ApprovalOperator", "TriggerDagRunOperator"}
 REGION = "1c0c1b90-0fbc-49c1-99ed-67223e52e103"
 GOOD = [
@@ -388,6 +396,18 @@ def test_alert_names_table_region_verdict_and_runbook(facts: dict[str, Any]) -> 
         "next: follow docs/runbooks/generation-hole.md, "
         "runbook=https://wiki.example/runbooks/generation-hole.md, dag=memwal_merge, task=merge]"
     )
+
+
+def test_names_are_taken_from_the_compat_provider_only_if_its_oldest_version_has_them() -> None:
+    """Beside one below 1.22 no task could read a connection: it ended in an ImportError."""
+    roots = (Path(memwal_core.airflow.__file__).parent, Path(memwal_core.__file__).parents[1] / "dags")
+    trees = [ast.parse(path.read_text()) for root in roots for path in root.rglob("*.py")]
+    named = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+
+    taken = {each.name for node in named if node.module == "airflow.providers.common.compat.sdk" for each in node.names}
+
+    assert "AirflowSkipException" in taken
+    assert taken <= COMPAT
 
 
 def test_exit_codes_in_the_dags_are_those_of_the_errors(facts: dict[str, Any]) -> None:

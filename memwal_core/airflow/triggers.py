@@ -34,8 +34,8 @@ class _LooksAtTables(BaseTrigger):
         """Open a table; None while its store, or what keeps Airflow's secrets, does not answer."""
         # Importing the library takes seconds, in which other triggers have to go on.
         tables = await asyncio.to_thread(import_module, "memwal_core.airflow.tasks.tables")
-        table = await asyncio.to_thread(tables.find_table, name)
         try:
+            table = await asyncio.to_thread(tables.find_table, name)
             # Connections are asked of Airflow, through this process's own event loop.
             options = await sync_to_async(tables.storage_options)(table)
             opened: Table = await asyncio.to_thread(tables.open_here, table.uri, options)

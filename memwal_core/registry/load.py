@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tomllib
@@ -13,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.registry.addresses import canonical_from, is_line
 from memwal_core.registry.admit import suite_file
 from memwal_core.registry.model import FOLDER, BrokenEntry, RegisteredTable, Registry
@@ -21,6 +22,11 @@ from memwal_core.storage.address import local_path
 
 REGISTRY_VARIABLE = "MAINTENANCE_TABLES"
 """Names the file. Not ``MEMWAL_``: what is installed is no setting of the library."""
+
+_PASSING = {
+    errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN, errno.EMFILE,
+    errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
 
 _log = logging.getLogger(__name__)
 _told: dict[str, tuple[BrokenEntry, ...]] = {}
@@ -34,17 +40,29 @@ def load_registry(environment: Mapping[str, str] | None = None) -> Registry | No
 
     Raises:
         InvalidRequestError: The file cannot be read, or says something that is not understood.
+        UnavailableError: Its file system, or this machine, fails. Try again.
     """
     path = (os.environ if environment is None else environment).get(REGISTRY_VARIABLE)
     return read_registry(path) if path else None
 
 
 def read_registry(path: str) -> Registry:
-    """Read a registry file; entries and errors as for ``load_registry``."""
+    """Read a registry file; entries and errors as for ``load_registry``.
+
+    Raises:
+        UnavailableError: Its file system, or this machine, fails. Try again.
+    """
     path = local_path(path)
     try:
         registry = parse_registry(Path(path).read_text(encoding="utf-8"), path, leave_out_broken=True)
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise UnavailableError(
+                "the registry of tables cannot be read now",
+                remedy="see what its file system or this machine lacks, then try again",
+                path=path,
+                problem=str(error),
+            ) from error
         raise InvalidRequestError(
             "the registry of tables cannot be read",
             remedy=f"correct the path in {REGISTRY_VARIABLE} or --registry, or the file's rights",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import InvalidRequestError
+from memwal_core.errors import InvalidRequestError, UnavailableError
 from memwal_core.registry import Registry, load_registry, parse_registry, read_registry
 from memwal_core.registry.model import RegisteredTable
 
@@ -192,6 +194,21 @@ def test_folder_of_suites_that_cannot_be_looked_at_breaks_only_the_tables_that_h
     assert registry is not None
     assert [table.name for table in registry.maintained] == ["people"]
     assert {each.name: "File name too long" in each.problem for each in registry.broken} == {"checked": True}
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ESTALE])
+def test_registry_that_cannot_be_read_now_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """People were told to correct its path, and no task was tried again."""
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "read_text", fail)
+
+    with pytest.raises(UnavailableError, match="cannot be read now"):
+        load_registry({"MAINTENANCE_TABLES": str(tmp_path / "tables.toml")})
 
 
 @pytest.mark.timeout(30)

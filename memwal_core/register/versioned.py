@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from memwal_core.errors import (
     CommitUnknownError,
@@ -25,7 +26,8 @@ from memwal_core.format.paths import (
     version_hint_path,
 )
 from memwal_core.storage.limits import MAX_HINT_BYTES, MAX_REGISTER_BYTES
-from memwal_core.storage.protocol import ObjectStore
+from memwal_core.storage.protocol import ObjectStore, StoreKind
+from memwal_core.storage.translate import translated
 
 FIRST_VERSION = 1
 _LOAD_ATTEMPTS = 10
@@ -116,6 +118,24 @@ class VersionedRegister:
         self._require_predecessor(version)
         if with_hint:
             self._write_hint(version)
+
+    def prepare(self, data: bytes, name: str) -> Path | None:
+        """Write on a local disk what may become a version, so that ``create_prepared`` takes no room; None elsewhere.
+
+        Whoever does not use it removes it. ``name`` is unlike that of any other.
+        """
+        if self._store.kind is not StoreKind.LOCAL:
+            return None
+        staged = self._store.staging_directory(self._directory) / name
+        with translated("prepare", self._directory, self._store.uri):
+            staged.write_bytes(data)
+        return staged
+
+    def create_prepared(self, version: int, prepared: Path) -> None:
+        """Do what ``create`` does, on a full disk, too; errors as there."""
+        self._store.put_file_if_absent(self.path(version), prepared)
+        self._require_predecessor(version)
+        self._write_hint(version)
 
     def versions(self) -> list[int]:
         """Return the existing versions, ascending, by listing the directory."""

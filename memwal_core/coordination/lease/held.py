@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -48,11 +51,21 @@ class Lease:
         self._ids = ids
         self._renewed = self._progressed = clock.monotonic()
         self._warned = False
+        self._ending: Path | None = None
+        self._remove_ending: Callable[[], object] = lambda: None
 
     @property
     def document(self) -> LeaseDocument:
         """The lease as this holder last saw it."""
         return self._known[1]
+
+    def prepare_release(self) -> None:
+        """Make sure that the lease can be given back on a disk that its job fills up."""
+        commit_id = self._ids.commit_id().hex()
+        ended = replace(self.document, expires_at=self.document.acquired_at, commit_id=commit_id)
+        self._ending = self._register.prepare(encode_lease(ended), commit_id)
+        if self._ending is not None:
+            self._remove_ending = weakref.finalize(self, self._ending.unlink, missing_ok=True)
 
     def check(self) -> None:
         """Require that no other process has taken the lease; the guard of every write and deletion.
@@ -110,7 +123,11 @@ class Lease:
                 if self._write(version, stored, replace(stored, expires_at=stored.acquired_at)):
                     return True
         except MemwalError as error:
+            if self._released_as_prepared():
+                return True
             _log.warning("lease not released, it will expire [lease=%s]: %s", self.ticket, error)
+        finally:
+            self._remove_ending()
         return False
 
     def __enter__(self) -> Self:
@@ -149,6 +166,16 @@ class Lease:
             )
         self._known = entry.version, stored
         return self._known
+
+    def _released_as_prepared(self) -> bool:
+        if self._ending is None:
+            return False
+        try:
+            version, _ = self._stored()
+            self._register.create_prepared(version + 1, self._ending)
+        except MemwalError:
+            return False
+        return True
 
     def _write(self, version: int, stored: LeaseDocument, wanted: LeaseDocument) -> bool:
         wanted = replace(wanted, commit_id=self._ids.commit_id().hex())

@@ -82,11 +82,13 @@ class LeaseStore:
             version = stored.version + 1 if stored is not None else FIRST_VERSION
             # Its release will be hinted at; a holder that died left that to the next one.
             is_behind = stored is not None and not stored.is_hinted
+            lease = self._lease(LeaseTicket(key, holder, wanted.fencing_token), version, wanted)
+            lease.prepare_release()
             try:
                 register.create(version, encode_lease(wanted), with_hint=is_behind)
             except (ConflictError, CommitUnknownError):
                 continue
-            return self._lease(LeaseTicket(key, holder, wanted.fencing_token), version, wanted)
+            return lease
         raise ConflictError(
             "other processes changed the lease in every attempt to take it",
             remedy="try again later",

@@ -20,6 +20,7 @@ from memwal_core.settings import LeaseSettings
 from memwal_core.storage import open_store
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore, Moment, Rule
+from testkit.faults.process_limits import largest_file
 
 MERGE = JobKey("merge")
 SETTINGS = LeaseSettings()
@@ -197,6 +198,32 @@ def test_release_that_fails_is_tolerated_and_the_lease_ends_by_itself(store, clo
         healthy.acquire(MERGE, "run-2")
     clock.advance(SETTINGS.ttl_s + SETTINGS.expiry_margin_s)
     assert healthy.acquire(MERGE, "run-2").ticket.fencing_token == 2
+
+
+@pytest.mark.req("LEASE-09")
+def test_run_that_filled_the_disk_gives_its_lease_back(tmp_path, clock):
+    """Once there was room again, the next run was told for five minutes that another process held the lease."""
+    table = leases(open_store(str(tmp_path)), clock)
+    lease = table.acquire(MERGE, "run-1")
+    clock.advance(SETTINGS.renew_after_s)
+    lease.progressed()
+    with largest_file(0):
+        assert lease.release() is True
+        with pytest.raises(UnavailableError):
+            table.acquire(MERGE, "run-2")
+
+    assert table.read(MERGE).document.released
+    assert table.acquire(MERGE, "run-2").ticket.fencing_token == 2
+
+
+def test_lease_leaves_nothing_but_its_versions(tmp_path, clock):
+    table = leases(open_store(str(tmp_path)), clock)
+    with table.acquire(MERGE, "run-1"), pytest.raises(LeaseHeldError):
+        table.acquire(MERGE, "run-2")
+    dropped = table.acquire(MERGE, "run-3")
+    del dropped
+
+    assert not [path for path in tmp_path.rglob(".*/*") if path.is_file()]
 
 
 @pytest.mark.req("LEASE-41")

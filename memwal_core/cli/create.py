@@ -83,7 +83,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         store = open_store(uri, storage_options=options or None, settings=settings.storage)
         planned = write_empty_table(store, schema, list(key or ()), regions, dry_run=True)
         specs = [describe_spec(planned.spec, planned.field_ids)]
-        _show(_Shown(uri, "created", JobOutcome.PLANNED, 0, tuple(key or ()), specs), json=json)
+        _show(_Shown(store.uri, "created", JobOutcome.PLANNED, 0, tuple(key or ()), specs), json=json)
         return
     table = Table.create(
         uri,

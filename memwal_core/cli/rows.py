@@ -93,9 +93,10 @@ def count(
 
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
     """
-    number = open_table(uri, storage_option).count(filter_sql, consistency=consistency)
+    table = open_table(uri, storage_option)
+    number = table.count(filter_sql, consistency=consistency)
     if json:
-        print_json({"table_uri": uri, "rows": number})
+        print_json({"table_uri": table.uri, "rows": number})
     else:
         typer.echo(number)
 

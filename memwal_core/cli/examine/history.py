@@ -25,14 +25,15 @@ def history(
 
     Exit codes: 0 done, 2 bad input, 4 storage failure (try again).
     """
-    ledger = open_table(uri, storage_option).opened.ledger
+    table = open_table(uri, storage_option)
+    ledger = table.opened.ledger
     runs = ledger.runs(job)[-last:]
     if job is not None and not runs:
         require_recorded(job)
     pauses = {str(key): ledger.may_run(key) for key in ledger.known_keys() if job is None or key.job == job}
     if json:
         verdicts = {name: pause.to_dict() for name, pause in pauses.items()}
-        print_json({"table_uri": uri, "runs": [run_to_dict(run) for run in runs], "may_run": verdicts})
+        print_json({"table_uri": table.uri, "runs": [run_to_dict(run) for run in runs], "may_run": verdicts})
         return
     console = Console(highlight=False)
     names = ("began", "job", "scope", "outcome", "seconds", "why", "holder")

@@ -79,6 +79,20 @@ def test_table_from_columns_takes_rows_and_shows_them_merged_or_not(uri: str) ->
     ]
 
 
+@pytest.mark.parametrize(
+    "command", ["create {} --column id:int64 --key id --dry-run", "count {}", "history {}", "status {}"]
+)
+def test_every_document_has_the_one_address_of_its_table(
+    uri: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Some repeated what had been typed, so that a program could not tell which table it was told of."""
+    monkeypatch.chdir(Path(uri).parent)
+    if not command.startswith("create"):
+        Table.create(uri, pa.schema([("id", pa.int64())]), key="id")
+
+    assert done(*command.format("./t.lance").split())["table_uri"] == uri
+
+
 def test_table_like_a_parquet_file_or_another_table(uri: str, tmp_path: Path) -> None:
     file, other = tmp_path / "rows.parquet", str(tmp_path / "other.lance")
     pq.write_table(ROWS, file)

@@ -37,7 +37,10 @@ def history(
         return
     console = Console(highlight=False)
     names = ("began", "job", "scope", "outcome", "seconds", "why", "holder")
-    show_grid(Grid(names, tuple(tuple(_cells(run)) for run in runs)), console)
+    if runs:
+        show_grid(Grid(names, tuple(tuple(_cells(run)) for run in runs)), console)
+    else:
+        console.print(f"{job} has not run yet" if job else "no job has run yet", markup=False)
     for name, pause in pauses.items():
         if pause.failures:
             console.print(f"{name}: {pause.reason}", markup=False, soft_wrap=True)

@@ -116,6 +116,13 @@ def test_lookup_that_finds_some_rows_counts_the_keys_without_one(table: str) -> 
     assert "2 of 3 keys have no row" in ended.stderr
 
 
+@pytest.mark.parametrize(("options", "said"), [("", "no job has run yet"), (" --job merge", "merge has not run yet")])
+def test_history_without_runs_says_so(table: str, options: str, said: str) -> None:
+    shown = CliRunner().invoke(app, f"history {table}{options}")
+
+    assert (shown.exit_code, shown.stdout) == (0, f"{said}\n")
+
+
 def test_status_of_a_table_without_a_region_says_that_nothing_was_written(table: str) -> None:
     ended = CliRunner().invoke(app, ["status", table])
 

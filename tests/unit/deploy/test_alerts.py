@@ -70,6 +70,16 @@ def test_every_alert_says_whom_it_calls_and_what_to_do() -> None:
         assert set(labels) <= LABELS
 
 
+def test_commands_of_alerts_take_the_address_of_a_table_and_not_its_name_in_the_registry() -> None:
+    """Whoever was woken copied `memwal status orders --check --deep`, which looks for a directory of that name."""
+    texts = [rule["annotations"]["description"] for rule in rules()]
+    commands = [command for text in texts for command in re.findall(r"`memwal ([^`]+)`", text)]
+
+    assert [command for command in commands if "$labels" in command] == []
+    for text in texts:
+        assert ("URI" in text) == ("URI is the address of {{ $labels.memwal_table }} in the registry" in text)
+
+
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
     panels = dashboard()["panels"]
     places = [

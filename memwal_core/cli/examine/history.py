@@ -50,7 +50,7 @@ def _cells(run: RunRecord) -> list[str]:
     seconds = f"{(run.ended - run.started).total_seconds():.1f}" if run.ended is not None else "-"
     why = f"{run.error}: {run.verdict}" if run.error else run.verdict
     return [
-        f"{run.started:%Y-%m-%d %H:%M:%S}",
+        f"{run.started:%Y-%m-%d %H:%M:%S} UTC",
         run.key.job,
         run.key.scope,
         run.outcome.value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,8 @@ def test_history_shows_merges_by_hand_but_no_plan(uri):
     assert done["facts"]["progress"] == {str(REGION): 2}
     assert 0 < done["facts"]["peak_memory_bytes"] < done["facts"]["memory_limit_bytes"]
     assert len({each["holder"] for each in (done, idle)}) == 2
+    # All other times are told with their zone; whoever compared this one with a log of local time was hours off.
+    assert run("history", uri).stdout.count(f"{datetime.fromisoformat(done['started']):%Y-%m-%d %H:%M:%S} UTC") >= 1
 
 
 def test_ledger_that_cannot_be_written_keeps_no_merge_from_working(uri, caplog):

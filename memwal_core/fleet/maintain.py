@@ -90,13 +90,7 @@ class Fleet:
         """
         return self._threads.running
 
-    def maintain_tables(
-        self,
-        registry: Registry,
-        request: FleetRequest | None = None,
-        *,
-        told: Callable[[TableRound], None] = lambda _: None,
-    ) -> FleetReport:
+    def maintain_tables(self, registry: Registry, request: FleetRequest | None = None) -> FleetReport:
         """Go through the cycle of each table that is due.
 
         What a table does wrong is a finding about this table: one that cannot be opened, is frozen, fails or hangs.
@@ -104,7 +98,6 @@ class Fleet:
         Args:
             registry: The tables.
             request: Everything that is due if None.
-            told: Is called for each table as soon as its end is known.
 
         Raises:
             InvalidRequestError: A name is not registered; nothing was done.
@@ -118,7 +111,6 @@ class Fleet:
         def end(found: TableRound) -> None:
             rounds[found.table] = found
             _log.info("%s: %s: %s", found.table, found.end.value, found.why)
-            told(found)
 
         for found in map(broken_round, registry.broken if not asked.names else ()):
             end(found)

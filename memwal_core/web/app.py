@@ -20,7 +20,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
-from memwal_core.clock import Clock, SystemClock
+from memwal_core.clock import SystemClock
 from memwal_core.errors import MemwalError
 from memwal_core.fleet.deep_looks import DeepLooks
 from memwal_core.ids import RegionId, parse_region_id
@@ -81,7 +81,6 @@ def create_app(
     source: PageSource,
     dependencies: Sequence[Depends] = (),
     settings: PageSettings | None = None,
-    clock: Clock | None = None,
 ) -> FastAPI:
     """Build the page.
 
@@ -90,10 +89,9 @@ def create_app(
         dependencies: What every request must satisfy, for example to come from a user with permission. Styles and
             the script are no secret and are served to everybody.
         settings: How tables are read; the defaults if None.
-        clock: Time; that of the machine if None.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="MemWAL maintenance")
-    pages = _Pages(source, settings or PageSettings(), clock or SystemClock())
+    pages = _Pages(source, settings or PageSettings())
     for path, handler in (
         ("/", pages.overview),
         ("/table", pages.table),
@@ -141,9 +139,10 @@ def _explain_errors(app: FastAPI, pages: _Pages) -> None:
 class _Pages:
     """Handlers. They are plain functions, which the server runs in threads, because reading waits for the store."""
 
-    def __init__(self, source: PageSource, settings: PageSettings, clock: Clock) -> None:
+    def __init__(self, source: PageSource, settings: PageSettings) -> None:
         self._source = source
         self._fresh_s = settings.fresh_s
+        clock = SystemClock()
         self._deep = deep = DeepLooks(self._look_deep, clock, settings.deep_s, settings.deep_s / _AGAIN)
         self._fleet = Board(lambda each: read_summary(source.open(each), deep.of(each.uri)), settings, clock)
         self._tables = Board(

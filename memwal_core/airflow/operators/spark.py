@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 
 from memwal_core.airflow.defaults import holder_of, shown_label
-from memwal_core.airflow.failures import no_vain_retries
+from memwal_core.airflow.failures import exit_code_of, no_vain_retries
 from memwal_core.airflow.operators.untemplated import Untemplated
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _INHERITED = (
     "AWS_*", "GOOGLE_*", "AZURE_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "*_proxy",
     "LANCE_*", "MEMWAL_*", "MAINTENANCE_*", "OTEL_*",
 )  # fmt: skip
+
+
+_COULD_NOT_START = (1, 2)
+"""Exit codes of a spark-submit that failed, and of a Python that found no file; jobs have them, too."""
 
 
 class SparkWork(Untemplated, SparkSubmitOperator):
@@ -116,8 +120,9 @@ class SparkWork(Untemplated, SparkSubmitOperator):
             SparkSubmitOperator.execute(self, context)
         except FileNotFoundError as error:
             raise _not_installed(str(error.filename)) from error
-        except AirflowException:
-            self._require_parts(hook._connection["deploy_mode"])  # noqa: SLF001
+        except AirflowException as error:
+            if exit_code_of(error) in _COULD_NOT_START:
+                self._require_parts(hook._connection["deploy_mode"])  # noqa: SLF001
             raise
 
     def _require_parts(self, deploy_mode: str | None) -> None:

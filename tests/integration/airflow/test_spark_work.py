@@ -123,6 +123,19 @@ def test_what_is_missing_to_start_an_application_is_named(
     assert not target.exists()
 
 
+def test_verdict_of_an_application_that_ran_is_not_replaced_by_what_is_missing_now(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secrets backend that failed at that moment would have let damage be tried again."""
+    _spark(monkeypatch, "local[1]", "client")
+    (tmp_path / "merge.py").write_text("import os, sys; os.remove(__file__); sys.exit(5)")
+    work = _work(tmp_path)
+
+    with pytest.raises(AirflowFailException, match="no retry can mend this"):
+        work.execute(CONTEXT)
+    work._hook._submit_sp.stdout.close()
+
+
 def test_work_of_another_job_is_refused(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _spark(monkeypatch, "local[1]", "client")
     work = _work(tmp_path)

@@ -64,20 +64,25 @@ class TextSegments:
 
     def _indexed_base(self) -> TextSegment:
         base, mask = self._opened.base, self._opened.mask()
-        is_whole = self._is_whole(base, self._index)
 
         def belongs(ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
             return ~is_among(ids, mask.row_ids)
 
         documents, tokens = self._index.documents, self._index.tokens
-        if not is_whole:
-            documents, tokens = count_documents(self._index, self._live_base(mask.blocklist).contains)
+        if not self._is_whole(base, self._index):
+            belongs = self._live_base(mask.blocklist).contains
+            documents, tokens = count_documents(self._index, belongs)
         elif len(mask.row_ids):
             documents, tokens = count_documents(self._index, belongs)
         return self._indexed(base, self._index, (documents, tokens), belongs, lambda ids: Place(ids, None))
 
     def _is_whole(self, dataset: lance.LanceDataset, index: TextIndex) -> bool:
-        """Tell whether a dataset still has every document of an index."""
+        """Tell whether a dataset still has every document of an index.
+
+        With stable row ids, an index keeps those of deleted rows beyond compactions, and Lance finds them.
+        """
+        if dataset.has_stable_row_ids:
+            return False
         with translated("read fragment metadata", dataset.uri):
             fragments = [each for each in dataset.get_fragments() if each.fragment_id in index.fragments]
             return len(fragments) == len(index.fragments) and not any(each.metadata.deletion_file for each in fragments)

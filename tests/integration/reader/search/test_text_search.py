@@ -13,6 +13,7 @@ from lance.query import MatchQuery
 
 from memwal_core.base_table import BaseTable
 from memwal_core.errors import InvalidRequestError
+from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.text import segments
@@ -241,6 +242,27 @@ def test_filter_whose_index_covers_less_than_the_text_index_hides_no_row(
         writer.flush()
 
     _assert_same(Table.open(uri).view(), "word5", 300, tmp_path / "one", "id > 50")
+
+
+@pytest.mark.req("RD-55", "RD-56")
+def test_rows_that_a_compaction_removed_are_not_found_in_a_table_with_stable_row_ids(tmp_path: Path) -> None:
+    """The index keeps their ids, which Lance returned and nothing could read: the search ended in an IndexError."""
+    rng = np.random.default_rng(37)
+    uri = str(tmp_path / "t")
+    lance.write_dataset(_rows(list(range(200)), rng), uri, enable_stable_row_ids=True)
+    lance.dataset(uri).create_scalar_index("text", "INVERTED", stem=False)
+    base = BaseTable.open(uri)
+    base.create_mem_wal_index([bucket_spec(1, "id", base.state().field_ids, 2)])
+    table = Table.open(uri)
+    with table.writer() as writer:
+        writer.delete(keys_of(*range(1, 200, 9)))
+        writer.flush()
+        table.run(MergeRequest())
+        table.run(CompactRequest(force=True))
+        _assert_same(table.view(Consistency.LATEST), "word5 word1", 300, tmp_path / "one")
+        writer.put(_rows(list(range(0, 200, 5)), rng))
+        for filter_sql in (None, "id < 100"):
+            _assert_same(table.view(Consistency.IN_PROCESS), "word5 word1", 300, tmp_path / "one", filter_sql)
 
 
 @pytest.mark.req("RD-54")

@@ -59,10 +59,12 @@ class KeyRegions:
 
 
 def key_router(spec: RegionSpec, key: Sequence[str], field_ids: Mapping[str, int]) -> RegionRouter | None:
-    """Return what routes keys; None if other columns than those of the key decide a row's region."""
+    """Return what routes keys; None if other columns than those of the key decide a row's region.
+
+    A column that was dropped decides for NULL from then on, but rows from before lie where its values sent them.
+    """
     own = {field_ids[name] for name in key}
-    sources = {source for field in spec.fields for source in field.source_ids}
-    if not sources & set(field_ids.values()) <= own:
+    if not {source for field in spec.fields for source in field.source_ids} <= own:
         return None
     return RegionRouter(spec, {name: field_ids[name] for name in key})
 

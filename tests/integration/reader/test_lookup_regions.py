@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from memwal_core.base_table import BaseTable
@@ -12,6 +14,7 @@ from memwal_core.errors import DamagedError
 from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.reader.text.search import TextQuery
 from memwal_core.region.spec import RegionRouter, bucket_spec
 from memwal_core.settings import Settings, StorageSettings
 from memwal_core.storage import open_store
@@ -80,6 +83,25 @@ def test_a_region_that_appears_between_two_lookups_is_read(uri: str) -> None:
     assert _names(table, 1, 2, 3) == ["second"] * 3
     table.run(MergeRequest())
     assert _names(table, 3, 1) == ["second"] * 2
+
+
+@pytest.mark.req("SPEC-12")
+def test_rows_that_wait_are_found_after_the_column_that_decided_their_region_was_dropped(tmp_path: Path) -> None:
+    """The keys were looked for in the region of NULL alone, and a text search gave another row's values, or failed."""
+    schema = pa.schema([("id", pa.int64()), ("tenant", pa.string()), ("text", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key=["id", "tenant"], regions=["tenant"])
+    lance.dataset(table.uri).insert(pa.table({"id": [1, 2], "tenant": ["a", "b"], "text": ["old word", "old word"]}))
+    lance.dataset(table.uri).create_scalar_index("text", "INVERTED")
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1, 3], "tenant": ["a", "b"], "text": ["new word", "new word"]}))
+        writer.flush()
+    lance.dataset(table.uri).drop_columns(["tenant"])
+
+    for each in (Table.open(table.uri), table):
+        found = each.lookup(keys_of(1, 2, 3), consistency="latest")
+        assert found["text"].to_pylist() == ["new word", "old word", "new word"]
+        texts = each.full_text_search(TextQuery("text", "word"), consistency="latest")
+        assert sorted(texts["id"].to_pylist()) == [1, 2, 3]
 
 
 def test_regions_without_a_mark_are_always_read(uri: str) -> None:

@@ -75,7 +75,8 @@ def layout_of_rows(table: BaseTable, current: TableLayout, rows_schema: pa.Schem
         return current
     for entry in reversed(table.dataset().versions()):
         state = table.state(entry["version"])
-        shape = EntryShape(memtable_schema(state.schema, current.key), state.field_ids)
+        # Of its own key: a column may have been dropped from the key since.
+        shape = EntryShape(memtable_schema(state.schema, state.primary_key.columns), state.field_ids)
         if shape.fits(rows_schema):
             return TableLayout.of(table, state)
     return _layout_by_ids(current, rows_schema)
@@ -99,8 +100,9 @@ def _layout_by_ids(current: TableLayout, rows_schema: pa.Schema) -> TableLayout:
     own = [field for field in rows_schema if field.name in ids]
     metadata = {number: current.schema.field(name).metadata for number, name in known.items()}
     schema = pa.schema([field.with_metadata(metadata.get(ids[field.name])) for field in own])
-    key = tuple(names[number] for number in wanted)
-    rows = memtable_schema(schema, key)
+    key = dict.fromkeys(names[number] for number in wanted)
+    key.update(dict.fromkeys(field.name for field in own if not field.nullable))  # Dropped from the key since.
+    rows = memtable_schema(schema, tuple(key))
     version = entry_file_version(rows, current.storage_version)
     fields = field_layout([NotedField(field, ids[field.name]) for field in own], rows, version)
-    return TableLayout(current.version, schema, key, rows, fields, version)
+    return TableLayout(current.version, schema, tuple(key), rows, fields, version)

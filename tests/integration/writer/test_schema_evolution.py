@@ -13,6 +13,7 @@ from memwal_core.format.paths import WRITERS_DIRECTORY
 from memwal_core.ids import IdSource
 from memwal_core.memtable import with_tombstones
 from memwal_core.region import ManifestStore, RegionStatus
+from memwal_core.settings import Settings, WriterSettings
 from memwal_core.storage import open_store
 from memwal_core.table import Table
 from memwal_core.wal import WalAppender, codec_of_region
@@ -259,3 +260,24 @@ def test_a_late_entry_of_a_dropped_column_does_not_fill_the_new_one_of_its_name(
         writer.flush()
 
     assert _shown(table, ["id", "score"]) == {"id": [1, 2, 3, 9], "score": [None, None, 3.0, None]}
+
+
+@pytest.mark.req("WRT-27")
+@pytest.mark.parametrize("codec", ["lance", "arrow"])
+@pytest.mark.parametrize("is_proven", [True, False], ids=["version kept", "version removed"])
+def test_rows_from_before_a_column_was_dropped_from_the_key_are_flushed(
+    tmp_path: Path, codec: str, is_proven: bool
+) -> None:
+    """Where other columns than those of the present key were NOT NULL, the region could never be flushed again."""
+    settings = Settings(writer=WriterSettings(new_region_codec=codec))
+    schema = pa.schema([("tenant", pa.string()), ("id", pa.int64()), ("name", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key=["tenant", "id"], settings=settings)
+    table.writer().put(pa.table({"tenant": ["a", "b"], "id": [1, 2], "name": ["one", "two"]}))  # Crashes here.
+    lance.dataset(table.uri).drop_columns(["tenant"])
+    if not is_proven:
+        _forget_all_versions_but_the_newest(table.base)
+
+    Table.open(table.uri).checkpoint(fence=True)
+
+    rows = lance.dataset(table.uri).to_table().sort_by("id")
+    assert rows.to_pydict() == {"id": [1, 2], "name": ["one", "two"]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from memwal_core.errors import CorruptionError, InvalidRequestError, ObjectExistsError
 from memwal_core.format.document import as_text, parse_document
@@ -56,6 +56,10 @@ class RegionDirectory:
     def known(self) -> dict[RegionValue, RegionId]:
         """Regions as of the last refresh."""
         return dict(self._regions)
+
+    def has_others(self, values: Collection[RegionValue]) -> bool:
+        """Tell whether, as of the last refresh, there are regions that are not known to have one of some values."""
+        return bool(self._derived or self._regions.keys() - set(values))
 
     def refresh(self) -> None:
         """Read all region manifests of the table; ``CorruptionError`` if two regions have the same value."""

@@ -19,6 +19,8 @@ from memwal_core.writer.claim.takeover import require_no_live_writer
 from memwal_core.writer.region_directory import RegionDirectory
 from memwal_core.writer.region_writer import RegionWriter
 
+_ANY_ROW = pa.table({"any": pa.nulls(1)})
+
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
@@ -90,7 +92,9 @@ class TableContext:
             RegionStatus.SEALED if is_ours else RegionStatus.ACTIVE,
         )
         directory.refresh()
-        return WriteTarget(shape, RegionRouter(shape.spec, shape.field_ids), directory)
+        target = WriteTarget(shape, RegionRouter(shape.spec, shape.field_ids), directory)
+        _require_one_region_per_key(target)
+        return target
 
     def open_region(self, region_id: RegionId, memory: MemoryBudget, expected_epoch: int | None = None) -> RegionWriter:
         """Claim a region; arguments and errors as for ``RegionWriter.open``."""
@@ -114,6 +118,19 @@ class TableContext:
 
     def _manifests(self) -> ManifestStore:
         return ManifestStore(self.table.store, self.ids, settings=self.settings.storage)
+
+
+def _require_one_region_per_key(target: WriteTarget) -> None:
+    """Refuse a spec that sends keys elsewhere than before, because it computes from a column that was dropped."""
+    spec, present = target.shape.spec, set(target.shape.field_ids.values())
+    gone = {source for field in spec.fields for source in field.source_ids} - present
+    if gone and target.directory.has_others([] if target.router.sources else target.router.values(_ANY_ROW)):
+        raise InvalidRequestError(
+            "rows cannot be sent to regions by columns that were dropped: older rows of their keys may wait elsewhere",
+            remedy="run `memwal checkpoint`, divide the table anew with `memwal add-spec`, and write with that spec",
+            spec_id=spec.spec_id,
+            field_ids=sorted(gone),
+        )
 
 
 def choose_spec(specs: tuple[RegionSpec, ...], spec_id: int | None) -> RegionSpec:

@@ -262,6 +262,32 @@ def test_a_late_entry_of_a_dropped_column_does_not_fill_the_new_one_of_its_name(
     assert _shown(table, ["id", "score"]) == {"id": [1, 2, 3, 9], "score": [None, None, 3.0, None]}
 
 
+@pytest.mark.req("SPEC-12")
+def test_rows_are_refused_once_the_column_that_decided_their_region_was_dropped(tmp_path: Path) -> None:
+    """They went to the region of NULL while older rows of their keys waited elsewhere: scans showed a key twice."""
+    schema = pa.schema([("id", pa.int64()), ("tenant", pa.string()), ("name", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key=["id", "tenant"], regions=["tenant"])
+    new = pa.table({"id": [1, 3], "name": ["new", "new"]})
+    open_writer = table.writer()
+    open_writer.put(pa.table({"id": [1, 2], "tenant": ["a", "b"], "name": ["old", "old"]}))
+    lance.dataset(table.uri).drop_columns(["tenant"])
+
+    for write in (lambda: open_writer.put(new), lambda: Table.open(table.uri).writer(takeover="fence").put(new)):
+        with pytest.raises(InvalidRequestError, match="columns that were dropped") as refused:
+            write()
+    open_writer.close()
+    assert "add-spec" in str(refused.value)
+    table.checkpoint(fence=True)
+    table.configuration.divide(["bucket(id, 2)"])  # What the error tells to do.
+    with table.writer(spec_id=2) as writer:
+        writer.put(new)
+        writer.flush()
+    table.checkpoint()
+
+    rows = lance.dataset(table.uri).to_table().sort_by("id")
+    assert rows.select(["id", "name"]).to_pydict() == {"id": [1, 2, 3], "name": ["new", "old", "new"]}
+
+
 @pytest.mark.req("WRT-27")
 @pytest.mark.parametrize("codec", ["lance", "arrow"])
 @pytest.mark.parametrize("is_proven", [True, False], ids=["version kept", "version removed"])

@@ -44,6 +44,16 @@ def require_names(columns: object) -> None:
         raise InvalidRequestError("columns are given by a list of names", remedy="pass a list of texts", found=columns)
 
 
+def require_free(columns: Sequence[str], result: str) -> None:
+    """Refuse with ``InvalidRequestError`` a table that has a column under the name of a search's own result."""
+    if result in columns:
+        raise InvalidRequestError(
+            "a column of the table has the name under which Lance returns the result of this search",
+            remedy="rename the column",
+            column=result,
+        )
+
+
 def as_names(names: str | Sequence[str]) -> list[str]:
     """Return one name or several as a list; ``InvalidRequestError`` if they are none."""
     found = [names] if isinstance(names, str) else names

@@ -18,7 +18,7 @@ from memwal_core.base_table import TextIndex
 from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import SCORE_COLUMN
 from memwal_core.native.casting import cast, no_rows
-from memwal_core.reader.arguments import require_count, require_names, require_words
+from memwal_core.reader.arguments import require_count, require_free, require_names, require_words
 from memwal_core.reader.explain import explain_text_search
 from memwal_core.reader.index_gap.gap import IndexGap
 from memwal_core.reader.lookup.lookup import Lookup
@@ -212,6 +212,7 @@ def _check(query: TextQuery, names: Sequence[str]) -> None:
     if query.columns is not None:
         require_names(query.columns)
     require_words(query.query)
+    require_free(names, SCORE_COLUMN)
     unknown = [name for name in query.columns or () if name not in names]
     if unknown or query.columns == () or not query.query.strip():
         raise InvalidRequestError(

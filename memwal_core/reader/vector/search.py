@@ -23,7 +23,7 @@ from memwal_core.errors import InvalidRequestError
 from memwal_core.format.columns import DISTANCE_COLUMN, ROW_ADDRESS
 from memwal_core.native.casting import cast, no_rows
 from memwal_core.reader.analysis.trace import ROWS, ROWS_MASKED
-from memwal_core.reader.arguments import query_vector, require_count, require_kind, require_names
+from memwal_core.reader.arguments import query_vector, require_count, require_free, require_kind, require_names
 from memwal_core.reader.explain import explain_vector_search
 from memwal_core.reader.index_gap.bridge import bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -406,6 +406,7 @@ def _check(query: VectorQuery, columns: Sequence[str], schema: pa.Schema) -> Non
     require_count("refine_factor", query.refine_factor, 1)
     if query.nprobes is not None:
         require_count("nprobes", query.nprobes, 1)
+    require_free(schema.names, DISTANCE_COLUMN)
     unknown = [name for name in columns if name not in schema.names]
     kind = schema.field(query.column).type if query.column in schema.names else None
     is_vector = kind is not None and pa.types.is_fixed_size_list(kind) and kind.list_size == len(query.vector)

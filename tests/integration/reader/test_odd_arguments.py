@@ -92,3 +92,15 @@ def test_control_usual_arguments_are_answered(table: memwal_core.Table) -> None:
     assert table.vector_search(VectorQuery("v", [1, 2], k=np.int64(1))).column("id").to_pylist() == [1]  # type: ignore[arg-type]
     assert table.full_text_search(TextQuery("s", "word", k=1)).num_rows == 1
     assert table.lookup(pa.RecordBatch.from_pydict({"id": [1]}), ["s"]).column("s").to_pylist() == ["word"]
+
+
+@pytest.mark.parametrize(("name", "search"), [("_distance", near()), ("_score", words())])
+def test_search_of_a_table_that_has_a_column_of_its_result_is_refused_in_our_words(
+    tmp_path: Path, name: str, search: Read
+) -> None:
+    table = memwal_core.create(str(tmp_path / "t"), SCHEMA.append(pa.field(name, pa.int64())), key="id")
+    table.base.dataset().create_scalar_index("s", "INVERTED")
+
+    with pytest.raises(InvalidRequestError, match="a column of the table has the name") as refused:
+        search(table)
+    assert refused.value.facts["column"] == name

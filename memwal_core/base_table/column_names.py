@@ -7,15 +7,15 @@ from collections import Counter
 import pyarrow as pa
 
 from memwal_core.errors import InvalidRequestError
-from memwal_core.format.columns import CREATED_AT, ROW_ADDRESS, ROW_ID, TOMBSTONE_COLUMN, UPDATED_AT
+from memwal_core.format.columns import CREATED_AT, ROW_ADDRESS, ROW_ID, ROW_OFFSET, TOMBSTONE_COLUMN, UPDATED_AT
 
 _TAKEN = frozenset(
     {
         "",
         "*",
-        "_rowoffset",
         ROW_ID,
         ROW_ADDRESS,
+        ROW_OFFSET,
         CREATED_AT,
         UPDATED_AT,
         TOMBSTONE_COLUMN,

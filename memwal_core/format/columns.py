@@ -7,6 +7,7 @@ import numpy as np
 ROW_ID = "_rowid"
 """What Lance's masks consist of: row addresses, or stable row ids in tables that have them."""
 ROW_ADDRESS = "_rowaddr"
+ROW_OFFSET = "_rowoffset"
 CREATED_AT = "_row_created_at_version"
 UPDATED_AT = "_row_last_updated_at_version"
 """The version that last wrote a row. Lance keeps it on tables with stable row ids; on others the column says 1."""

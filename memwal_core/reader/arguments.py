@@ -10,10 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from memwal_core.errors import InvalidRequestError
+from memwal_core.format.columns import CREATED_AT, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
 
 _LARGEST = (1 << 63) - 1
 _NO_CODE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _PARAMETER = re.compile(r"(?<![\w$])(?:\?\d*|\$\w+(?![\w$]))|(?<![\w:\])]):[A-Za-z_]\w*")
+
+
+_LANCES_OWN = f"(?:{'|'.join((ROW_ID, ROW_ADDRESS, ROW_OFFSET, CREATED_AT, UPDATED_AT))})"
+_OWN_COLUMN = re.compile(rf"(?<![\w.`]){_LANCES_OWN}(?![\w`])|(?<!\.)`{_LANCES_OWN}`", re.IGNORECASE)
 
 
 def require_count(name: str, value: object, least: int = 0) -> None:
@@ -62,7 +67,10 @@ def as_names(names: str | Sequence[str]) -> list[str]:
 
 
 def require_filter(filter_sql: object) -> None:
-    """Refuse with ``InvalidRequestError`` what is no text, and parameters, at which Lance panics."""
+    """Refuse with ``InvalidRequestError`` what is no text, parameters, at which Lance panics, and Lance's own columns.
+
+    Base table and regions number their rows each for itself, so a condition on a row's number means nothing.
+    """
     if not isinstance(filter_sql, str):
         raise InvalidRequestError("a filter is text", remedy="pass a condition in Lance's SQL", filter=filter_sql)
     parameter = _PARAMETER.search(_NO_CODE.sub("''", filter_sql))
@@ -72,6 +80,14 @@ def require_filter(filter_sql: object) -> None:
             remedy="write the value itself; text stands in single quotes, and a single quote in it twice",
             filter=filter_sql,
             parameter=parameter[0],
+        )
+    own = _OWN_COLUMN.search(_NO_CODE.sub(lambda found: found[0] if found[0].startswith("`") else "''", filter_sql))
+    if own is not None:
+        raise InvalidRequestError(
+            "a filter cannot use Lance's own columns: each source of rows has its own ids, addresses and versions",
+            remedy="write the condition with columns of the table",
+            filter=filter_sql,
+            column=own[0],
         )
 
 

@@ -56,6 +56,10 @@ ODD: list[tuple[str, Read]] = [
     ),
     *((f"columns {odd!r}", scan(columns=odd)) for odd in ("s", 5, (1,), ("id", "id"))),
     *((f"filter {odd!r}", scan(filter_sql=odd)) for odd in (5, b"id = 1", "id = ?", "id = $1", "s = :a")),
+    *(
+        (f"filter {odd!r}", scan(filter_sql=odd))
+        for odd in ("_rowid > 5", "id > 0 AND `_rowaddr` = 1", "_ROWOFFSET = 0", "_row_created_at_version > 1")
+    ),
     ("count", lambda table: table.count("id = ?")),
     ("explain", lambda table: table.scan(ScanRequest(filter_sql="id = ?")).explain()),
     *((f"version {odd!r}", lambda table, odd=odd: table.to_arrow(version=odd)) for odd in (-1, 0, True, 1.5, "1")),
@@ -104,3 +108,13 @@ def test_search_of_a_table_that_has_a_column_of_its_result_is_refused_in_our_wor
     with pytest.raises(InvalidRequestError, match="a column of the table has the name") as refused:
         search(table)
     assert refused.value.facts["column"] == name
+
+
+def test_names_of_lances_own_columns_may_stand_in_texts_and_inside_of_values(tmp_path: Path) -> None:
+    place = pa.struct([("_rowid", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("place", place), ("my_rowid", pa.int64())])
+    table = memwal_core.create(str(tmp_path / "t"), schema, key="id")
+    with table.writer() as writer:
+        writer.put(pa.table({"id": [1], "place": [{"_rowid": 7}], "my_rowid": [8]}, schema=schema))
+        for condition in ("place._rowid = 7", "my_rowid = 8", "id = 1 AND '_rowid' = '_rowid'", "id = 1 -- _rowid"):
+            assert table.count(condition) == 1

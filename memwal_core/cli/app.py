@@ -101,6 +101,7 @@ def _jobs() -> Mapping[str, type[JobRequest]]:
 app = typer.Typer(
     cls=_Group,
     help="Background maintenance for Lance MemWAL tables.",
+    context_settings={"help_option_names": ["--help", "-h"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

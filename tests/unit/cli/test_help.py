@@ -6,9 +6,12 @@ import re
 
 import pytest
 from rich.text import Text
+from typer.testing import CliRunner
 
+from memwal_core.cli.app import app
 from testkit import commands as shell
 
+NAMES = ["", "merge", "index", "index maintain"]
 COMMANDS = {" ".join(path): command for path, command in shell.commands().items()}
 
 
@@ -26,3 +29,11 @@ def test_help_names_the_exit_codes(name: str) -> None:
     said = " ".join((COMMANDS[name].help or "").split())
 
     assert re.search(r"Exit codes: 0 [^.]*\b2 bad input", said), said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_its_short_name(name: str) -> None:
+    asked = CliRunner().invoke(app, f"{name} -h")
+
+    assert (asked.exit_code, "Usage" in asked.stdout) == (0, True)
+    assert asked.stdout == CliRunner().invoke(app, f"{name} --help").stdout

@@ -24,7 +24,8 @@ PAGES_ELSEWHERE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contribut
 INDEXES = {
     "runbooks": (
         "Runbooks",
-        "What to do when a signal warns. The page of Airflow and `memwal doctor` name the one to read.",
+        "What to do when a signal warns. The page of Airflow and `memwal doctor` name the one to read. Set `TABLE` to "
+        "the address of the table and `REGION` to the id of the region in a shell, and commands can be copied.",
     ),
     "decisions": ("Decisions", "What was chosen, what was rejected, and which tests would notice a mistake."),
 }

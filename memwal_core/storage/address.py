@@ -27,6 +27,9 @@ SCHEMES = tuple(_SCHEMES)
 """Of addresses, in lower case."""
 
 _SCHEME_PATTERN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
+"""What Python makes of bytes that are no UTF-8, in arguments and names of files."""
+
 _REFUSED_CHARACTERS = re.compile(r"[\x00-\x1f\x7f?#%\\*]")
 
 
@@ -76,6 +79,8 @@ def parse_address(uri: str) -> Address:
     """
     if not uri or uri != uri.strip():
         _refuse(uri, "it is empty, or begins or ends with a blank")
+    if _NO_TEXT.search(uri):
+        _refuse(uri, "it is no text in UTF-8, which Lance wants of names")
     match = _SCHEME_PATTERN.match(uri)
     if match is None:
         return _local(uri, uri)
@@ -188,6 +193,8 @@ def _local(uri: str, path: str) -> Address:
     if "\x00" in path or "?" in path or "#" in path:
         _refuse(uri, "a path must not contain '?', '#' or NUL, which other tools take for the end of the path")
     prefix = _absolute(path)
+    if _NO_TEXT.search(prefix):
+        _refuse(uri, "a directory above it has a name that is no text in UTF-8, which Lance wants")
     _refuse_blank_end(uri, prefix)
     return Address(kind=StoreKind.LOCAL, bucket="", prefix=prefix)
 

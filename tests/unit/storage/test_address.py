@@ -111,3 +111,18 @@ def test_prefix_may_be_the_root_or_end_in_one_slash() -> None:
     for refused in ("/", "a//", "/a", "../a"):
         with pytest.raises(InvalidRequestError):
             check_prefix(refused)
+
+
+@pytest.mark.parametrize("uri", ["/lake/t\udcff.lance", "file:///lake/t\udcff", "s3://lake/t\udcff"])
+def test_address_that_is_no_text_is_refused(uri: str) -> None:
+    """A name in another encoding than the terminal's ended `memwal create` with a TypeError of Lance."""
+    with pytest.raises(InvalidRequestError, match="UTF-8"):
+        parse_address(uri)
+
+
+def test_relative_path_below_what_is_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lake\udcff").mkdir()
+    monkeypatch.chdir(tmp_path / "lake\udcff")
+
+    with pytest.raises(InvalidRequestError, match="UTF-8"):
+        parse_address("t.lance")

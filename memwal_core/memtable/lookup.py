@@ -47,11 +47,6 @@ class CoveredKeys:
         self._rows = 0
 
     @property
-    def rows(self) -> int:
-        """Rows of the fragments covered."""
-        return self._rows
-
-    @property
     def mem_size(self) -> int:
         """Bytes of the index structure and the filter, without the key values."""
         return self._engine.mem_size() + (self._filter.size_bytes if self._filter is not None else 0)

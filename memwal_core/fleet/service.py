@@ -109,6 +109,13 @@ class FleetService:
         self._working: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
         self._ending = threading.Event()
+        self._looks: threading.Thread | None = None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a look is under way, or a table has not answered; then the process must end by ``os._exit``."""
+        looks = self._looks is not None and self._looks.is_alive()
+        return looks or self._silent.locked() or bool(self._fleet.running)
 
     @property
     def state(self) -> ServiceState:
@@ -128,7 +135,8 @@ class FleetService:
                     _log.exception("a look at the tables failed; the next one comes in its time")
                 self._ending.wait(max(0.0, every_s - (self._clock.monotonic() - began)))
 
-        threading.Thread(target=looks, name="memwal-service", daemon=True).start()
+        self._looks = threading.Thread(target=looks, name="memwal-service", daemon=True)
+        self._looks.start()
 
     def look(self) -> None:
         """Ask every idle table whether it is due, and begin the cycles of those that are; waits for no cycle."""

@@ -235,7 +235,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
     ended = service.stop(asked.grace)
     if server is not None:
         server.shutdown()
-    end_process(0, hangs=not ended)
+    end_process(0, hangs=not ended or service.is_asking)
 
 
 def _tell(line: str) -> None:

@@ -313,3 +313,16 @@ def test_machine_out_of_threads_keeps_no_table_from_its_next_cycle(
             lambda: any(each.end is RoundEnd.MAINTAINED for each in service.said.rounds), PATIENCE_S
         )
     assert running.stop(PATIENCE_S)
+
+
+def test_service_that_ends_while_it_asks_a_table_says_so(service: Service, gate: threading.Event) -> None:
+    """Before, its process ended by SIGABRT instead of 0: native code ran on while the interpreter ended."""
+    service.wrong["bad"] = gate.wait
+    running = service.started(survey_deadline_s=10 * PATIENCE_S)
+    service.said.wait_for("good")
+
+    assert running.stop(PATIENCE_S)
+    assert running.is_asking
+    gate.set()
+    while running.is_asking:
+        pass

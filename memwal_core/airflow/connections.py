@@ -74,11 +74,19 @@ def find_connection(name: str, kind: str) -> Connection:
         kind: Its type, for the error.
 
     Raises:
-        InvalidRequestError: There is no such connection, or its variable is not understood.
+        InvalidRequestError: There is no such connection, it may not be read, or its variable is not understood.
         UnavailableError: What keeps Airflow's secrets fails. Try again.
     """
-    with suppress(AirflowNotFoundException):
+    try:
         return BaseHook.get_connection(name)
+    except PermissionError as error:
+        raise InvalidRequestError(
+            f"Airflow denies the connection {name}",
+            remedy="let these DAGs use it, or correct what names it",
+            connection=name,
+        ) from error
+    except AirflowNotFoundException:
+        pass
     variable = f"AIRFLOW_CONN_{name.upper()}"
     if variable in os.environ:
         raise InvalidRequestError(

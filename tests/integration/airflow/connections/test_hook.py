@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from airflow.providers.common.compat.sdk import redact
-from airflow.sdk import Connection
+from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse
@@ -128,6 +128,18 @@ def test_backend_of_secrets_that_fails_is_told_from_a_connection_that_is_missing
 
     assert told.value.facts["backend"] == "Keeper: ConnectionError"
     assert reason_to_give_up(told.value) is None
+
+
+def test_connection_that_airflow_denies_is_refused_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cycle called people anew: only a table of which we say that it cannot be opened is left alone for hours."""
+
+    def deny(_: str) -> Connection:
+        raise PermissionError("what Airflow raises since 3.2 is one")
+
+    monkeypatch.setattr(BaseHook, "get_connection", deny)
+
+    with pytest.raises(InvalidRequestError, match="Airflow denies the connection lake"):
+        LanceHook("lake").storage_options()
 
 
 def test_api_server_that_fails_is_told_from_a_connection_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ class RegionWriter:
         memory: MemoryBudget | None = None,
         failpoints: Failpoints = NO_FAILPOINTS,
         expected_epoch: int | None = None,
+        on_claim: Callable[[int], object] = lambda _epoch: None,
     ) -> Self:
         """Claim a region, which fences its present writer, and replay its unflushed rows.
 
@@ -84,6 +85,7 @@ class RegionWriter:
             memory: A bound that several writers share; none if None.
             failpoints: Hit before and after each call of Lance in a flush; for tests.
             expected_epoch: Claim only from the writer of this epoch; from any if None.
+            on_claim: Is told the epoch once the region is claimed, before anything else can fail.
 
         Raises:
             InvalidRequestError: The table or region cannot be written by this writer.
@@ -95,12 +97,12 @@ class RegionWriter:
         chosen = settings if settings is not None else load_settings()
         source = ids if ids is not None else IdSource()
         time = clock if clock is not None else SystemClock()
-        context = open_context(table, region_id, chosen, time, source, failpoints, expected_epoch)
+        context = open_context(table, region_id, chosen, time, source, failpoints, expected_epoch, on_claim)
         writer = cls(context, chosen, time, memory)
         if not writer._layout_is_current:
             # The table's schema has changed since the last writer crashed: its rows keep their schema.
-            writer.flush()
-            writer.close()
+            with writer:
+                writer.flush()
             return cls.open(
                 table,
                 region_id,
@@ -110,6 +112,7 @@ class RegionWriter:
                 memory=memory,
                 failpoints=failpoints,
                 expected_epoch=None if expected_epoch is None else writer.writer_epoch,
+                on_claim=on_claim,
             )
         if writer._scheduler.rotate_if_due():
             writer._scheduler.flush_soon()

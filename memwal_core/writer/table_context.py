@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -60,6 +61,7 @@ class TableContext:
     Attributes:
         spec_id: The region spec to follow; None for the only one.
         failpoints: As for ``RegionWriter.open``.
+        claimed: Region -> the epoch that this table writer claimed last.
     """
 
     table: BaseTable
@@ -68,6 +70,7 @@ class TableContext:
     ids: IdSource
     spec_id: int | None
     failpoints: Failpoints = NO_FAILPOINTS
+    claimed: dict[RegionId, int] = field(default_factory=dict)
 
     def look(self) -> TableShape:
         """Read the base table; ``InvalidRequestError`` if it cannot be written or the spec does not exist."""
@@ -107,11 +110,17 @@ class TableContext:
             memory=memory,
             failpoints=self.failpoints,
             expected_epoch=expected_epoch,
+            on_claim=partial(self.claimed.__setitem__, region_id),
         )
 
     def epoch_without_writer(self, region_id: RegionId) -> int:
-        """Return a region's epoch if no writer seems alive; errors as for ``takeover.require_no_live_writer``."""
+        """Return a region's epoch if no writer seems alive; errors as for ``takeover.require_no_live_writer``.
+
+        Only for a region that has no writer here: its last claim by this table writer came to nothing, or is over.
+        """
         manifest = self._manifests().load(region_id)
+        if manifest.writer_epoch == self.claimed.get(region_id):
+            return manifest.writer_epoch
         quiet_s = self.settings.writer.takeover_quiet_s
         require_no_live_writer(self.table.store, manifest, self.clock.now(), quiet_s)
         return manifest.writer_epoch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from memwal_core.settings import Settings
 from memwal_core.storage.protocol import ObjectStore
 from memwal_core.wal import EntryShape, WalAppender, WalCodec, WalEntry, codec_of_region, read_tail
 from memwal_core.writer.claim.ownership import Ownership
+from memwal_core.writer.claim.takeover import note_release
 from memwal_core.writer.flushing.flush_queue import FlushQueue
 from memwal_core.writer.flushing.flusher import MaintainedIndexes, RegionFlusher
 from memwal_core.writer.layout import TableLayout, layout_of_rows
@@ -55,23 +57,54 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     ids: IdSource,
     failpoints: Failpoints = NO_FAILPOINTS,
     expected_epoch: int | None = None,
+    on_claim: Callable[[int], object] = lambda _epoch: None,
 ) -> WriterContext:
-    """Claim a region and replay its unflushed rows; arguments and errors as for ``RegionWriter.open``."""
+    """Claim a region and replay its unflushed rows; arguments and errors as for ``RegionWriter.open``.
+
+    A claim after which something fails is given back, or nobody could write the region before it seemed dead.
+    """
     state = table.state()
     table.require_writable(state)
     current = TableLayout.of(table, state)
     manifests = ManifestStore(table.store, ids, settings=settings.storage)
     started = clock.monotonic()
     manifest = claim(manifests, region_id, expected_epoch=expected_epoch)
-    codec = codec_of_region(manifest, state.field_ids)
-    ownership = Ownership(
-        manifests,
-        manifest,
-        started,
-        settings.writer.epoch_check_interval_s,
-        clock,
-        in_background=settings.writer.background_flush,
-    )
+    epoch = manifest.writer_epoch
+    on_claim(epoch)
+    with ExitStack() as unless_opened:
+        unless_opened.callback(
+            note_release, table.store, region_id, epoch, lambda: manifests.load(region_id).writer_epoch == epoch
+        )
+        ownership = Ownership(
+            manifests,
+            manifest,
+            started,
+            settings.writer.epoch_check_interval_s,
+            clock,
+            in_background=settings.writer.background_flush,
+        )
+        context = _assembled(
+            table, manifests, manifest, ownership, current, state.field_ids, settings, clock, ids, failpoints
+        )
+        unless_opened.pop_all()
+    context.state.meters.recovery_s = clock.monotonic() - started
+    return context
+
+
+def _assembled(  # noqa: PLR0913  (the components of a writer)
+    table: BaseTable,
+    manifests: ManifestStore,
+    manifest: RegionManifest,
+    ownership: Ownership,
+    current: TableLayout,
+    field_ids: Mapping[str, int],
+    settings: Settings,
+    clock: Clock,
+    ids: IdSource,
+    failpoints: Failpoints,
+) -> WriterContext:
+    """Replay the rows of a region that was claimed, and assemble its writer."""
+    region_id, codec = manifest.region_id, codec_of_region(manifest, field_ids)
     entries = _read_unflushed(table.store, manifest, codec, settings.storage.concurrency, current.entry_shape)
     # Rows of an earlier schema of the table are flushed in that schema first, see RegionWriter.open.
     leading = leading_run(entries)
@@ -83,7 +116,6 @@ def open_context(  # noqa: PLR0913  (the components of a writer)
     is_complete = len(leading) == len(entries)
     meters = WriterMeters(str(region_id))
     meters.replayed_entries = len(leading)
-    meters.recovery_s = clock.monotonic() - started
     _log.info(
         "region claimed [region_id=%s, writer_epoch=%d, replayed_entries=%d, replayed_rows=%d]",
         region_id,

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from memwal_core.errors import ConflictError, FencedError, InvalidRequestError
+from memwal_core.errors import ConflictError, FencedError, InvalidRequestError, UnavailableError
+from memwal_core.format.paths import WRITERS_DIRECTORY
 from memwal_core.writer import TableWriter, Takeover
 from memwal_core.writer.claim.takeover import Releases, read_releases
 from testkit.clock import ManualClock
 from testkit.faults.faulty_store import FaultyStore
 from testkit.tables.people import make_people_table, people, reopened
+from testkit.tables.readable import read_with
 from testkit.tables.regions import blocking, writer_settings
 
 SETTINGS = writer_settings(takeover_quiet_s=300)
@@ -119,6 +121,41 @@ def test_a_writer_that_was_fenced_unnoticed_does_not_say_that_it_gave_the_region
     assert read_releases(table.store, region.region_id) == Releases()
     live.close()
     assert read_releases(table.store, region.region_id) == Releases(2, ((2, 2),))
+
+
+@pytest.fixture
+def outage(table):
+    """A region that was written and given back, in a store whose WAL does not answer."""
+    with _open(table) as writer:
+        writer.put(people(1))
+    store = FaultyStore(table.store)
+    store.fail(path=lambda path: "/wal/" in path, times=None)
+    return store
+
+
+def test_a_claim_that_could_not_be_finished_is_given_back(table, outage) -> None:
+    """For five minutes every writer, the one that tried included, and the job flush were told of a live writer."""
+    unlucky = TableWriter.open(reopened(table, outage, SETTINGS), settings=SETTINGS)
+    with pytest.raises(UnavailableError):
+        unlucky.put(people(2))
+
+    with _open(table) as other:
+        other.put(people(3))
+
+
+def test_a_writer_tries_its_own_unfinished_claim_again_after_an_outage(table, outage) -> None:
+    unlucky = TableWriter.open(reopened(table, outage, SETTINGS), settings=SETTINGS)
+    outage.fail("put", path=lambda path: path.startswith(WRITERS_DIRECTORY), times=None)
+    with pytest.raises(UnavailableError):
+        unlucky.put(people(2))
+    with pytest.raises(ConflictError, match="live writer"), _open(table) as other:
+        other.put(people(3))
+    outage.heal()
+
+    with unlucky:
+        unlucky.put(people(2))
+
+    assert read_with(table.uri, unlucky.writers.values()).count() == 2
 
 
 def test_an_unknown_takeover_is_refused(table) -> None:

@@ -223,8 +223,18 @@ class VersionedRegister:
         A committer that slept until its target was written by others, superseded and deleted finds the
         place free. Since deletion goes upwards, a predecessor that still exists rules this out.
         """
-        if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
-            return
+        try:
+            if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
+                return
+        except InvalidRequestError as error:
+            raise CommitUnknownError(
+                "a version was written, and the store refused to tell whether it counts",
+                remedy=f"{error.remedy}; then read the newest version and check whether it contains the change",
+                directory=self._directory,
+                version=version,
+                cause=error.what,
+                reason=error.facts.get("reason"),
+            ) from error
         newest = max(self.versions(), default=version)
         if newest > version:
             raise CommitUnknownError(

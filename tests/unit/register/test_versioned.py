@@ -315,3 +315,20 @@ def test_late_committer_into_a_deleted_place_is_told_and_does_not_move_the_hint(
         register.create(3, b"late")
     assert json.loads(store.get(HINT)) == {"version": 8}
     assert register.latest() == Entry(8, b"v8")
+
+
+def test_refusal_after_a_version_was_written_does_not_say_that_nothing_was(
+    register: VersionedRegister, store: FaultyStore
+) -> None:
+    """Credentials that ended between the write and the look behind it made a claim that had landed a refused one."""
+    register.create(1, b"v1")
+
+    def refuse(_: object) -> None:
+        raise InvalidRequestError("the store refused access", remedy="check credentials")
+
+    store.add(Rule(refuse, Moment.BEFORE, frozenset({"head"})))
+    with pytest.raises(CommitUnknownError) as caught:
+        register.create(2, b"v2")
+
+    assert caught.value.facts["cause"] == "the store refused access"
+    assert register.read(2) == b"v2"

@@ -27,6 +27,8 @@ from memwal_core.format.pb import table_manifest_pb2 as pb
 TAIL_BYTES = 64 * 1024
 """Read from the end first; most manifests are smaller and need no second request."""
 
+_NO_FRAGMENTS = bytes.fromhex("3a30000000000000")
+"""An empty Roaring bitmap."""
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _REMEDY = "stop all jobs of this table; restore the manifest from a copy"
 
@@ -38,10 +40,14 @@ class MemWalEntry:
     Attributes:
         index_id: Names the directory of the external snapshot. Lance gives the index a new id in
             each of its commits that touch merge progress or catch-up.
+        covers_fragments: Whether Lance counts fragments as covered by it, which none is. In tables with stable row ids,
+            an upsert of nothing but new keys adds the fragment that it makes; Lance then refuses to compact it with
+            others. Every commit of ours takes that back.
     """
 
     index_id: uuid.UUID
     payload: bytes = field(repr=False)
+    covers_fragments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,8 @@ def replace_mem_wal_entry(staged: bytes, change: Callable[[MemWalEntry], MemWalE
         if index.name == MEM_WAL_INDEX_NAME:
             index.uuid.uuid = wanted.index_id.bytes
             index.index_details.value = wanted.payload
+            if entry.covers_fragments and not wanted.covers_fragments:
+                index.fragment_bitmap = _NO_FRAGMENTS
     manifest.index_section = footer.manifest
     section = _section(listed)
     end = footer._replace(manifest=footer.manifest + len(section)).pack()
@@ -239,4 +247,5 @@ def _entry_of(listed: pb.IndexSection) -> MemWalEntry | None:
             indexes=len(found),
             type_urls=[index.index_details.type_url for index in found],
         )
-    return MemWalEntry(uuid.UUID(bytes=found[0].uuid.uuid), found[0].index_details.value)
+    covers_fragments = found[0].fragment_bitmap not in (b"", _NO_FRAGMENTS)
+    return MemWalEntry(uuid.UUID(bytes=found[0].uuid.uuid), found[0].index_details.value, covers_fragments)

@@ -91,6 +91,32 @@ def answers(table: BaseTable, *, use_index: bool) -> list[list[int]]:
     return [sorted(each.column("id").to_pylist()) for each in found]
 
 
+def test_upserts_of_new_keys_do_not_keep_a_table_with_stable_row_ids_from_being_compacted(tmp_path: Path) -> None:
+    """Lance counted the fragments that they made as covered by the MemWAL index, and refused every compaction."""
+    uri = str(tmp_path / "t")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    values = pa.table({"id": range(20), "name": ["old"] * 20}, schema=schema)
+    lance.write_dataset(values, uri, enable_stable_row_ids=True)
+    table = Table.open(uri)
+    table.enable(key="id")
+    for number in range(3):
+        upsert = lance.dataset(uri).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        upsert.execute(pa.table({"id": [100 + number], "name": [f"new{number}"]}, schema=table.base.state().schema))
+    entry = table.base.state().entry
+    assert entry is not None
+    assert entry.covers_fragments
+
+    report = table.run(CompactRequest(force=True))
+
+    entry = table.base.state().entry
+    assert (report.outcome, fragments(table.base)) == (JobOutcome.DONE, 1)
+    assert entry is not None
+    assert not entry.covers_fragments
+    found = rows(table.base).column("name").to_pylist()
+    assert found == [*["old"] * 20, "new0", "new1", "new2"]
+    assert table.run(CompactRequest(force=True)).outcome is JobOutcome.NOTHING_TO_DO
+
+
 @pytest.mark.req("CAT-01", "CAT-11")
 def test_small_fragments_become_one_and_nothing_else_changes(table: BaseTable) -> None:
     before, digest = rows(table), vector_model_digest(table, table.state().version, "vec_idx")

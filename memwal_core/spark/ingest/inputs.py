@@ -96,13 +96,32 @@ def _files(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     if len(_named(spark, source, source.places, deep)) > len(_named(spark, source, source.places, options)):
         options = deep
     frame = _of_format(spark, source, options, schema)
-    return _numbered(frame, [file for place in source.places for file in _named(spark, source, [place], options)])
+    files = [file for place in source.places for file in _named(spark, source, [place], options)]
+    if source.known_format is SourceFormat.PARQUET:
+        _require_no_empty_file(spark, source, options, files)
+    return _numbered(frame, files)
 
 
 def _named(spark: SparkSession, source: Source, places: Sequence[str], options: Mapping[str, str]) -> list[str]:
     """Return the files that Spark finds at some places, in the order of their names; none is read."""
     reader = spark.read.format(source.known_format.value).options(**options).schema("value string")
     return sorted(reader.load(list(places)).inputFiles(), key=unquote)
+
+
+def _require_no_empty_file(
+    spark: SparkSession, source: Source, options: Mapping[str, str], files: Sequence[str]
+) -> None:
+    """Raise ``InvalidRequestError`` if a file has no bytes: Spark passes over it."""
+    reader = spark.read.format("binaryFile").options(**options)
+    whole = {row[0] for row in reader.load(list(source.places)).select(sf.input_file_name()).collect()}
+    for file in files:
+        if file not in whole:
+            raise InvalidRequestError(
+                "a file of the source is empty",
+                remedy="replace the file by one that is whole, or take it out of the source; then run the batch again",
+                source=str(source),
+                file=file,
+            )
 
 
 def _numbered(frame: DataFrame, files: Sequence[str]) -> DataFrame:

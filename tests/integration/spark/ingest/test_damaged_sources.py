@@ -66,6 +66,12 @@ def _cut_gzip(path: Path) -> None:
     path.write_bytes(gzip.compress(b"id,name,score\n" + b"1,a,1.0\n" * _ROWS)[:-100])
 
 
+def _empty_beside(path: Path) -> None:
+    """Spark passes over a file without bytes."""
+    _parquet(path.with_name("whole.parquet"))
+    path.write_bytes(b"")
+
+
 def _gzip_of_noise(path: Path) -> None:
     path.write_bytes(_NOISE)
 
@@ -77,12 +83,13 @@ _DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "footer": ("rows.parquet", _footer),
     "cut": ("rows.parquet", _cut),
     "empty": ("rows.parquet", lambda path: path.write_bytes(b"")),
+    "empty beside a whole one": ("rows.parquet", _empty_beside),
     "cut gzip": ("rows.csv.gz", _cut_gzip),
     "no gzip": ("rows.csv.gz", _gzip_of_noise),
 }
 
 
-_QUICK = ("pages of Snappy", "cut")
+_QUICK = ("pages of Snappy", "cut", "empty beside a whole one")
 
 
 @pytest.mark.parametrize(

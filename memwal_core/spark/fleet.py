@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from memwal_core.errors import InvalidRequestError, MemwalError
 from memwal_core.fleet import Fleet, FleetReport, FleetRequest
 from memwal_core.native.arenas import limit_arenas
@@ -111,9 +113,15 @@ def _settings(given: argparse.Namespace) -> FleetSettings:
         return FleetSettings(
             **{**known.model_dump(), **{name: each for name, each in asked.items() if each is not None}}
         )
-    except ValueError as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
         raise InvalidRequestError(
-            "an option is out of bounds", remedy="correct it; docs/settings.md has the bounds", problem=str(error)
+            "an option is out of bounds",
+            remedy="correct it; docs/settings.md has the bounds",
+            option=f"--{option}",
+            problem=first["msg"],
+            value=first["input"],
         ) from error
 
 

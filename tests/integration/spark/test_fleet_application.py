@@ -81,6 +81,16 @@ def test_tables_that_are_not_due_start_no_session(
     assert ends == {"orders": "not_due", "people": "not_due"}
 
 
-@pytest.mark.parametrize("arguments", [("--tables", "ordres"), ("--parallel", "0")])
-def test_wrong_arguments_are_refused(registry: Path, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--tables", "ordres"), "ordres"),
+        (("--parallel", "0"), "[option='--parallel', problem='Input should be greater than or equal to 1', value=0]"),
+        (("--deadline-s", "-1"), "[option='--deadline-s', problem='Input should be greater than 0', value=-1.0]"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    registry: Path, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert maintain("--registry", str(registry), *arguments) == 2
+    assert told in capsys.readouterr().err

@@ -26,15 +26,16 @@ def require_reachable(table: BaseTable) -> None:
         )
 
 
-def bare_executor(missing: str, python: str, host: str) -> BareExecutorError:
-    """Return the error that says so, from what it lacks, its Python, and where it runs."""
+def bare_executor(missing: str | None, python: str, host: str, cause: str) -> BareExecutorError:
+    """Return the error that says so, from what it lacks, its Python, where it runs, and what Python says."""
     return BareExecutorError(
         "an executor cannot import what the job needs",
         remedy="install memwal-core on every executor for the Python that is named, or give Spark a packed "
-        "environment; docs/spark.md has the steps",
+        "environment; docs/spark.md has the steps; a library that cannot be mapped needs more memory",
         missing=missing,
         python=python,
         host=host,
+        cause=cause,
     )
 
 
@@ -42,4 +43,4 @@ def bare_executor_behind(error: Exception, python: str) -> BareExecutorError | N
     """Return that error if a failure of Spark comes from one whose Python is ``python``; else None."""
     text = str(error)
     missing, host = _MISSING.search(text), _HOST.search(text)
-    return bare_executor(missing[1], python, host[1] if host else "unknown") if missing else None
+    return bare_executor(missing[1], python, host[1] if host else "unknown", missing[0]) if missing else None

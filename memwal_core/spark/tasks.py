@@ -185,7 +185,7 @@ def _carrier(function: Callable[[Any], tuple[str, object]]) -> Callable[[bytes],
         try:
             function, given = pickle.loads(work), pickle.loads(share)  # noqa: S301 - from our own driver
         except ImportError as error:
-            facts = {"missing": error.name or str(error), "python": sys.executable, "host": socket.gethostname()}
+            facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
             return pickle.dumps((bare, facts))
         return pickle.dumps(function(given))
 
@@ -206,7 +206,7 @@ def _spreader(
         try:
             function, given = pickle.loads(work), pickle.loads(share)  # noqa: S301 - from our own driver
         except ImportError as error:
-            facts = {"missing": error.name or str(error), "python": sys.executable, "host": socket.gethostname()}
+            facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
             yield 0, pickle.dumps((bare, facts))
             return
         for part, piece in function(given):
@@ -229,7 +229,7 @@ def _gatherer(
         try:
             function = pickle.loads(work)  # noqa: S301 - from our own driver
         except ImportError as error:
-            facts = {"missing": error.name or str(error), "python": sys.executable, "host": socket.gethostname()}
+            facts = {"missing": error.name, "python": sys.executable, "host": socket.gethostname(), "cause": str(error)}
             yield pickle.dumps((bare, facts))
             return
         yield pickle.dumps(function(pickle.loads(piece) for _, piece in pieces))  # noqa: S301 - our own tasks made them

@@ -77,6 +77,7 @@ def test_executor_without_the_package_is_named_in_one_sentence(spark, monkeypatc
         SparkTasks(spark, "/a/table").map("anything", module.work, [1, 2])
 
     assert raised.value.facts["missing"] == "only_on_the_driver"
+    assert raised.value.facts["cause"] == "No module named 'only_on_the_driver'"  # Or why a library cannot be loaded.
     assert raised.value.facts["python"]
     assert "docs/spark.md" in raised.value.remedy
 

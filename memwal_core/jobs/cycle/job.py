@@ -154,7 +154,8 @@ class _Cycle:
             report = execute(context.opened, step.request, holder=context.holder, executors=context.executors)
         except LeaseHeldError as error:
             # Another run does this work just now: neither a failure of the job nor one of the cycle.
-            return _unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, error.what))
+            why = f"{error.what} until {error.facts['expires_at']}"
+            return replace(_unrun(step, LeftOut(StepEnd.SKIPPED, JobOutcome.NOTHING_TO_DO, why)), is_held=True)
         except MemwalError as error:
             if not (step.is_advisory or isinstance(error, _ENDING)):
                 raise

@@ -21,6 +21,7 @@ class StepReport:
         report: The job's own report; None if there is none.
         error: What ended the job early: class, text and facts; None if nothing did.
         unaware_of: Of a dry run: steps before it that would change the table, of which its plan knows nothing.
+        is_held: Whether another run holds the lease of the job, perhaps one that died.
     """
 
     step: StepName
@@ -32,6 +33,7 @@ class StepReport:
     error: Mapping[str, object] | None = None
     seconds: float = 0.0
     unaware_of: tuple[str, ...] = ()
+    is_held: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-able values."""
@@ -67,10 +69,10 @@ class MaintainReport:
     seconds: float
 
     def why(self) -> str:
-        """Say what the last step that decided anything said."""
+        """Say what the steps said that decided how it ended, and which had to leave their work to another run."""
         said: dict[str, list[str]] = {}
         for step in self.steps:
-            if step.outcome is self.outcome:
+            if step.outcome is self.outcome or step.is_held:
                 said.setdefault(step.why, []).append(show_words(step.step.value))
         if [*said.values()] == [[show_words(step.step.value) for step in self.steps]] and len(self.steps) > 1:
             return next(iter(said))  # All steps for one reason, as in a cycle that found nothing changed.

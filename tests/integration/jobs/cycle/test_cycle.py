@@ -155,7 +155,8 @@ def test_job_under_way_elsewhere_is_left_out_and_the_others_run(uri):
     assert report.outcome is JobOutcome.DONE
     merge = step_of(report, StepName.MERGE)
     assert (merge.end, merge.error) == (StepEnd.SKIPPED, None)
-    assert "lease" in merge.why
+    assert f"merge: {merge.why}" in report.why()
+    assert "another process holds the lease of this job until " in merge.why
     assert [step.end for step in report.steps if step.end is StepEnd.NOT_REACHED] == []
     assert step_of(report, StepName.SNAPSHOT).outcome is JobOutcome.DONE
     assert lsm_view(admin.base) == ROWS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from memwal_core.coordination.ledger import RunRecord
+from memwal_core.coordination.ledger import RunOutcome, RunRecord
 from memwal_core.jobs.context import JobContext, OpenTable
 from memwal_core.jobs.cycle.plan import plan_cycle
 from memwal_core.jobs.cycle.quiet import LOOK_AGAIN_S
@@ -19,6 +19,9 @@ from memwal_core.registry import RegisteredTable
 
 _EARLY = 0.9
 """Share of the time between two cycles after which the next is due: a minute of a schedule never comes on time."""
+
+_WORTH_REPEATING = {RunOutcome.CONFLICT, RunOutcome.FAILED}
+"""Ends of a cycle after which a table that is seldom maintained does not wait for its next turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,17 @@ def cycle_due(
     runs = opened.ledger.history(MaintainRequest().key).runs
     if not runs:
         return Due(True, "no cycle ran yet")
-    began = runs[-1].started
-    if not runs[-1].has_ended and is_under_way(runs[-1]):
+    last, began = runs[-1], runs[-1].started
+    if not last.has_ended and is_under_way(last):
         return Due(False, f"its cycle has been running since {began:%Y-%m-%d %H:%M:%S} UTC")
+    wait, often = timedelta(minutes=table.every_minutes) * _EARLY, f"every {table.every_minutes:g} minutes"
+    retry = timedelta(seconds=opened.settings.ledger.cooldown_s)
+    if retry < wait and (not last.has_ended or last.outcome in _WORTH_REPEATING):
+        how = f"ended with {last.outcome.value}" if last.has_ended else "did not end"
+        wait, often = retry, f"{how}, and is tried again after {retry.total_seconds():g} s"
     # A cycle from the future is another clock's; waiting for it could take forever.
-    due = not timedelta(0) <= now - began < timedelta(minutes=table.every_minutes) * _EARLY
-    return Due(due, f"the last cycle began at {began:%Y-%m-%d %H:%M:%S} UTC, every {table.every_minutes:g} minutes")
+    due = not timedelta(0) <= now - began < wait
+    return Due(due, f"the last cycle began at {began:%Y-%m-%d %H:%M:%S} UTC, {often}")
 
 
 def work_due(opened: OpenTable, request: MaintainRequest) -> Due:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memwal_core.coordination.ledger import RunEnd, RunOutcome
 from memwal_core.errors import InvalidRequestError
 from memwal_core.fleet import Fleet, FleetRequest, RoundEnd
 from memwal_core.fleet.isolation import Deadline
@@ -95,6 +96,27 @@ def test_due_tables_go_through_their_cycle_and_idle_ones_are_only_asked(registry
     # What a cycle leaves to the next, for example old versions, depends on the settings.
     assert set(ends(third).values()) <= {"done", "nothing_to_do"}
     json.dumps(first.to_dict())
+
+
+@pytest.mark.parametrize("outcome", [None, RunOutcome.FAILED, RunOutcome.CONFLICT, RunOutcome.DONE])
+def test_cycle_that_was_cut_short_is_repeated_long_before_the_next_turn(tmp_path, model, opening, outcome):
+    """A table that is maintained once a day waited for a day after its process was killed."""
+    shutil.copytree(model, tmp_path / "daily")
+    entry = f"[[tables]]\nname = 'daily'\nuri = '{tmp_path / 'daily'}'\nevery_minutes = 1440\n"
+    registry = parse_registry(entry, str(tmp_path / "tables.toml"))
+    opened = opening(registry.tables[0]).opened
+    run = opened.new_run(MaintainRequest().key, "dead")
+    opened.ledger.begin(run)
+    if outcome is not None:
+        opened.ledger.end(run, RunEnd(opening.clock.now(), outcome))
+    fleet = fleet_of(opening)
+
+    at_once = fleet.maintain_tables(registry)
+    opening.clock.advance(600)
+    later_on = fleet.maintain_tables(registry)
+
+    assert ends(at_once) == {"daily": "not_due"}
+    assert ends(later_on) == {"daily": "not_due" if outcome is RunOutcome.DONE else "done"}
 
 
 @pytest.mark.req("O1")

@@ -173,7 +173,7 @@ def main(
     console = Console()
     console.print(f"seeds {start} to {start + seeds - 1}; again: make sim FIRST={start} SEEDS={seeds}", highlight=False)
     outcome = play_seeds(range(start, start + seeds), names, jobs, console, schedule)
-    if outcome.contests and not only:
+    if outcome.contests and outcome.passed and not only:
         console.print(_shown(outcome.contests, len(outcome.passed)))
     console.print(f"{len(outcome.passed)} passed, {len(outcome.failed)} failed")
     for seed in sorted(outcome.failed):

@@ -411,7 +411,11 @@ class RegionWriter:
         finally:
             if self._state.is_closed:
                 self._scheduler.stop()
-        if self._state.ownership.ended is None:
+        ended = self._state.ownership.ended
+        if ended is not None and not self._settings.durable_write and self._state.queue.unstored():
+            # Their puts succeeded. A thread of this writer may have found the end, and told nobody.
+            raise ended
+        if ended is None:
             try:
                 self._scheduler.flush_due_at_end()
             finally:  # A flush that cannot succeed keeps no other writer away.

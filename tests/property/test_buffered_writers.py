@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, UnavailableError
+from memwal_core.errors import CommitUnknownError, ConflictError, FencedError, MemwalError, UnavailableError
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.rng import seeded_rng
@@ -24,7 +25,7 @@ SETTINGS = Settings(
     writer=WriterSettings(durable_write=False, background_flush=False, max_memtable_rows=20),
 )
 KEYS = 12
-ACTIONS = ("put", "put", "put", "flush", "close", "close", "rival")
+ACTIONS = ("put", "put", "put", "flush", "close", "close", "rival", "look")
 NO_ANSWER = (CommitUnknownError, ConflictError, UnavailableError)
 
 
@@ -55,6 +56,9 @@ class _History:
     def _take(self, action: str) -> None:
         if action == "rival":
             self._let_a_rival_take_a_region()
+            return
+        if action == "look":
+            self._look_as_a_thread_does()
             return
         if self._writer is None:
             self._writer = TableWriter.open(
@@ -97,6 +101,12 @@ class _History:
         ) as w:
             w.put(people(*range(100, 112)))
 
+    def _look_as_a_thread_does(self) -> None:
+        """Find out which regions are lost, and tell nobody."""
+        for writer in self._writer.writers.values() if self._writer is not None else ():
+            with suppress(MemwalError):
+                writer._state.ownership._verify()
+
     def mismatches(self) -> list[str]:
         """Return the keys whose newest value is older than what was promised."""
         found = MergedReader(self._table, consistency=Consistency.DURABLE).to_arrow()
@@ -112,6 +122,7 @@ class _History:
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), actions=st.lists(st.sampled_from(ACTIONS), min_size=3, max_size=14))
 @example(seed=1, actions=["put", "put", "put", "rival", "flush"])  # The flush told only of the other region.
+@example(seed=1, actions=["put", "put", "put", "rival", "look"])  # The close told of nothing.
 def test_what_a_flush_or_a_close_promised_is_durable(seed: int, actions: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         history = _History(Path(directory), seed)

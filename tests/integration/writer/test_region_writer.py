@@ -205,6 +205,20 @@ def test_undurable_puts_wait_in_memory_and_share_an_entry(table, region_id) -> N
     assert _ids(LANCE_CODEC.read(table.store, region_id, 1).rows) == [1, 2, 3, 4]
 
 
+def test_close_tells_of_rows_that_were_lost_when_a_thread_of_the_writer_found_it_fenced(table, region_id) -> None:
+    """It ended well, and the rows were nowhere."""
+    buffered = Settings(storage=FAST.storage, writer=WriterSettings(durable_write=False, background_flush=False))
+    writer = _open(table, region_id, settings=buffered)
+    writer.put(people(1))
+    _open(table, region_id).close()
+    with pytest.raises(FencedError):
+        writer._state.ownership._verify()  # As the thread that verifies ahead of time does, which tells nobody.
+
+    with pytest.raises(FencedError):
+        writer.close()
+    writer.close()
+
+
 @pytest.mark.parametrize("is_durable", [True, False])
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.float32(), 2), pa.struct([("x", pa.float32())])], ids=["vector", "struct"]

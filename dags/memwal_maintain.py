@@ -167,12 +167,14 @@ with DAG(
             from airflow.providers.common.compat.sdk import DownstreamTasksSkipped
             from airflow.sdk import get_current_context
 
-            from memwal_core.airflow.tasks.cycle import begin_cycle, label_of
+            from memwal_core.airflow.tasks.cycle import await_tasks, begin_cycle, label_of
 
             get_current_context()["label"] = label_of(table)
             if needless := begin_cycle(table, holder_of(context)):
-                index = context["ti"].map_index
-                raise DownstreamTasksSkipped(tasks=[(f"cycle.{step}", index) for step in needless])
+                instance, tasks = context["ti"], [f"cycle.{step}" for step in needless]
+                one_cycle = {"map_index": instance.map_index, "run_ids": [instance.run_id]}
+                await_tasks(lambda: instance.get_ti_count(instance.dag_id, task_ids=tasks, **one_cycle), len(tasks))
+                raise DownstreamTasksSkipped(tasks=[(task, instance.map_index) for task in tasks])
 
         @task(doc_md="Records what the steps did.", map_index_template="{{ label }}")
         @no_vain_retries

@@ -53,6 +53,11 @@ _OUTCOMES_OF_WORK: Mapping[RunOutcome, JobOutcome] = MappingProxyType(
 
 _NOTHING_SAID: Mapping[str, object] = MappingProxyType({})
 
+_LAYING_OUT_S = 5.0
+"""Longest wait for the next task to be laid out; ``airflow dags test`` lays out none meanwhile."""
+
+_LOOK_S = 0.5
+
 _log = logging.getLogger(__name__)
 
 
@@ -197,6 +202,25 @@ def begin_cycle(table: CycleTable, holder: str) -> list[str]:
     for name, why in needless.items():
         _log.info("%s: no %s: %s", table["table"], name, why)
     return list(needless)
+
+
+def await_tasks(count: Callable[[], int], expected: int, clock: Clock | None = None) -> None:
+    """Wait until the tasks that a cycle does without are there, for Airflow skips no others.
+
+    The scheduler lays out one step of a mapped group after the other, while the first one runs already. A task that
+    comes too late finds by itself that it is not needed, so the wait ends when no more come.
+
+    Args:
+        count: Counts those that are there.
+        expected: How many there will be.
+        clock: The system's if None.
+    """
+    time = clock if clock is not None else SystemClock()
+    known, since = 0, time.monotonic()
+    while (found := count()) < expected and time.monotonic() - since < _LAYING_OUT_S:
+        if found > known:
+            known, since = found, time.monotonic()
+        time.sleep(_LOOK_S)
 
 
 def end_cycle(table: CycleTable, holder: str, left_out: Mapping[str, object] = _NOTHING_SAID) -> str:

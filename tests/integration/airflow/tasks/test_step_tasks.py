@@ -252,23 +252,6 @@ def test_cycle_chooses_registered_tables_that_are_due(
         choose_cycle_tables(["animals"], by_schedule=False)
 
 
-def test_cycle_begins_with_the_steps_that_need_no_task(
-    merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each cost a process of Airflow's, seconds of processor time, to say that nobody had asked for it."""
-    path = tmp_path / "tables.toml"
-    monkeypatch.setenv(REGISTRY_VARIABLE, str(path))
-
-    def chosen(entry: str = "") -> CycleTable:
-        path.write_text(f"[[tables]]\nname = 'people'\nuri = '{merged.uri}'\n{entry}\n")
-        return choose_cycle_tables([], by_schedule=False)[0]
-
-    assert begin_cycle(chosen(), "run 1") == ["audit", "check"]
-    run_step("verify", chosen(), "run 1")
-    assert begin_cycle(chosen(), "run 2") == ["audit", "verify", "check"]
-    assert begin_cycle(chosen("checks = 'mandatory'"), "run 3") == ["verify"]
-
-
 def test_cycle_whose_run_a_person_has_ended_keeps_no_table_from_the_next_one(
     merged: BaseTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,7 +143,8 @@ class WalCollection(StrEnum):
 class GcSettings(BaseModel):
     """How long the garbage collector keeps objects that nothing refers to.
 
-    Times are compared with the store's modification times: a clock that runs ahead shortens them.
+    Ages are told by the store's clock where it is not this machine's; on a shared file system, a clock that runs ahead
+    of the server's shortens them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -103,6 +104,13 @@ class Ledger:
         """Return the history that this process wrote or read last, without a request; None if there is none."""
         written = self._written.get(key)
         return written[0] if written is not None else None
+
+    def stored_at(self, key: JobKey) -> datetime | None:
+        """Return when the store got the history that this process wrote or read last; None if there is none."""
+        if key not in self._written:
+            return None
+        found = self._store.head(self._register(key).path(self._written[key][1]))
+        return found.modified if found is not None else None
 
     def known_keys(self) -> list[JobKey]:
         """Return every key that has a history, sorted."""

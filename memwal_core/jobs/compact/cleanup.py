@@ -17,7 +17,6 @@ from memwal_core.base_table import (
     list_versions,
     remove_versions,
 )
-from memwal_core.clock import Clock
 from memwal_core.jobs.outcome import CheckLease, JobOutcome, no_lease
 from memwal_core.settings import CompactSettings
 
@@ -99,7 +98,7 @@ def plan_cleanup(
 def clean_up(
     table: BaseTable,
     settings: CompactSettings,
-    clock: Clock,
+    now: datetime,
     *,
     needed: Collection[int],
     dry_run: bool = False,
@@ -110,7 +109,7 @@ def clean_up(
     A version that is tagged after the plan was made stays as well. ``needed`` are versions that another job
     still reads or derives a decision from.
     """
-    plan = plan_cleanup(list_versions(table), clock.now(), settings, needed=needed)
+    plan = plan_cleanup(list_versions(table), now, settings, needed=needed)
     if dry_run or not plan.remove:
         outcome = JobOutcome.PLANNED if plan.remove else JobOutcome.NOTHING_TO_DO
         return CleanupReport(table.uri, outcome, plan, explain_cleanup(table, plan.remove))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from memwal_core.jobs.catchup.job import catchup_parts
 from memwal_core.jobs.compact.report import CompactReport
 from memwal_core.jobs.compact.request import CompactRequest
@@ -12,6 +14,7 @@ from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.jobs.job import Job
 from memwal_core.jobs.sharing.place import Work
 from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.store_time import ahead_of_store
 from memwal_core.metrics import Instruments
 
 
@@ -23,7 +26,11 @@ class CompactJob(Job[CompactRequest, CompactReport]):
         surveyor = GcSurveyor.of(context)
         sharing = Sharing(context, request.engine, request)
         parts = CompactContext(
-            catchup_parts(context), context.settings.compact, lambda: versions_needed(surveyor), sharing
+            catchup_parts(context),
+            context.settings.compact,
+            lambda: versions_needed(surveyor),
+            sharing,
+            ahead_of_store(context, request) if request.remove_versions else timedelta(),
         )
         return compact(parts, force=request.force, dry_run=request.dry_run, remove_versions=request.remove_versions)
 

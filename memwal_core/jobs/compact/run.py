@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from lance.optimize import CompactionTask, RewriteResult
 
@@ -57,12 +58,14 @@ class CompactContext:
         settings: Thresholds, bounds and retention.
         versions_needed: Reads which old versions another job still derives a decision from.
         sharing: Divides the rewriting between executors; None: this process does it.
+        ahead: How far this machine's clock is ahead of the store's.
     """
 
     catchup: CatchupContext
     settings: CompactSettings
     versions_needed: Callable[[], Collection[int]]
     sharing: Sharing | None = None
+    ahead: timedelta = timedelta()
 
 
 def compact(
@@ -152,7 +155,7 @@ class _Run:
         return clean_up(
             self._table,
             context.settings,
-            self._clock,
+            self._clock.now() - context.ahead,
             needed=context.versions_needed(),
             dry_run=dry_run,
             check_lease=context.catchup.check_lease,

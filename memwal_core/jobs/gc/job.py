@@ -16,6 +16,7 @@ from memwal_core.jobs.job import Division, Job, Piece
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.sharing.place import Work, work_at
 from memwal_core.jobs.sharing.sharing import Sharing
+from memwal_core.jobs.store_time import ahead_of_store
 from memwal_core.metrics import Instruments
 from memwal_core.settings import Settings
 from memwal_core.storage.concurrent import map_concurrently
@@ -36,7 +37,9 @@ class GcJob(Job[GcRequest, GcReport]):
     def run(self, context: JobContext, request: GcRequest) -> GcReport:
         """Drain, wait if that is asked for, delete."""
         sharing = Sharing(context, request.engine, request)
-        parts = GcContext(GcSurveyor.of(context, sharing), context.settings, context.clock, context.guard, sharing)
+        ahead = ahead_of_store(context, request)
+        surveyor = GcSurveyor.of(context, sharing, ahead)
+        parts = GcContext(surveyor, context.settings, context.clock, context.guard, sharing, ahead)
         return collect_garbage(parts, regions=set(request.regions) or None, dry_run=request.dry_run, wait=request.wait)
 
     def size(self, report: GcReport) -> Work:

@@ -36,6 +36,7 @@ class GcContext:
     Attributes:
         check_lease: Called before every commit and deletion.
         sharing: Divides the work between executors; None: this process does it.
+        ahead: How far this machine's clock is ahead of the store's.
     """
 
     surveyor: GcSurveyor
@@ -43,6 +44,7 @@ class GcContext:
     clock: Clock
     check_lease: CheckLease
     sharing: Sharing | None = None
+    ahead: timedelta = timedelta()
 
 
 def collect_garbage(
@@ -94,7 +96,7 @@ class _Run:
 
     def plan(self) -> None:
         """Survey and plan; a frozen state is read again whole, because it may have changed between two reads."""
-        self._policy = Policy.of(self._context.settings, self._context.clock.now())
+        self._policy = Policy.of(self._context.settings, self._context.clock.now() - self._context.ahead)
         surveyor = self._context.surveyor
         self._state: GcState = surveyor.survey(self._regions, partial(regions_without_garbage, surveyor, self._policy))
         self._plan: GcPlan = plan_gc(self._state, self._policy)
@@ -181,6 +183,8 @@ class _Run:
     def _notes(self, *, drained: bool) -> list[str]:
         gates = self._plan.kept_by_gate()
         notes = []
+        if ahead_s := self._context.ahead.total_seconds():
+            notes.append(f"the clock of this machine is {ahead_s:.0f} s ahead of the store's, which told the ages")
         if Gate.SWITCHED_OFF.value in gates.get(Kind.WAL_ENTRY, {}):
             tally = gates[Kind.WAL_ENTRY][Gate.SWITCHED_OFF.value]
             notes.append(

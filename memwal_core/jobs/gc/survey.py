@@ -88,10 +88,10 @@ class GcSurveyor:
     sharing: Sharing | None = None
 
     @classmethod
-    def of(cls, context: JobContext, sharing: Sharing | None = None) -> Self:
-        """Return what reads the table of a run."""
+    def of(cls, context: JobContext, sharing: Sharing | None = None, ahead: timedelta = timedelta()) -> Self:
+        """Return what reads the table of a run; ``ahead`` is how far this machine's clock is, of the store's."""
         settings = context.settings
-        settled = context.clock.now() - timedelta(seconds=settled_s(settings))
+        settled = context.clock.now() - ahead - timedelta(seconds=settled_s(settings))
         gc, concurrency = settings.gc, settings.storage.concurrency
         return cls(context.base, context.manifests, concurrency, gc.collect_wal, settled, sharing)
 

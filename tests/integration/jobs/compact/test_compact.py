@@ -318,13 +318,13 @@ def test_cleanup_removes_old_versions_and_keeps_tagged_young_and_new_ones(table:
     tagged = table.dataset(versions[1]).count_rows()
     clock = ManualClock(SystemClock().now())
     settings = CompactSettings(keep_versions=2, retention_s=3600)
-    assert clean_up(table, settings, clock, needed=()).outcome is JobOutcome.NOTHING_TO_DO
+    assert clean_up(table, settings, clock.now(), needed=()).outcome is JobOutcome.NOTHING_TO_DO
     clock.advance(timedelta(hours=2).total_seconds())
-    planned = clean_up(table, settings, clock, needed={versions[3]}, dry_run=True)
+    planned = clean_up(table, settings, clock.now(), needed={versions[3]}, dry_run=True)
     assert (planned.outcome, planned.result.versions) == (JobOutcome.PLANNED, len(versions) - 4)
     assert len(list_versions(table)) == len(versions)
 
-    done = clean_up(table, settings, clock, needed={versions[3]})
+    done = clean_up(table, settings, clock.now(), needed={versions[3]})
 
     assert (done.outcome, done.result.versions) == (JobOutcome.DONE, len(versions) - 4)
     left = {each.version: each.tags for each in list_versions(table)}
@@ -342,11 +342,11 @@ def test_files_of_a_version_that_was_tagged_go_with_it_once_the_tag_is_gone(tabl
     settings = CompactSettings(keep_versions=1, retention_s=3600)
     tagged = list_versions(table)[1].version
     table.dataset().tags.create("audit", tagged)
-    clean_up(table, settings, clock, needed=())
+    clean_up(table, settings, clock.now(), needed=())
     assert [each.version for each in list_versions(table)] == [tagged, table.state().version]
 
     table.dataset().tags.delete("audit")
-    clean_up(table, settings, clock, needed=())
+    clean_up(table, settings, clock.now(), needed=())
 
     stored = {path.name for path in Path(table.uri, "data").iterdir()}
     needed = {file.path for each in table.dataset().get_fragments() for file in each.data_files()}
@@ -361,7 +361,7 @@ def test_version_that_is_tagged_after_the_plan_stays(table: BaseTable) -> None:
     def tag() -> None:
         table.dataset().tags.create("late", first)
 
-    clean_up(table, CompactSettings(keep_versions=1, retention_s=3600), clock, needed=(), check_lease=tag)
+    clean_up(table, CompactSettings(keep_versions=1, retention_s=3600), clock.now(), needed=(), check_lease=tag)
     assert [each.version for each in list_versions(table)] == [first, table.state().version]
 
 

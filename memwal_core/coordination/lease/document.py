@@ -22,6 +22,7 @@ class LeaseDocument:
         expires_at: When it ends without renewal, in UTC; not after ``acquired_at`` means released.
         commit_id: Marks the attempt that wrote this version, so that equal requests of two processes differ in
             bytes; empty in documents of other programs.
+        renewed_at: What the holder's clock showed at its last renewal, in UTC; None before the first.
     """
 
     holder: str
@@ -29,6 +30,7 @@ class LeaseDocument:
     acquired_at: datetime
     expires_at: datetime
     commit_id: str = field(default="", repr=False, compare=False)
+    renewed_at: datetime | None = field(default=None, repr=False, compare=False)
 
     @property
     def released(self) -> bool:
@@ -38,9 +40,13 @@ class LeaseDocument:
     def is_free(self, now: datetime, margin: timedelta, ttl: timedelta) -> bool:
         """Return whether another holder may take the lease: it is released, or expired by more than the margin.
 
-        One that was taken by a clock that is ahead by more than a time to live would outlast its holder by that much.
+        One whose clock was ahead would outlast its holder by that much.
         """
-        return self.released or now >= self.expires_at + margin or self.acquired_at > now + ttl
+        return self.released or now >= self.expires_at + margin or self.is_ahead(now, ttl)
+
+    def is_ahead(self, now: datetime, ttl: timedelta) -> bool:
+        """Return whether a clock took or renewed the lease that is ahead by more than a time to live."""
+        return max(self.acquired_at, self.renewed_at or self.acquired_at) > now + ttl
 
 
 def encode_lease(document: LeaseDocument) -> bytes:
@@ -52,6 +58,7 @@ def encode_lease(document: LeaseDocument) -> bytes:
             "acquired_at": _to_text(document.acquired_at),
             "expires_at": _to_text(document.expires_at),
             "commit_id": document.commit_id,
+            **({"renewed_at": _to_text(document.renewed_at)} if document.renewed_at is not None else {}),
         },
         indent=2,
     )
@@ -97,4 +104,5 @@ def _from_dict(found: dict[str, object]) -> LeaseDocument:
         acquired_at=as_moment(found["acquired_at"]),
         expires_at=as_moment(found["expires_at"]),
         commit_id=as_text(found.get("commit_id", "")),
+        renewed_at=as_moment(found["renewed_at"]) if "renewed_at" in found else None,
     )

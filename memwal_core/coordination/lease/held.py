@@ -102,10 +102,15 @@ class Lease:
 
     def renew(self) -> None:
         """Extend the lease from now on; the token stays."""
+        ttl = timedelta(seconds=self._settings.ttl_s)
         for attempt in range(self._settings.max_attempts):
             version, stored = self._stored() if attempt else self._known
-            end = max(stored.expires_at, self._clock.now() + timedelta(seconds=self._settings.ttl_s))
-            if self._write(version, stored, replace(stored, expires_at=end)):
+            now = self._clock.now()
+            end = now + ttl
+            # The end of a clock that was set right since says nothing; one before the beginning would be a release.
+            if not stored.is_ahead(now, ttl) or end <= stored.acquired_at:
+                end = max(stored.expires_at, end)
+            if self._write(version, stored, replace(stored, expires_at=end, renewed_at=now)):
                 self._renewed = self._clock.monotonic()
                 return
         raise ConflictError(

@@ -252,6 +252,44 @@ def test_lease_taken_by_a_clock_far_ahead_holds_nobody_and_one_a_little_ahead_do
         leases(store, clock).acquire(MERGE, "run-4")
 
 
+YEAR_S = 365 * 86_400.0
+
+
+@pytest.mark.req("LEASE-41")
+def test_lease_renewed_while_a_clock_was_far_ahead_does_not_outlast_its_holder(store, clock):
+    """It blocked its job for a year if its holder died before it gave the lease back."""
+    dead = leases(store, clock).acquire(MERGE, "run-1")
+    clock.jump_wall_time(YEAR_S)
+    dead.renew()
+    clock.jump_wall_time(-YEAR_S)
+    leases(store, clock).acquire(MERGE, "run-2")
+    with pytest.raises(FencedError):
+        dead.check()
+
+
+@pytest.mark.req("LEASE-41")
+def test_renewal_after_a_clock_was_set_right_ends_in_its_time(store, clock):
+    lease = leases(store, clock).acquire(MERGE, "run-1")
+    clock.jump_wall_time(YEAR_S)
+    lease.renew()
+    clock.jump_wall_time(-YEAR_S)
+    lease.renew()
+    with pytest.raises(LeaseHeldError):
+        leases(store, clock).acquire(MERGE, "run-2")
+    clock.advance(SETTINGS.ttl_s + SETTINGS.expiry_margin_s)
+    leases(store, clock).acquire(MERGE, "run-2")
+
+
+@pytest.mark.req("LEASE-41")
+def test_lease_taken_by_a_clock_that_was_set_right_meanwhile_is_not_given_back_by_a_renewal(store, clock):
+    clock.jump_wall_time(YEAR_S)
+    lease = leases(store, clock).acquire(MERGE, "run-1")
+    clock.jump_wall_time(-YEAR_S)
+    lease.renew()
+    lease.check()
+    leases(store, clock).acquire(MERGE, "run-2")
+
+
 @pytest.mark.req("LEASE-41")
 def test_expiry_alone_does_not_fence(store, clock):
     """A slow job that nobody replaced goes on; that it may is decided by the token, not by a clock."""

@@ -53,10 +53,15 @@ def _pause(history: History, now: datetime, settings: LedgerSettings) -> RunVerd
     if beyond < 0:
         return RunVerdict(True, f"{len(failed)} failures in a row, the last: {cause}", len(failed))
     # Doubling in floats would overflow for a job that failed a thousand times.
-    pause_s = min(settings.cooldown_s * 2.0 ** min(beyond, 64), settings.cooldown_max_s)
-    retry_at = (last.ended or last.started) + timedelta(seconds=pause_s)
+    pause = timedelta(seconds=min(settings.cooldown_s * 2.0 ** min(beyond, 64), settings.cooldown_max_s))
+    ended = last.ended or last.started
+    retry_at = ended + pause
     if now >= retry_at:
         return RunVerdict(True, f"{len(failed)} failures in a row, and the pause is over", len(failed), retry_at)
+    if ended > now + pause:
+        # A run from the future comes from another clock; waiting for it could take forever.
+        why = f"{len(failed)} failures in a row, the last by a clock that is ahead of this one"
+        return RunVerdict(True, why, len(failed))
     return RunVerdict(
         False,
         f"{len(failed)} failures in a row (the last: {cause}), pausing until {retry_at:%Y-%m-%d %H:%M:%S} UTC",

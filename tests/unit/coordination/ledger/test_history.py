@@ -124,6 +124,15 @@ class TestCooldown:
         assert verdict.failures == failures
         assert verdict.retry_at == (last + timedelta(seconds=pause_s) if pause_s else None)
 
+    def test_failures_by_a_clock_far_ahead_pause_nobody_and_those_a_little_ahead_do(self):
+        """A job paused for as long as the clock of the machine that failed had been ahead: a year, or for ever."""
+        found = history(*[RunOutcome.FAILED] * 3)
+        last = found.runs[-1].ended
+        verdict = judge(found, last - timedelta(days=365), SETTINGS)
+        assert verdict.allowed
+        assert verdict.failures == 3
+        assert not judge(found, last - timedelta(seconds=600), SETTINGS).allowed
+
     def test_pause_names_the_error_and_its_end(self):
         found = History(MERGE, tuple(ended(n, RunOutcome.FAILED, "CorruptionError") for n in range(3)))
         reason = judge(found, at(2), SETTINGS).reason

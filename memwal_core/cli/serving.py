@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from memwal_core.errors import InvalidRequestError
@@ -44,9 +43,9 @@ class Samples:
             yield from samples
 
 
-def liveness(round_name: str, ended: datetime | None, now: datetime, every_s: float) -> dict[str, object]:
-    """Return ``healthy`` and the seconds since the last round ended, None before the first."""
-    age_s = (now - ended).total_seconds() if ended is not None else None
+def liveness(round_name: str, ended_s: float | None, now_s: float, every_s: float) -> dict[str, object]:
+    """Return ``healthy`` and the seconds since the last round ended, None before the first; times are monotonic."""
+    age_s = now_s - ended_s if ended_s is not None else None
     healthy = age_s is not None and age_s <= _LATE_ROUNDS * every_s
     return {"healthy": healthy, f"seconds_since_the_last_{round_name}": age_s}
 

@@ -58,14 +58,15 @@ class ServiceState:
     Attributes:
         working: Tables whose cycles run or wait for their turn.
         looked: When all tables but silent ones had last been asked whether they are due; None before the first time.
-        heard: When a look last went on: a table answered, or its time was over; None before the first time.
+        heard_s: When a look last went on, in monotonic seconds: a table answered, or its time was over; None before the
+            first time.
         registry_problem: Why the registry cannot be read; empty if it can. The tables before are maintained meanwhile.
     """
 
     tables: Mapping[str, KnownTable] = field(default_factory=lambda: MappingProxyType({}))
     working: tuple[str, ...] = ()
     looked: datetime | None = None
-    heard: datetime | None = None
+    heard_s: float | None = None
     registry_problem: str = ""
 
 
@@ -102,7 +103,7 @@ class FleetService:
         self._entries: tuple[RegisteredTable, ...] = ()
         self._problem = ""
         self._looked: datetime | None = None
-        self._heard: datetime | None = None
+        self._heard_s: float | None = None
         self._silent = threading.Lock()
         """Held while silent tables are asked."""
         self._tables: dict[str, KnownTable] = {}
@@ -121,7 +122,7 @@ class FleetService:
     def state(self) -> ServiceState:
         """What is known now."""
         with self._lock:
-            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._heard, self._problem)
+            return ServiceState(dict(self._tables), tuple(self._working), self._looked, self._heard_s, self._problem)
 
     def start(self, every_s: float) -> None:
         """Look at once, and then every so many seconds, in a thread of its own."""
@@ -153,7 +154,7 @@ class FleetService:
         for table in self._due([table for table in idle if table not in silent]):
             self._begin(table)
         with self._lock:
-            self._looked = self._heard = self._clock.now()
+            self._looked, self._heard_s = self._clock.now(), self._clock.monotonic()
 
     def stop(self, grace_s: float, *, last_s: float = 10.0) -> bool:
         """Begin no cycle any more, and wait for those that run; after the grace, they end before their next write.
@@ -257,7 +258,7 @@ class FleetService:
         with self._lock:
             before = self._tables.get(found.table, KnownTable())
             known = self._tables[found.table] = replace(before, unasked=found)
-            self._heard = self._clock.now()
+            self._heard_s = self._clock.monotonic()
         same = before.is_silent and known.is_silent
         if not same and (before.unasked is None or before.unasked.why != found.why):
             self._told(found)
@@ -265,7 +266,7 @@ class FleetService:
     def _note_answer(self, name: str) -> None:
         with self._lock:
             self._tables[name] = replace(self._tables.get(name, KnownTable()), unasked=None)
-            self._heard = self._clock.now()
+            self._heard_s = self._clock.monotonic()
 
     def _wait(self, seconds: float, *, cut_short: Callable[[], bool] = lambda: False) -> bool:
         """Wait until no cycle runs; return whether that came in time."""

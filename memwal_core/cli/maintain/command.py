@@ -215,7 +215,7 @@ def _serve(asked: _Asked, wanted: FleetRequest, *, json: bool) -> None:
             asked.host,
             asked.port,
             metrics=lambda: exposition(service.state, every),
-            health=lambda: service_health(service.state, clock.now(), max(every, settings.survey_deadline_s)),
+            health=lambda: service_health(service.state, clock.monotonic(), max(every, settings.survey_deadline_s)),
         )
     ending = threading.Event()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -53,10 +52,10 @@ def exposition(state: ServiceState, every_s: float | None = None) -> str:
     return samples.text()
 
 
-def service_health(state: ServiceState, now: datetime, every_s: float) -> dict[str, object]:
-    """Return what ``/healthz`` says: healthy while looks go on, whatever is wrong with tables."""
+def service_health(state: ServiceState, now_s: float, every_s: float) -> dict[str, object]:
+    """Return what ``/healthz`` says: healthy while looks go on, whatever is wrong with tables; times are monotonic."""
     return {
-        **liveness("answer", state.heard, now, every_s),
+        **liveness("answer", state.heard_s, now_s, every_s),
         "registry": state.registry_problem or "readable",
         "working": list(state.working),
         "problems": {name: table.problem.why for name, table in state.tables.items() if table.problem is not None},

@@ -87,7 +87,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option of the command
         host,
         port,
         metrics=lambda: exposition(watcher.fleet, every),
-        health=lambda: watch_health(watcher.fleet, clock.now(), max(every, deadline)),
+        health=lambda: watch_health(watcher.fleet, clock.monotonic(), max(every, deadline)),
     )
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -65,11 +65,13 @@ class WatchedFleet:
     Attributes:
         tables: In the order of the registry.
         round_ended: When all tables had been looked at; None before the first round.
+        round_ended_s: The same in monotonic seconds.
         registry_problem: Why the registry cannot be read; empty if it can.
     """
 
     tables: tuple[Watched, ...] = ()
     round_ended: datetime | None = None
+    round_ended_s: float | None = None
     registry_problem: str = ""
 
 
@@ -87,10 +89,10 @@ def exposition(fleet: WatchedFleet, every_s: float | None = None) -> str:
     return samples.text()
 
 
-def watch_health(fleet: WatchedFleet, now: datetime, every_s: float) -> dict[str, object]:
+def watch_health(fleet: WatchedFleet, now_s: float, every_s: float) -> dict[str, object]:
     """Return what ``/healthz`` says: healthy from the first round on, unless none has ended for three intervals."""
     return {
-        **liveness("round", fleet.round_ended, now, every_s),
+        **liveness("round", fleet.round_ended_s, now_s, every_s),
         "registry": fleet.registry_problem or "readable",
         "not_examined": {table.name: table.problem for table in fleet.tables if table.problem},
         "not_deeply_examined": {table.name: table.deep_problem for table in fleet.tables if table.deep_problem},

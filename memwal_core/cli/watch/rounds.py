@@ -81,7 +81,8 @@ class Watcher:
             self._deep.wait(self._deadline_s)
         tables = tuple(self._result(entry, before.get(entry.name, Watched(entry.name))) for entry in self._entries)
         with self._lock:
-            self._fleet = WatchedFleet((*tables, *self._broken), self._clock.now(), problem)
+            ended, ended_s = self._clock.now(), self._clock.monotonic()
+            self._fleet = WatchedFleet((*tables, *self._broken), ended, ended_s, problem)
             return self._fleet
 
     def _read_registry(self) -> str:

@@ -126,7 +126,7 @@ def test_table_that_fails_is_told_once_and_asked_again_and_the_others_are_mainta
     metrics = exposition(running.state)
     assert 'memwal_maintain_table_problem{memwal_table="bad"} 1' in metrics
     assert 'memwal_maintain_cycles_total{memwal_table="good",end="done"} 1' in metrics
-    health = service_health(running.state, SystemClock().now(), 60)
+    health = service_health(running.state, SystemClock().monotonic(), 60)
     assert (health["healthy"], health["problems"]) == (True, {"bad": "the store is on fire"})
 
 
@@ -169,11 +169,24 @@ def ended_by_itself(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
+def test_clock_that_is_set_makes_no_service_ill_and_hides_no_service_that_hangs(service: Service) -> None:
+    """Set back by an hour, it kept a service healthy for an hour that looked no more; set forward, it made one ill."""
+    clock = ManualClock()
+    running = service.made(clock=clock)
+    running.look()
+
+    clock.jump_wall_time(3600)
+    assert service_health(running.state, clock.monotonic(), 60)["healthy"]
+    clock.jump_wall_time(-7200)
+    clock.advance(181)
+    assert not service_health(running.state, clock.monotonic(), 60)["healthy"]
+
+
 def test_service_is_healthy_while_a_look_at_silent_tables_goes_on(service: Service, gate: threading.Event) -> None:
     clock, at_the_second = ManualClock(), threading.Event()
     service.registry = service.of("bad", "good")
     running = service.made(clock=clock, survey_parallel=1, survey_deadline_s=1000)
-    assert not service_health(running.state, clock.now(), 60)["healthy"]
+    assert not service_health(running.state, clock.monotonic(), 60)["healthy"]
 
     def hang() -> None:
         clock.advance(1000)
@@ -189,9 +202,9 @@ def test_service_is_healthy_while_a_look_at_silent_tables_goes_on(service: Servi
     assert at_the_second.wait(PATIENCE_S)
 
     assert running.state.looked is None
-    assert service_health(running.state, clock.now(), 60)["healthy"]
+    assert service_health(running.state, clock.monotonic(), 60)["healthy"]
     clock.advance(181)
-    assert not service_health(running.state, clock.now(), 60)["healthy"]
+    assert not service_health(running.state, clock.monotonic(), 60)["healthy"]
     gate.set()
     ended_by_itself([look])
 
@@ -211,7 +224,7 @@ def test_table_that_answers_again_is_no_problem_any_more(service: Service) -> No
     del service.wrong["good"]
     again.look()
 
-    assert service_health(again.state, SystemClock().now(), 60)["problems"] == {}
+    assert service_health(again.state, SystemClock().monotonic(), 60)["problems"] == {}
     metrics = exposition(again.state)
     assert 'memwal_maintain_table_problem{memwal_table="good"} 1' not in metrics
     assert "memwal_maintain_cycles_total{" not in metrics  # None ran.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +13,24 @@ from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.ids import RegionId
 from memwal_core.region import RegionManifest
 from memwal_core.storage.protocol import ObjectInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ByProgress:
+    """The retained versions that have a MemWAL index, by what they had merged of one region, ascending.
+
+    Attributes:
+        progress: What each of them had merged.
+        pinned: The least that one had merged that has a tag or belongs to a branch; None if there is none.
+    """
+
+    versions: tuple[RetainedVersion, ...]
+    progress: tuple[int, ...]
+    pinned: int | None
+
+    def count_needing(self, generation: int) -> int:
+        """Return how many of them, from the first on, had not merged a generation: whoever reads them needs it."""
+        return bisect_left(self.progress, generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +54,21 @@ class BaseState:
     retained: tuple[RetainedVersion, ...] = field(default=(), repr=False)
     problem: str = ""
     untrained: frozenset[str] = frozenset()
+    _by_progress: dict[RegionId, ByProgress] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def merged(self, region_id: RegionId) -> int:
         """Return the merge progress of a region in the newest version."""
         return 0 if self.details is None else self.details.merged_generation(region_id)
+
+    def by_progress(self, region_id: RegionId) -> ByProgress:
+        """Return the retained versions by what they had merged of a region; sorted once, for all its generations."""
+        if region_id not in self._by_progress:
+            read = [(each.merged.get(region_id, 0), each) for each in self.retained if each.enabled]
+            read.sort(key=lambda pair: pair[0])
+            pinned = min((merged for merged, each in read if each.tags or each.branch), default=None)
+            versions, progress = tuple(each for _, each in read), tuple(merged for merged, _ in read)
+            self._by_progress[region_id] = ByProgress(versions, progress, pinned)
+        return self._by_progress[region_id]
 
 
 @dataclass(frozen=True, slots=True)

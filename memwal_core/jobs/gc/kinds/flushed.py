@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memwal_core.base_table import RetainedVersion
 from memwal_core.format.memwal_index import MemWalIndexDetails
 from memwal_core.format.memwal_index.rules import caught_up_generation
 from memwal_core.format.paths import generation_path
@@ -72,17 +71,16 @@ def gate_of(base: BaseState, region_id: RegionId, generation: int) -> tuple[Gate
         if (covered := caught_up_generation(details, [name], region_id)) < generation
     ]
     if behind:
-        return Gate.INDEX_BEHIND, _listed(behind)
-    needing = [
-        f"{version.label} had merged {version.merged.get(region_id, 0)}"
-        for version in _needing(base, region_id, generation)
+        return Gate.INDEX_BEHIND, _listed(behind, len(behind))
+    retained = base.by_progress(region_id)
+    needing = retained.count_needing(generation)
+    if not needing:
+        return None
+    shown = [
+        f"{version.label} had merged {progress}"
+        for version, progress in zip(retained.versions[:_SHOWN], retained.progress, strict=False)
     ]
-    return (Gate.RETAINED_VERSION, _listed(needing)) if needing else None
-
-
-def _needing(base: BaseState, region_id: RegionId, generation: int) -> list[RetainedVersion]:
-    """Return the versions that had not merged a generation, so that whoever reads them needs it."""
-    return [each for each in base.retained if each.enabled and each.merged.get(region_id, 0) < generation]
+    return Gate.RETAINED_VERSION, _listed(shown[:needing], needing)
 
 
 def index_names(base: BaseState) -> list[str]:
@@ -101,29 +99,34 @@ def _plan_region(region: GcRegionState, base: BaseState, policy: Policy) -> list
     if region.manifest is None:
         return []
     present = {each.name: each for each in region.directories}
+    merged_s = _merged_s(base, policy)
     planned = []
     for recorded in region.manifest.flushed_generations:
         directory = present.get(recorded.path)
         item = _plan(region, recorded, directory, base, policy)
         if item.action is not None and directory is not None and region.manifest.status is RegionStatus.ACTIVE:
-            item = _kept_for_open_writer(item, directory, base, policy)
+            item = _kept_for_open_writer(item, directory, merged_s, policy)
         planned.append(item)
     return planned
 
 
-def _kept_for_open_writer(item: Item, directory: DirectoryState, base: BaseState, policy: Policy) -> Item:
+def _merged_s(base: BaseState, policy: Policy) -> float:
+    """Return for how long the oldest retained version with the MemWAL index exists."""
+    return max(
+        (policy.age_s(each.modified) for each in base.retained if each.modified and each.enabled and not each.branch),
+        default=0.0,
+    )
+
+
+def _kept_for_open_writer(item: Item, directory: DirectoryState, merged_s: float, policy: Policy) -> Item:
     """Keep what was merged lately in a region that writers of other programs may claim.
 
     An open writer of pylance reads the base table as of its opening and the generations that the manifest lists. It
     ignores merge progress, so rows that were merged since are hidden from it once their record is gone. Since when
-    rows are merged, the oldest retained version with the MemWAL index tells; where versions go sooner than that, twice
-    the time since the flush ends the wait.
+    rows are merged (``merged_s`` at least), the oldest retained version with the MemWAL index tells; where versions go
+    sooner than that, twice the time since the flush ends the wait.
     """
     wait_s = policy.gc.open_writer_s
-    merged_s = max(
-        (policy.age_s(each.modified) for each in base.retained if each.modified and each.enabled and not each.branch),
-        default=0.0,
-    )
     flushed_s = policy.age_s(directory.modified)
     if merged_s >= wait_s or flushed_s >= 2 * wait_s:
         return item
@@ -137,7 +140,7 @@ def _plan(
     base: BaseState,
     policy: Policy,
 ) -> Item:
-    needing = _needing(base, region.region_id, recorded.generation)
+    pinned = base.by_progress(region.region_id).pinned
     item = Item(
         kind=Kind.FLUSHED_MEMTABLE,
         path=generation_path(region.region_id, recorded.path),
@@ -148,7 +151,7 @@ def _plan(
         action=None,
         reason=Gate.UNMERGED,
         age_s=0.0 if directory is None else policy.age_s(directory.modified),
-        is_pinned=any(version.tags or version.branch for version in needing),
+        is_pinned=pinned is not None and pinned < recorded.generation,
     )
     gate = gate_of(base, region.region_id, recorded.generation)
     if gate is not None:
@@ -158,6 +161,6 @@ def _plan(
     return item.freed(FreeingRule.COVERED, f"merge progress is {base.merged(region.region_id)}", action=Action.DRAIN)
 
 
-def _listed(facts: list[str]) -> str:
-    more = f" and {len(facts) - _SHOWN} more" if len(facts) > _SHOWN else ""
+def _listed(facts: list[str], count: int) -> str:
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return ", ".join(facts[:_SHOWN]) + more

@@ -137,6 +137,26 @@ def test_version_of_a_branch_holds_as_well():
     assert planned(state)[1].evidence == "version 3 of branch trial had merged 0"
 
 
+def test_plan_reads_the_progress_of_each_retained_version_once_whatever_the_number_of_generations():
+    """It read that of each version twice for each generation: a table with three days of both was planned for hours."""
+    reads: list[object] = []
+
+    class Counting(dict):  # type: ignore[type-arg]
+        def get(self, key, default=None):
+            reads.append(key)
+            return super().get(key, default)
+
+    count = 300
+    retained = [RetainedVersion(number, merged=Counting({REGION: number})) for number in range(count)]
+    state = table(base(count, retained=retained), region(range(1, count + 1)))
+
+    plan = plan_gc(state, policy())
+
+    kept = {item.number: item.reason for item in plan.items if item.kind is Kind.FLUSHED_MEMTABLE}
+    assert kept == dict.fromkeys(range(1, count + 1), Gate.RETAINED_VERSION)
+    assert len(reads) <= 3 * count
+
+
 def test_empty_base_table_proves_nothing():
     items = planned(table(base(2, num_rows=0), region([1, 2])))
 

@@ -61,14 +61,19 @@ class BaseState:
         return 0 if self.details is None else self.details.merged_generation(region_id)
 
     def by_progress(self, region_id: RegionId) -> ByProgress:
-        """Return the retained versions by what they had merged of a region; sorted once, for all its generations."""
-        if region_id not in self._by_progress:
+        """Return the retained versions by what they had merged of a region; sorted once for its generations in a row.
+
+        Only the last answer is kept: those of all regions would grow with regions times versions.
+        """
+        found = self._by_progress.get(region_id)
+        if found is None:
             read = [(each.merged.get(region_id, 0), each) for each in self.retained if each.enabled]
             read.sort(key=lambda pair: pair[0])
             pinned = min((merged for merged, each in read if each.tags or each.branch), default=None)
-            versions, progress = tuple(each for _, each in read), tuple(merged for merged, _ in read)
-            self._by_progress[region_id] = ByProgress(versions, progress, pinned)
-        return self._by_progress[region_id]
+            found = ByProgress(tuple(each for _, each in read), tuple(merged for merged, _ in read), pinned)
+            self._by_progress.clear()
+            self._by_progress[region_id] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from memwal_core.base_table import BaseTable
 from memwal_core.clock import Clock
@@ -40,6 +42,7 @@ class FlushContext:
 
     Attributes:
         check_lease: Called before each claim.
+        ahead: Returns how far this machine's clock is ahead of the store's; called once if a region is due.
         failpoints: Hit at the places of a run, and as for ``flush_region``.
     """
 
@@ -49,6 +52,7 @@ class FlushContext:
     clock: Clock
     check_lease: CheckLease = no_lease
     failpoints: Failpoints = NO_FAILPOINTS
+    ahead: Callable[[], timedelta] = timedelta
 
 
 def flush_idle_regions(context: FlushContext, request: FlushRequest) -> FlushReport:
@@ -90,6 +94,7 @@ class _Run:
         self._bounds = IdleBounds.of(context.settings, due_only=request.due_only, fence=request.fence)
         self._began = context.clock.monotonic()
         self._ends = _Ends()
+        self._ahead = timedelta()
 
     def planned(self) -> FlushReport:
         plan = self._plan()
@@ -99,6 +104,8 @@ class _Run:
         plan = self._plan()
         self._ends.damaged.update({each.region_id: each.evidence for each in plan.having(IdleReason.DAMAGED)})
         self._context.failpoints.hit(FLUSH_PLANNED)
+        if plan.due:
+            self._ahead = self._context.ahead()
         map_concurrently(self._flush, plan.due, self._context.settings.flush.concurrency)
         return self._report(plan, self._outcome())
 
@@ -109,7 +116,8 @@ class _Run:
     def _reader(self) -> SignReader:
         context = self._context
         concurrency = context.settings.storage.concurrency
-        return SignReader(context.table, context.manifests, self._bounds, context.clock.now(), concurrency)
+        now = context.clock.now() - self._ahead
+        return SignReader(context.table, context.manifests, self._bounds, now, concurrency)
 
     def _flush(self, planned: IdleVerdict) -> None:
         """Look once more, since a region may have waited for its turn, and flush it if it is still due."""

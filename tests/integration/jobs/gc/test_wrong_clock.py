@@ -1,4 +1,4 @@
-"""Jobs that delete run on a machine whose clock is a month ahead: ages are told by the store's clock all the same."""
+"""Jobs run on a machine whose clock is a month ahead: ages are told by the store's clock all the same."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from memwal_core.jobs.compact import job as compact_job
 from memwal_core.jobs.compact.request import CompactRequest
 from memwal_core.jobs.context import OpenTable
 from memwal_core.jobs.cycle.request import MaintainRequest
+from memwal_core.jobs.flush_idle.request import FlushRequest
 from memwal_core.jobs.gc import job as gc_job
 from memwal_core.jobs.gc.items import Kind
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.rng import seeded_rng
 from memwal_core.settings import CompactSettings, GcSettings, Settings, WriterSettings
 from memwal_core.table import Table
@@ -123,3 +125,15 @@ def test_collection_says_that_the_clock_is_ahead_and_waits_for_its_grace(s3, tab
     assert report.done[Kind.DIRECTORY].items == 1
     assert any("s ahead of the store's" in note for note in report.notes)
     assert "ahead of the store's" in caplog.text
+
+
+def test_clock_that_is_ahead_fences_no_live_writer(table, ahead):
+    """Each cycle took its region from each writer whose rows waited."""
+    writer = RegionWriter.open(table, only_region(ahead), settings=SETTINGS)
+    writer.put(people(70))
+
+    report = ahead.run(FlushRequest(due_only=True))
+
+    assert report.outcome is JobOutcome.NOTHING_TO_DO
+    assert writer.put(people(71)).durable
+    writer.flush()

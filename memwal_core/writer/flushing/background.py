@@ -13,18 +13,22 @@ _Owner = TypeVar("_Owner")
 class BackgroundLoop(Generic[_Owner]):
     """One thread that runs rounds of work on request, or when it is time.
 
-    The thread references its owner only during a round, so an owner without other references is collected
-    and its thread ends. ``work`` is one round, which must not raise; it returns the seconds until more is due,
-    None to wait for a request.
+    The thread references its owner only while a round is requested or runs, so an owner without other references is
+    collected and its thread ends. ``work`` is one round, which must not raise; it returns the seconds until more is
+    due, None to wait for a request.
     """
 
     def __init__(self, owner: _Owner, work: Callable[[_Owner], float | None], name: str) -> None:
         self._signal = threading.Event()
         self._stopped = threading.Event()
-        reference = weakref.ref(owner)
+        self._reference = weakref.ref(owner)
+        self._requested: list[_Owner | None] = []
         weakref.finalize(owner, _stop, self._signal, self._stopped)
         self._thread = threading.Thread(
-            target=_run, args=(reference, work, self._signal, self._stopped), name=name, daemon=True
+            target=_run,
+            args=(self._reference, work, self._signal, self._stopped, self._requested),
+            name=name,
+            daemon=True,
         )
         self._lock = threading.Lock()
         self._started = False
@@ -39,6 +43,7 @@ class BackgroundLoop(Generic[_Owner]):
     def wake(self) -> None:
         """Request a round; the first request starts the thread."""
         self.start()
+        self._requested[:] = [self._reference()]  # Or the owner could be gone before the round, and its work undone.
         self._signal.set()
 
     def stop(self) -> None:
@@ -60,12 +65,14 @@ def _run(
     work: Callable[[_Owner], float | None],
     signal: threading.Event,
     stopped: threading.Event,
+    requested: list[_Owner | None],
 ) -> None:
     delay_s: float | None = 0.0
     while True:
         signal.wait(delay_s)
         signal.clear()
         owner = reference()
+        requested.clear()
         if owner is None or stopped.is_set():
             return
         delay_s = work(owner)

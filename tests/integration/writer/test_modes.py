@@ -170,6 +170,19 @@ def test_async_puts_are_written_by_the_thread(table, region_id) -> None:
         assert writer.put_async(people(1)).result(60).durable
 
 
+def test_async_puts_of_a_writer_that_nobody_holds_any_more_are_written(table, faulty, region_id) -> None:
+    """The thread ended with its writer, and whoever held the future alone waited for ever."""
+    writer = open_writer(table, region_id, WITH_THREADS, faulty)
+    with blocking(faulty, WAL_PUT) as blocked:
+        first = writer.put_async(people(1))
+        assert blocked.reached.wait(60)
+        second = writer.put_async(people(2))
+        del writer
+        gc.collect()
+        blocked.release.set()
+        assert (first.result(60).wal_id, second.result(60).wal_id) == (1, 2)
+
+
 @pytest.mark.req("WRT-33", "WRT-39", "G-15", "MEM-12")
 def test_a_failed_wal_write_fails_each_future_once_and_keeps_the_rows_pending(table, faulty, region_id) -> None:
     writer = open_writer(table, region_id, writer_settings(), faulty)

@@ -17,7 +17,7 @@ CODE := $(wildcard memwal_core testkit demo jobs dags plugins tests tools bench)
 # How many test processes. The tests of a file stay in one of them, and so do all that use the Spark session.
 PYTEST_WORKERS ?= 2
 # Slow tests wait half of their time for processes that they started.
-test-slow: PYTEST_WORKERS = 3
+test-slow test-all: PYTEST_WORKERS = 3
 # Further arguments for pytest, for example PYTEST_ARGS="-k merge".
 PYTEST_ARGS ?=
 # A test that ends its process is tried once more, and no more often: one that hangs takes all its time each time.
@@ -25,7 +25,7 @@ PYTEST = pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --ma
 # Shows all stacks of a process whose test hangs, and ends it, also where native code holds the interpreter's lock. A bit
 # less than the limits of pytest-timeout, which ends it without a word: see pyproject.toml and tests/conftest.py.
 HANGS_AFTER_S = 570
-test-slow: HANGS_AFTER_S = 870
+test-slow test-all: HANGS_AFTER_S = 870
 UNHUNG = -o faulthandler_timeout=$(HANGS_AFTER_S) -o faulthandler_exit_on_timeout=true
 # What `make check` compares with: the branch that this one will be merged into, unless BASE names another.
 BASE ?=
@@ -60,7 +60,7 @@ EXAMPLES_TIMES ?= 20
 # The versions of Airflow that `make airflows` tries beside that of the lock: the newest of each proven line.
 AIRFLOWS ?= 3.1.8 3.2.2
 
-.PHONY: check test-unit test test-slow test-long test-fresh packages lowest airflows
+.PHONY: check test-unit test test-slow test-all test-long test-fresh packages lowest airflows
 check: setup ## Look at what changed, in seconds: format, rules, types and its unit tests; BASE=commit to compare with
 	@$(RUN) python -m tools.check_changed $(if $(BASE),--base $(BASE))
 test-unit: setup ## Run the unit and property tests, in less than two minutes
@@ -69,6 +69,8 @@ test: setup ## Run all tests but the slow ones, in ten minutes on two cores
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "not slow and not long" $(PYTEST_ARGS)
 test-slow: setup ## Run the slow tests: kills, servers, browser, Airflow, packages
 	@$(RUN) $(PYTEST) $(UNHUNG) -m "slow and not long" $(PYTEST_ARGS)
+test-all: setup ## Run what `make test` and `make test-slow` run, at once: waiting tests leave the cores to others
+	@$(RUN) $(PYTEST) $(UNHUNG) -m "not long" $(PYTEST_ARGS)
 test-long: setup ## Run the long searches: histories, power cuts, simulations and damage by the hundred
 	@$(RUN) $(PYTEST) -m long $(PYTEST_ARGS)
 test-fresh: setup ## Try properties with fresh inputs, EXAMPLES_TIMES=n times as many as usual

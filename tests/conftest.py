@@ -156,11 +156,11 @@ def _search_afresh(items: list[pytest.Item]) -> None:
         )
 
 
-def _takes_its_turn(item: pytest.Item) -> int:
-    """Let files begin first that keep a process busy longest: those of Airflow's servers and of the Spark session."""
-    if "servers" in getattr(item, "fixturenames", ()):
-        return 0
-    return 1 if _uses_spark_session(item.path) else 2
+def _put_longest_first(items: list[pytest.Item]) -> None:
+    """Let files begin first that keep a process busy longest: of Airflow's servers, the Spark session, slow tests."""
+    servers = {item.path for item in items if "servers" in getattr(item, "fixturenames", ())}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda it: (it.path not in servers, not _uses_spark_session(it.path), it.path not in slow))
 
 
 def _timeout_s(item: pytest.Item) -> int | None:
@@ -172,7 +172,7 @@ def _timeout_s(item: pytest.Item) -> int | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest shares first, and give tests the time that their kind needs, unless somebody says how much."""
-    items.sort(key=_takes_its_turn)
+    _put_longest_first(items)
     if EXAMPLES_TIMES > 1:
         _search_afresh(items)
         return

@@ -24,6 +24,7 @@ from memwal_core.settings.page import PageSettings
 from memwal_core.settings.reading import ReadSettings
 from memwal_core.settings.retention import CompactSettings, GcSettings, RetentionSettings
 from memwal_core.settings.seconds import Seconds
+from memwal_core.settings.similar import meant
 from memwal_core.settings.status import StatusSettings
 from memwal_core.settings.writer import MIB, WriterSettings
 
@@ -493,6 +494,6 @@ def _settings_of(variables: frozenset[tuple[str, str]]) -> Settings:
 def _unknown(variable: str) -> InvalidRequestError:
     return InvalidRequestError(
         "the environment variable is not a setting",
-        remedy="correct the name; docs/settings.md lists all settings",
+        remedy=f"correct the name{meant(variable, Settings, ENVIRONMENT_PREFIX)}; docs/settings.md lists all settings",
         variable=variable,
     )

@@ -82,6 +82,27 @@ def test_other_names_are_still_refused(monkeypatch: pytest.MonkeyPatch, variable
         load_settings()
 
 
+@pytest.mark.parametrize(
+    ("variable", "named"),
+    [
+        ("MEMWAL_MERGE_MAX_BYTES", "MEMWAL_MERGE__MAX_BYTES"),
+        ("MEMWAL_PAGES__DEADLINE_S", "MEMWAL_PAGE__DEADLINE_S"),
+        ("MEMWAL_MERGE__MAX_BITES", "MEMWAL_MERGE__MAX_BYTES"),
+        ("MEMWAL_XQ", None),
+    ],
+)
+def test_misspelt_name_leads_to_the_setting_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, variable: str, named: str | None
+) -> None:
+    monkeypatch.setenv(variable, "1")
+
+    with pytest.raises(InvalidRequestError, match="is not a setting") as caught:
+        load_settings()
+
+    assert ("perhaps to" in caught.value.remedy) == (named is not None)
+    assert (named or "correct the name; docs") in caught.value.remedy
+
+
 SECONDS = [
     f"MEMWAL_{section}__{name}".upper()
     for section, info in Settings.model_fields.items()

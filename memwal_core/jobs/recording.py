@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from memwal_core.coordination.freeze import FreezeCause
 from memwal_core.coordination.job_key import JobKey
@@ -18,8 +19,13 @@ from memwal_core.jobs.verify.facts import duplicates_in
 _log = logging.getLogger(__name__)
 
 
-def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> ReportT:
+def recorded(
+    opened: OpenTable, run: RunRecord, work: Callable[[], ReportT], remember: Callable[[ReportT], None]
+) -> ReportT:
     """Run a job and record it. A ledger that cannot be written is logged and keeps no job from working.
+
+    What was seen is remembered while the end is recorded: a process that dies between the two leaves a run without an
+    end or a table to be seen again, whichever was written first.
 
     Raises:
         MemwalError: What the job raised, after it was recorded.
@@ -36,6 +42,7 @@ def recorded(opened: OpenTable, run: RunRecord, work: Callable[[], ReportT]) -> 
             progress.facts.update({PEAK_MEMORY_FACT: peak_memory_bytes(), MEMORY_LIMIT_FACT: memory_limit_bytes()})
         progress.outcome, progress.verdict = _outcome(report), report.why()
         progress.facts.update(report.facts())
+        progress.beside_end = partial(remember, report)
     return report
 
 

@@ -84,10 +84,14 @@ def execute(  # noqa: PLR0913 - what may differ between those who start a job
     opened.require_there()
     needs_lease = request.info.takes_lease and guard is None
     with _held(opened, request, name, ticket) if needs_lease else _unheld(opened, request, guard) as (check, claim):
-        context = JobContext(opened, check, name, executors, progress, claim)
+        watch = None
+        if not request.info.acts_on_frozen:
+            watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, request.info.name)
+        context = JobContext(opened, check, name, executors, progress, claim, watch)
         work = partial(_worked, job, context, request)
         run = opened.new_run(request.key, name, claim.fencing_token if claim is not None else 0)
-        report = instruments.observe(request.info.name, opened.uri, lambda: recorded(opened, run, work))
+        begun = partial(recorded, opened, run, work, partial(_remember, watch))
+        report: JobReport = instruments.observe(request.info.name, opened.uri, begun)
     job.count(instruments, report)
     _log.info(
         "%s ended [table=%s, outcome=%s, seconds=%.1f] %s",
@@ -107,12 +111,12 @@ def _worked(job: Job[Any, JobReport], context: JobContext, request: JobRequest) 
         ConflictError: A version that the job reads was superseded and cleaned up.
     """
     try:
-        return (job.run if request.info.acts_on_frozen else partial(_watched, job))(context, request)
+        return (job.run if context.watch is None else partial(_watched, job, context.watch))(context, request)
     except ObjectNotFoundError as error:
         raise _removed_meanwhile(context.base, error) or error from error
 
 
-def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest) -> JobReport:
+def _watched(job: Job[Any, JobReport], watch: HistoryWatch, context: JobContext, request: JobRequest) -> JobReport:
     """Run a job on a table whose history goes on where it was last seen.
 
     Whatever the job reads is compared as it is read, and nothing is written after a contradiction.
@@ -120,18 +124,18 @@ def _watched(job: Job[Any, JobReport], context: JobContext, request: JobRequest)
     Raises:
         FrozenError: The table is frozen, or this run found that it must be.
     """
-    opened = context.opened
-    watch = HistoryWatch(opened.base, opened.manifests, opened.freezes, request.info.name)
     watched = watch.begin()
 
     def guard() -> None:
         watch.check()
         context.guard()
 
-    opened = replace(opened, base=watched.base, manifests=watched.manifests)
-    report = job.run(replace(context, opened=opened, guard=guard, watch=watch), request)
+    opened = replace(context.opened, base=watched.base, manifests=watched.manifests)
+    report = job.run(replace(context, opened=opened, guard=guard), request)
     watch.check()
-    _learn(watch, report, again=report.outcome in _CHANGED and not job.knows_the_end(report))
+    if report.outcome in _CHANGED and not job.knows_the_end(report):
+        with _learning(report):
+            watch.read_again()
     return report
 
 
@@ -152,9 +156,16 @@ def _removed_meanwhile(table: BaseTable, error: ObjectNotFoundError) -> Conflict
     return None
 
 
-def _learn(watch: HistoryWatch, report: JobReport, *, again: bool) -> None:
+def _remember(watch: HistoryWatch | None, report: JobReport) -> None:
+    if watch is not None:
+        with _learning(report):
+            watch.remember()
+
+
+@contextmanager
+def _learning(report: JobReport) -> Iterator[None]:
     try:
-        watch.learn(again=again)
+        yield
     except FrozenError:
         raise
     except MemwalError as error:

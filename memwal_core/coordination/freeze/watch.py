@@ -147,19 +147,22 @@ class HistoryWatch:
         if self._is_frozen:
             refuse_frozen(self._base.uri, self._freezes.active(), found_now=True)
 
-    def learn(self, *, again: bool) -> None:
-        """Remember what was read, if it is new.
-
-        Args:
-            again: Whether the run changed the table since it last read it.
+    def read_again(self) -> None:
+        """Compare the table as the run leaves it.
 
         Raises:
-            FrozenError: What was read again contradicts the record.
-            MemwalError: The record cannot be written; the next run learns it.
+            FrozenError: It contradicts the record.
+            MemwalError: It cannot be read.
         """
         self.check()
-        if again:
-            self.read_state(self._base.state())
+        self.read_state(self._base.state())
+
+    def remember(self) -> None:
+        """Add what was read to the record, if it is new.
+
+        Raises:
+            MemwalError: The record cannot be written; the next run learns it.
+        """
         if self._learned(self._memory) != self._memory:
             self._freezes.update(lambda record: replace(record, memory=self._learned(record.memory)))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ from memwal_core.ids import IdSource
 from memwal_core.redaction import redact
 from memwal_core.register import FIRST_VERSION, VersionedRegister
 from memwal_core.settings import LedgerSettings
+from memwal_core.storage.concurrent import both
 from memwal_core.storage.protocol import ObjectStore
 
 LEDGER_SUFFIX = ".json"
@@ -39,11 +41,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class RunInProgress:
-    """What a run reports about itself; recorded when it ends, as ``done`` unless set otherwise."""
+    """What a run reports about itself; recorded when it ends, as ``done`` unless set otherwise.
+
+    Attributes:
+        beside_end: Called while the end is recorded, on a near store before it, unless the run failed.
+    """
 
     outcome: RunOutcome = RunOutcome.DONE
     facts: dict[str, object] = field(default_factory=dict)
     verdict: str = ""
+    beside_end: Callable[[], object] = lambda: None
 
 
 class Ledger:
@@ -77,7 +84,8 @@ class Ledger:
         except Exception as error:
             self._finish(run, progress, RunOutcome.FAILED, type(error).__name__, redact(str(error)))
             raise
-        self._finish(run, progress, progress.outcome, "", progress.verdict)
+        finish = partial(self._finish, run, progress, progress.outcome, "", progress.verdict)
+        both(self._store.kind, progress.beside_end, finish)
 
     def begin(self, run: RunRecord) -> History:
         """Record that a run begins; repeating it changes nothing."""

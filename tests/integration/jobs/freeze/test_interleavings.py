@@ -62,7 +62,8 @@ def test_others_that_flush_and_merge_before_each_read_freeze_nothing(uri: str, r
     for read in reads:
         run.others_flush_and_merge()
         read(run)
-    run.watch.learn(again=True)
+    run.watch.read_again()
+    run.watch.remember()
 
     assert Table.open(uri).opened.freezes.active() == ()
 

@@ -87,6 +87,27 @@ def test_error_is_recorded_with_its_class_and_goes_on(ledger, clock, error, outc
     assert run.verdict in str(error)
 
 
+def test_what_is_done_beside_the_end_is_done_before_it_on_a_near_store(ledger, clock):
+    seen = []
+    with ledger.run(RunRecord(MERGE, "run-1", "airflow", clock.now())) as progress:
+        progress.beside_end = lambda: seen.append(ledger.history(MERGE).runs[0].has_ended)
+    assert seen == [False]
+    assert ledger.history(MERGE).runs[0].outcome is RunOutcome.DONE
+
+
+def test_failed_run_does_nothing_beside_its_end(ledger, clock):
+    seen = []
+
+    def fail():
+        with ledger.run(RunRecord(MERGE, "run-1", "airflow", clock.now())) as progress:
+            progress.beside_end = lambda: seen.append(1)
+            raise ConflictError("raced", remedy="retry")
+
+    with pytest.raises(ConflictError):
+        fail()
+    assert seen == []
+
+
 def test_ledger_that_cannot_be_written_does_not_stop_the_job(store, ledger, clock, caplog):
     store.fail("put_if_absent", times=None)
     worked = []

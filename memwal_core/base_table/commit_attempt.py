@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import lance
+
 from memwal_core.format.table_manifest import MemWalEntry
 
 
@@ -20,6 +22,8 @@ class StrictCommit:
         operation: A ``lance.LanceOperation``.
         change_entry: New MemWAL index entry for the present one.
         transaction_id: Makes this attempt's bytes unlike those of any other; never used twice.
+        opened: V in pylance's hands, which otherwise opens it again.
+        require_read: Raises if V is not what it was when it was read; called just before V+1 is published.
     """
 
     read_version: int
@@ -27,6 +31,8 @@ class StrictCommit:
     change_entry: Callable[[MemWalEntry], MemWalEntry]
     transaction_id: uuid.UUID
     message: str
+    opened: lance.LanceDataset | None = None
+    require_read: Callable[[], object] = lambda: None
 
 
 class Outcome(Enum):

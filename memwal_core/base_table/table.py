@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import lance
@@ -14,7 +15,7 @@ from memwal_core.base_table.commit.committing import committing
 from memwal_core.base_table.commit.create import creation_operation, new_details
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import entry_change
-from memwal_core.base_table.commit.strict_commit import strict_commit
+from memwal_core.base_table.commit.strict_commit import removed_meanwhile, strict_commit
 from memwal_core.base_table.commit_attempt import StrictCommit
 from memwal_core.base_table.reading.table_reader import Sources, TableReader
 from memwal_core.base_table.state import TableState
@@ -203,6 +204,8 @@ class BaseTable(TableReader):
             change_entry=change,
             transaction_id=self._new_id(),
             message=message,
+            opened=state.opened,
+            require_read=partial(self._require_same, state),
         )
         version, manifest, tidy = strict_commit(self.store, self._durable, attempt)
         try:
@@ -216,6 +219,18 @@ class BaseTable(TableReader):
                 remedy="read the table before trying again; keep old versions longer than any job runs",
                 **{**error.facts, "table": self.uri, "version": version, "transaction_id": attempt.transaction_id},
             ) from error
+
+    def _require_same(self, state: TableState) -> None:
+        """Require that a version is still what it was when it was read; an opened one does not notice if it is gone.
+
+        A table that was dropped and made again may have a free place after any version.
+        """
+        try:
+            found = self.manifests.read(state.version)
+        except ObjectNotFoundError as error:
+            raise removed_meanwhile(self.store, state.version) from error
+        if (found.timestamp, found.mem_wal) != (state.timestamp, state.entry):
+            raise removed_meanwhile(self.store, state.version)
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(bytes=self.ids.commit_id(), version=4)

@@ -62,6 +62,7 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
         lambda version, staged: _next_version(attempt, version, staged),
         identity=f"strict commit {attempt.transaction_id}",
         only=attempt.read_version,
+        before=attempt.require_read,
     )
     transaction = lance.Transaction(
         read_version=attempt.read_version,
@@ -72,7 +73,7 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
     try:
         with translated("strict commit", store.uri, read_version=attempt.read_version):
             lance.LanceDataset.commit(
-                store.uri,
+                attempt.opened if attempt.opened is not None else store.uri,
                 transaction,
                 storage_options=dict(store.storage_options),
                 max_retries=0,
@@ -134,15 +135,20 @@ def _without_read_version(store: ObjectStore, attempt: StrictCommit, catalog: Ve
     try:
         ManifestFiles(store).locate(attempt.read_version)
     except ObjectNotFoundError:
-        return ConflictError(
-            "the version that this change was derived from was removed meanwhile",
-            remedy="read the table again and repeat the change; keep old versions longer than any job runs",
-            table=store.uri,
-            read_version=attempt.read_version,
-        )
+        return removed_meanwhile(store, attempt.read_version)
     except MemwalError:
         return None  # The store does not answer; what pylance said stands.
     return None
+
+
+def removed_meanwhile(store: ObjectStore, version: int) -> ConflictError:
+    """Return what says that a version that a change was derived from is not there any longer."""
+    return ConflictError(
+        "the version that this change was derived from was removed meanwhile",
+        remedy="read the table again and repeat the change; keep old versions longer than any job runs",
+        table=store.uri,
+        read_version=version,
+    )
 
 
 def _remove_transaction(store: ObjectStore, attempt: StrictCommit) -> None:

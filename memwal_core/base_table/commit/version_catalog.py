@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from memwal_core.base_table.commit.durable import DurableFiles
@@ -23,6 +24,7 @@ from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.errors import CommitUnknownError, ConflictError, MemwalError, ObjectNotFoundError, UnavailableError
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.storage import ObjectStore, StoreKind
+from memwal_core.storage.concurrent import both
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class VersionCatalog:
     Args:
         identity: Unlike that of any other catalog: equal ones share caches inside pylance.
         only: Show this version as if there were no other.
+        before: Called while a staged manifest is read; what it raises keeps it from being published.
 
     Attributes:
         asked_version: The version that was asked for last; 0 if none was.
@@ -54,7 +57,14 @@ class VersionCatalog:
     """
 
     def __init__(
-        self, store: ObjectStore, durable: DurableFiles, rule: Rule, *, identity: str, only: int | None = None
+        self,
+        store: ObjectStore,
+        durable: DurableFiles,
+        rule: Rule,
+        *,
+        identity: str,
+        only: int | None = None,
+        before: Callable[[], object] = lambda: None,
     ) -> None:
         """Keep the parts; nothing was asked yet."""
         self._store = store
@@ -62,6 +72,7 @@ class VersionCatalog:
         self._rule = rule
         self._identity = identity
         self._only = only
+        self._before = before
         self._manifests = ManifestFiles(store)
         self.asked_version = 0
         self.outcome = Outcome.NOT_ASKED
@@ -112,7 +123,9 @@ class VersionCatalog:
         staged_path = f"{TABLE_VERSIONS_DIRECTORY}/{path.rpartition('/')[2]}"
         self.staged_paths.append(staged_path)
         try:
-            data = self._rule(version, self._staged(staged_path, request["manifest_size"]))
+            read = partial(self._staged, staged_path, request["manifest_size"])
+            staged, _ = both(self._store.kind, read, self._before)
+            data = self._rule(version, staged)
             self._durable.sync(version, data)
             self._publish(staged_path[:-_STAGING_SUFFIX_LENGTH], data)
         except RefusedError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import threading
@@ -446,6 +447,26 @@ def test_commit_from_a_version_that_was_removed_meanwhile_is_a_conflict(place: A
     # Who repeats it reads anew, so the rival's progress stays.
     state = table.update_details(_stamped(5), read=stale)
     assert (state.require_details().snapshot_ts_millis, state.require_details().merged_generations) == (5, {A: 1})
+
+
+@pytest.mark.req("BLD-14", "BLD-15")
+@pytest.mark.parametrize("versions", [0, 1], ids=["older", "as old"])
+def test_commit_from_a_version_of_a_table_that_was_made_again_is_a_conflict(tmp_path: Path, versions: int) -> None:
+    """The place of the next version is free, and what was opened of the dropped table names files that are gone."""
+    table = make_people_table(str(tmp_path / "t"), rows=people(1))
+    merge_natively(table, people(2), {A: 1})
+    stale = table.state()
+    shutil.rmtree(tmp_path / "t")
+    again = make_people_table(str(tmp_path / "t"), rows=people(1))
+    for number in range(versions):
+        merge_natively(again, people(2), {A: number + 1})
+    before = again.state()
+
+    with pytest.raises(ConflictError, match="was removed meanwhile"):
+        table.strict_commit(_nothing(), read=stale, change=_stamped(5), message="late")
+
+    assert again.state() == before
+    assert not [name for name in _files(again, "_versions") if ".manifest-" in name]
 
 
 def test_commit_keeps_its_error_if_the_version_it_read_is_still_there(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from memwal_core.base_table import BaseTable, Sources, list_versions
+from memwal_core.clock import SystemClock
 from memwal_core.errors import FencedError
 from memwal_core.jobs.compact import job as compact_job
 from memwal_core.jobs.compact.request import CompactRequest
@@ -27,7 +28,7 @@ from memwal_core.writer.region_writer import RegionWriter
 from memwal_core.writer.table_writer import TableWriter
 from testkit.s3_server import S3Server, s3_server
 from testkit.simulation.view import lsm_view
-from testkit.tables.garbage import OLD_S, drop_old_versions, later, only_region
+from testkit.tables.garbage import OLD_S, drop_old_versions, only_region
 from testkit.tables.people import make_people_table, people
 
 pytestmark = pytest.mark.s3
@@ -37,6 +38,13 @@ SETTINGS = Settings(
     gc=GcSettings(grace_s=1),
     compact=CompactSettings(keep_versions=1),
 )
+
+
+class _Ahead(SystemClock):
+    """A month ahead; it goes on, as the store's does."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=OLD_S)
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def table(s3: S3Server) -> BaseTable:
 @pytest.fixture
 def ahead(s3: S3Server, table: BaseTable) -> Table:
     """The table as a machine opens it whose clock is a month ahead."""
-    sources = Sources(later(OLD_S), seeded_rng(1))
+    sources = Sources(_Ahead(), seeded_rng(1))
     opened = BaseTable.open(table.uri, storage_options=s3.storage_options, settings=SETTINGS, sources=sources)
     return Table(OpenTable.of(opened))
 

@@ -37,8 +37,8 @@ COUNTED: Mapping[str, Requests] = MappingProxyType(
     {
         "put": Requests(1, 0),
         "flush": Requests(12, 8),
-        "merge": Requests(22, 39),
-        "snapshot": Requests(20, 35),
+        "merge": Requests(22, 37),
+        "snapshot": Requests(20, 33),
         "lookup, cold": Requests(4, 13),
         "lookup, warm": Requests(2, 6),
         "cycle of a merged table": Requests(126, 202),

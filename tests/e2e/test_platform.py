@@ -216,7 +216,8 @@ def test_stopping_leaves_no_process_although_a_task_has_a_driver_in_a_session_of
     # Airflow may end the held driver itself while its servers stop; nobody but us ends this process.
     mark = str(platform.directory.root.resolve())
     stray = subprocess.Popen(["sleep", "600"], env=marked(os.environ, mark), start_new_session=True)
-    assert stray.pid in [process.pid for process in platform.processes()]
+    # The environment of a process can be read a moment after its start.
+    until(lambda: stray.pid in [process.pid for process in platform.processes()])
 
     stopped = stop_stack(platform.directory, CLOCK)
 

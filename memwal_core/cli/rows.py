@@ -23,6 +23,8 @@ from memwal_core.reader.scan.scan import ScanRequest
 from memwal_core.region.spec.describe import describe_spec
 
 _LONGEST_CELL = 60
+_ROWS_OF_A_GRID = 1000
+"""Widths of columns follow from all rows of a grid, so that none is shown before."""
 
 Filter = Annotated[str | None, typer.Option("--filter", help="Condition, in Lance's SQL.", metavar="SQL")]
 Columns = Annotated[list[str] | None, typer.Option("--column", help="Only this column. Repeatable.", metavar="COLUMN")]
@@ -185,9 +187,10 @@ def _show_rows(rows: pa.Table, *, json: bool, wanted: int = 1) -> None:
         shown = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         print_json({"rows": json_format.loads(json_format.dumps(shown, default=_as_text))})
     elif rows.num_rows:
-        cells = [[_cell(value) for value in column] for column in columns]
-        grid = Grid(tuple(names), tuple(zip(*cells, strict=True)))
-        show_grid(grid, Console(highlight=False))
+        console = Console(highlight=False)
+        for start in range(0, rows.num_rows, _ROWS_OF_A_GRID):
+            cells = [[_cell(value) for value in column[start : start + _ROWS_OF_A_GRID]] for column in columns]
+            show_grid(Grid(tuple(names), tuple(zip(*cells, strict=True))), console)
     if not json and rows.num_rows < wanted:
         told = f"{wanted - rows.num_rows} of {wanted} keys have no row" if wanted > 1 else "no such row"
         typer.echo(told, err=True)

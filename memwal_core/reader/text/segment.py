@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memwal_core.base_table import TextIndex, translated
-from memwal_core.base_table.indexes.inventory import may_filter_by_index
 from memwal_core.base_table.indexes.text_index import TEXT_KIND
 from memwal_core.base_table.keys.search import KeySearch
 from memwal_core.reader.rows.by_id import rows_of
@@ -95,6 +94,7 @@ class IndexedSegment:
         is_whole: Whether the dataset still has every document of the index.
         belongs: Which rows of the dataset are meant.
         known_lengths: Tokens per row; 0 if unknown, then the text is tokenized.
+        may_filter_by_index: As the function of this name; asked for each word of a search.
     """
 
     dataset: lance.LanceDataset
@@ -106,6 +106,7 @@ class IndexedSegment:
     belongs: Belongs
     known_lengths: LengthsOf
     place_of: PlaceOf
+    may_filter_by_index: Callable[[], bool]
 
     def matches(self, word: str) -> Matches:
         """Return the rows that contain a word; see ``TextSegment``."""
@@ -143,8 +144,7 @@ class IndexedSegment:
 
     def passing(self, word: str, filter_sql: str, found: Matches) -> Matches:
         """Return the matches that fulfil a condition; see ``TextSegment``."""
-        by_index = may_filter_by_index(self.dataset, self.index.fragments)
-        options = {**_INDEXED_ONLY, "filter": filter_sql, "use_scalar_index": by_index}
+        options = {**_INDEXED_ONLY, "filter": filter_sql, "use_scalar_index": self.may_filter_by_index()}
         passing = matches_of(self.dataset, self.column, word, **options)
         return found.kept(is_among(found.ids, np.sort(passing.ids)))
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import lance
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memwal_core.base_table import TextIndex, count_documents, document_lengths, read_document_lengths, translated
+from memwal_core.base_table.indexes.inventory import may_filter_by_index
 from memwal_core.format.columns import ROW_ID
 from memwal_core.reader.index_gap.bridge import StandingRows, bridge_gap, fragments_of
 from memwal_core.reader.index_gap.gap import IndexGap, plan_gap
@@ -159,7 +160,8 @@ class TextSegments:
     ) -> TextSegment:
         lengths = partial(self._lengths, index)
         is_whole = self._is_whole(dataset, index)
-        return IndexedSegment(dataset, self._column, index, *counted, is_whole, belongs, lengths, place)
+        by_index = cache(partial(may_filter_by_index, dataset, index.fragments))
+        return IndexedSegment(dataset, self._column, index, *counted, is_whole, belongs, lengths, place, by_index)
 
     def _lengths(self, index: TextIndex, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Return tokens per document; 0 for a few rows of a large index, whose texts are cheaper to tokenize."""

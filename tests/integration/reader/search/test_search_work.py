@@ -126,3 +126,12 @@ def test_lookup_in_a_table_with_deleted_rows_takes_none_by_number(tmp_path: Path
     texts = dict(zip(rows.column("id").to_pylist(), rows.column("text").to_pylist(), strict=True))
     assert found.column("text").to_pylist() == [texts[key] for key in (1999, 1500, 35, 5002)]
     assert calls["take"] == 0
+
+
+def test_filtered_text_search_looks_once_at_the_indexes_of_each_dataset(tmp_path: Path, calls: Counter[str]) -> None:
+    """It looked again for each word."""
+    view = _view(str(tmp_path / "t"), 1)
+    view.full_text_search(TextQuery("text", "word1 word2", k=5, columns=("id",)))
+    calls.clear()
+    view.full_text_search(TextQuery("text", "word1 word2 word3", k=5, columns=("id",), filter_sql="id >= 0"))
+    assert calls["describe_indices"] == 3

@@ -51,6 +51,8 @@ class RelocationPlan:
 
     Attributes:
         known: Where it was before, as recorded.
+        obstacles: Why nothing is done; empty if nothing is in the way.
+        is_damaged: Whether some of them are files, which the original may still have.
     """
 
     address: str
@@ -59,6 +61,7 @@ class RelocationPlan:
     ends: tuple[Freeze, ...]
     records_address: bool
     obstacles: tuple[str, ...]
+    is_damaged: bool
 
     @property
     def rebases(self) -> tuple[ExaminedGeneration, ...]:
@@ -77,6 +80,7 @@ def plan_relocation(
     examined: Iterable[ExaminedGeneration],
     contradictions: Iterable[Contradiction],
     damaged_wals: Mapping[RegionId, Mapping[int, str]],
+    damaged_regions: Mapping[RegionId, str],
 ) -> RelocationPlan:
     """Return what makes a table whole.
 
@@ -86,32 +90,35 @@ def plan_relocation(
         examined: Its flushed MemTables.
         contradictions: Between the record and the table as it is now.
         damaged_wals: Unflushed WAL entries of each region that cannot be replayed, and why.
+        damaged_regions: Regions without a manifest that can be read, and why.
     """
     found, known = tuple(examined), record.memory.addresses
     ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
+    decisions = tuple(_decisions(record, contradictions))
+    damage = (
+        *(f"region {region_id}: {problem}" for region_id, problem in damaged_regions.items()),
+        *(f"{each.subject}: {each.problem}" for each in found if each.problem),
+        *_damage_of_wals(damaged_wals),
+    )
     return RelocationPlan(
         address=address,
         known=known,
         examined=found,
         ends=ends,
         records_address=address not in known,
-        obstacles=(*_obstacles(record, found, contradictions), *_wal_obstacles(damaged_wals)),
+        obstacles=(*decisions, *damage),
+        is_damaged=bool(damage),
     )
 
 
-def _obstacles(
-    record: MaintenanceRecord, examined: Iterable[ExaminedGeneration], contradictions: Iterable[Contradiction]
-) -> Iterator[str]:
+def _decisions(record: MaintenanceRecord, contradictions: Iterable[Contradiction]) -> Iterator[str]:
     active = {each.cause for each in record.active}
     more = active | {each.cause for each in contradictions}
     for cause in sorted(more - {FreezeCause.ADDRESS_CHANGED}):
         yield f"{cause.value}: {cause.facts.summary}; decide with `memwal thaw` first, see {cause.facts.runbook}"
-    for each in examined:
-        if each.problem:
-            yield f"{each.subject}: {each.problem}"
 
 
-def _wal_obstacles(damaged_wals: Mapping[RegionId, Mapping[int, str]]) -> Iterator[str]:
+def _damage_of_wals(damaged_wals: Mapping[RegionId, Mapping[int, str]]) -> Iterator[str]:
     for region_id, damaged in damaged_wals.items():
         if damaged:
             first, more = min(damaged), f" ({show_count(len(damaged), 'entry')} like it)" if len(damaged) > 1 else ""

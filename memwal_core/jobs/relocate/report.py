@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memwal_core.jobs.outcome import JobOutcome
@@ -65,4 +66,11 @@ class RelocateReport:
         rows = tuple((each.subject, each.problem or each.evidence) for each in self.plan.examined)
         grids = (Grid(("flushed MemTable", "found"), rows),) if rows else ()
         headline = f"{show_words(self.outcome.value)}: {self.why() if not self.plan.obstacles else 'nothing changed'}"
-        return ReportView(headline, grids, tuple(f"in the way: {each}" for each in self.plan.obstacles))
+        return ReportView(headline, grids, (*(f"in the way: {each}" for each in self.plan.obstacles), *self._advice()))
+
+    def _advice(self) -> Iterator[str]:
+        if self.plan.is_damaged:
+            yield (
+                "a copy that was made while writers or jobs worked may lack files: if the original is still there, "
+                "copy it again, with `memwal backup` or after both were stopped; `memwal repair` may give up rows"
+            )

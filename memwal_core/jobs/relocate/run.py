@@ -104,7 +104,7 @@ class _Relocation:
             CensusTaker(opened.base.store, opened.manifests, concurrency),
             (region_id for region_id, merged in details.merged_generations.items() if merged),
         )
-        manifests = census.require_all()
+        manifests = census.manifests
         wanted = [(manifest.region_id, each) for manifest in manifests for each in manifest.flushed_generations]
         merged = details.merged_generations
         done = 0
@@ -119,7 +119,10 @@ class _Relocation:
         examined = [each for each in map_concurrently(examine, wanted, concurrency) if each is not None]
         seen = look(opened.base, opened.manifests, record.memory)
         damaged_wals = {each.region_id: damaged_entries(opened.base.store, each) for each in manifests}
-        return plan_relocation(address_of(opened.base), record, examined, compare(record.memory, seen), damaged_wals)
+        damaged = {each.region_id: each.evidence for each in census.damaged.values()}
+        return plan_relocation(
+            address_of(opened.base), record, examined, compare(record.memory, seen), damaged_wals, damaged
+        )
 
     def _examine(
         self, region_id: RegionId, recorded: FlushedGeneration, *, is_merged: bool

@@ -127,6 +127,25 @@ def test_copy_that_left_wal_entries_behind_is_refused_and_left_as_it_is(named: P
     assert seen(copy) == {**RIGHT, 5: f"in the WAL {left_behind}"}
 
 
+def test_copy_with_regions_that_cannot_be_read_is_refused_with_the_name_of_each(place: Place) -> None:
+    """An error named the first alone, and told people to repair what was to be copied again."""
+    make_table(place)
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    regions = copy.opened.manifests.region_ids()
+    for manifest in copy.opened.manifests.load_many(regions):
+        copy.base.store.delete(manifest_path(manifest.region_id, manifest.version))
+    before = {each.path for each in copy.base.store.list_objects("_mem_wal/_record")}
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    for region_id in regions:
+        assert f"region {region_id}: _mem_wal/{region_id}/manifest/" in report.why()
+    assert any("`memwal backup`" in each for each in report.view().notes)
+    assert {each.path for each in copy.base.store.list_objects("_mem_wal/_record")} == before
+
+
 def test_flushed_memtables_without_a_digest_are_relocated_by_sizes_and_checksums(named: Place) -> None:
     """As those that were written before digests existed."""
     table = make_table(named)

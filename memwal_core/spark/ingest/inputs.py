@@ -18,6 +18,7 @@ from memwal_core.errors import CorruptionError, InvalidRequestError
 from memwal_core.ingest.source import Source, require_plain_files
 from memwal_core.jobs.ingest.request import SourceFormat
 from memwal_core.quality.frames import base_frame, spark_types
+from memwal_core.spark.ingest.exact import as_texts, require_exact
 from memwal_core.spark.ingest.routed import CORRUPT, FILE
 from memwal_core.spark.ingest.watching import cause_of, unreadable_file
 from memwal_core.spark.session import NO_ANSWER
@@ -146,7 +147,9 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             else:
                 found = [StructField(name, StringType()) for name in names]
             types = _text_types([(each.name, each) for each in found], schema)
-            return _tolerant(spark, {**options, "enforceSchema": "false"}, types).csv(places)
+            options = {**options, "enforceSchema": "false"}
+            require_exact(_tolerant(spark, options, as_texts(types)).csv(places), types, source, options)
+            return _tolerant(spark, options, types).csv(places)
         case SourceFormat.JSON:
             if _ENCODINGS & {name.lower() for name in given}:
                 given = {"lineSep": "\n", **given}  # Spark asks for it beside an encoding.
@@ -155,7 +158,9 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             found = spark.read.options(**{**given, **keep}).json(places).schema.fields
             strangers = [(each.name, each) for each in found if each.name not in (CORRUPT, *schema.names)]
             known = [(name, StructField(name, StringType())) for name in schema.names]
-            return _tolerant(spark, given, _text_types([*known, *strangers], schema)).json(places)
+            types = _text_types([*known, *strangers], schema)
+            require_exact(_tolerant(spark, given, as_texts(types)).json(places), types, source, given)
+            return _tolerant(spark, given, types).json(places)
         case _:
             return spark.read.options(**given).parquet(*places)
 

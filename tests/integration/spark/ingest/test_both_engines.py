@@ -202,3 +202,65 @@ def test_types_that_spark_lacks_come_in_as_what_it_has(spark: SparkSession, tmp_
     table = Table.create(str(tmp_path / "t"), schema, key="u64", buckets=2)
     table.run(IngestRequest(sources=(str(tmp_path / f"rows.{form}"),), batch="b", engine=Engine.SPARK))
     assert table.to_arrow().sort_by("u64").to_pylist() == given.to_pylist()
+
+
+D8 = pa.decimal128(8, 2)
+US, NS = pa.timestamp("us"), pa.timestamp("ns")
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "text", "stored"),
+    [
+        ("csv", D8, "1.239", None),
+        ("csv", D8, "1239e-3", None),
+        ("csv", D8, "123e-2", "1.23"),
+        ("csv", D8, "1.2300", "1.23"),
+        ("csv", pa.decimal128(38, 2), "1.239", None),
+        ("csv", pa.uint64(), "1.5", None),
+        ("csv", US, "2024-01-01T00:00:00.123456789", None),
+        ("csv", US, "2024-01-01T00:00:00.123456000", "2024-01-01 00:00:00.123456"),
+        ("csv", NS, "2024-01-01 00:00:00.123456789", None),
+        ("csv", pa.date32(), "2024-01-01T10:00:00", None),
+        ("csv", pa.date32(), "2024-01-01T00:00:00", "2024-01-01"),
+        ("csv", pa.float32(), "1e300", None),
+        ("csv", pa.float32(), "0.1", "0.10000000149011612"),
+        ("json", D8, "1.239", None),
+        ("json", D8, '"1.239"', None),
+        ("json", pa.list_(D8), "[null, 1.239]", None),
+        ("json", pa.list_(D8), "[null, 1.23]", "[None, Decimal('1.23')]"),
+        ("json", pa.struct([("a", US), ("b", pa.string())]), '{"a": "2024-01-01T00:00:00.1234567", "b": ""}', None),
+        ("json", pa.struct([("a", D8), ("b", pa.string())]), '{"b": "1.239"}', "{'a': None, 'b': '1.239'}"),
+        ("json", pa.string(), '"2024-01-01T00:00:00.123456789"', "2024-01-01T00:00:00.123456789"),
+    ],
+)
+def test_text_that_a_column_holds_in_part_is_refused(
+    spark: SparkSession, tmp_path: Path, form: str, kind: pa.DataType, text: str, stored: str | None
+) -> None:
+    """Spark rounded decimals and cut nanoseconds and times of day, and the batch was a success."""
+    file = tmp_path / f"rows.{form}"
+    file.write_text(f"id,v\n1,{text}\n2,\n" if form == "csv" else f'{{"id": 1, "v": {text}}}\n{{"id": 2}}\n')
+    table = Table.create(str(tmp_path / "t"), pa.schema([("id", pa.int64()), ("v", kind)]), key="id")
+    request = IngestRequest(sources=(str(file),), batch="b", engine=Engine.SPARK)
+    if stored is None:
+        with pytest.raises(InvalidRequestError, match="do not fit the type of their column") as caught:
+            table.run(request)
+        assert caught.value.facts["rows"] == {"v": 1}
+        assert table.count() == 0
+    else:
+        table.run(request)
+        assert [str(row["v"]) for row in table.to_arrow().sort_by("id").to_pylist()] == [stored, "None"]
+
+
+def test_decimals_are_those_of_the_locale_that_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    found = []
+    for number, text in enumerate(["1.239", "1,239"]):
+        (tmp_path / f"{number}.csv").write_text(f"id;v\n1;{text}\n")
+        table = Table.create(str(tmp_path / f"t{number}"), pa.schema([("id", pa.int64()), ("v", D8)]), key="id")
+        asked = {"batch": "b", "engine": Engine.SPARK, "options": {"locale": "de-DE", "sep": ";"}}
+        request = IngestRequest(sources=(str(tmp_path / f"{number}.csv"),), **asked)
+        try:
+            table.run(request)
+            found += [str(row["v"]) for row in table.to_arrow().to_pylist()]
+        except InvalidRequestError as error:
+            found.append(error.what)
+    assert found == ["1239.00", "values of the source do not fit the type of their column; the whole batch was refused"]

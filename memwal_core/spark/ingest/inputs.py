@@ -162,7 +162,20 @@ def _of_format(spark: SparkSession, source: Source, given: Mapping[str, str], sc
             require_exact(_tolerant(spark, given, as_texts(types)).json(places), types, source, given)
             return _tolerant(spark, given, types).json(places)
         case _:
-            return spark.read.options(**given).parquet(*places)
+            return _parquet(spark, source, given, schema)
+
+
+def _parquet(spark: SparkSession, source: Source, given: Mapping[str, str], schema: pa.Schema) -> DataFrame:
+    """Read files of Parquet; values that directories name are texts where the table's column is, as in ``v=007``."""
+    places = source.places
+    frame = spark.read.options(**given).parquet(*places)
+    parts = {part for file in frame.inputFiles() for part in file.split("/")[:-1] if "=" in part}
+    named = {unquote(part.partition("=")[0]) for part in parts}
+    texts = {each.name for each in spark_types(schema) if each.name in named and each.dataType == StringType()}
+    if all(each.dataType == StringType() for each in frame.schema if each.name in texts):
+        return frame
+    types = StructType([StructField(each.name, StringType()) if each.name in texts else each for each in frame.schema])
+    return spark.read.options(**given).schema(types).parquet(*places)
 
 
 def _records_of_csv(spark: SparkSession, source: Source, given: Mapping[str, str]) -> dict[str, str]:

@@ -264,3 +264,16 @@ def test_decimals_are_those_of_the_locale_that_is_told(spark: SparkSession, tmp_
         except InvalidRequestError as error:
             found.append(error.what)
     assert found == ["1239.00", "values of the source do not fit the type of their column; the whole batch was refused"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
+def test_values_that_directories_name_are_what_the_table_takes(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """`v=007` was a number, which a column of text refused."""
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int32())])
+    directory = tmp_path / "rows" / "v=007" / "n=08"
+    directory.mkdir(parents=True)
+    write(pa.table({"id": [1]}), directory, "a", form)
+    table = Table.create(str(tmp_path / "t"), schema, key="id")
+    asked = {"format": SourceFormat(form), "batch": "b", "engine": Engine.SPARK}
+    table.run(IngestRequest(sources=(str(tmp_path / "rows"),), **asked))
+    assert table.to_arrow().to_pylist() == [{"id": 1, "v": "007", "n": 8}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -54,6 +55,8 @@ def read_source(
     if source.known_format is not SourceFormat.TABLE:
         for place in source.places:
             require_plain_files(place)
+    if source.known_format not in (SourceFormat.TABLE, SourceFormat.LANCE):
+        _require_distinct(spark, [*schema.names, *filter(None, steering)])
     frame = _read(spark, source, schema)
     strangers = [name for name in frame.columns if name not in (CORRUPT, FILE, *schema.names, *steering)]
     if strangers and source.known_format in _TEXTS:
@@ -88,6 +91,20 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
             file=unreadable_file(error) or "",
             cause=cause_of(error),
         ) from None
+
+
+def _require_distinct(spark: SparkSession, names: Sequence[str]) -> None:
+    """Raise ``InvalidRequestError`` if Spark takes several columns for one."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    counts = Counter(name.lower() for name in dict.fromkeys(names))
+    same = sorted({name for name in names if counts[name.lower()] > 1})
+    if same:
+        raise InvalidRequestError(
+            "the table has columns whose names differ in case only, which this Spark takes for one",
+            remedy="set spark.sql.caseSensitive to true for the application, as in spark-defaults.conf",
+            columns=same,
+        )
 
 
 def _files(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:

@@ -277,3 +277,21 @@ def test_values_that_directories_name_are_what_the_table_takes(spark: SparkSessi
     asked = {"format": SourceFormat(form), "batch": "b", "engine": Engine.SPARK}
     table.run(IngestRequest(sources=(str(tmp_path / "rows"),), **asked))
     assert table.to_arrow().to_pylist() == [{"id": 1, "v": "007", "n": 8}]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
+def test_names_that_spark_cannot_tell_apart_are_named(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """The source could not be read, or had columns that the table does not have, and lacked the same ones."""
+    schema = pa.schema([("id", pa.int64()), ("Id", pa.int64())])
+    write(pa.table({"id": [1], "Id": [2]}), tmp_path, "a", form)
+    table = Table.create(str(tmp_path / "t"), schema, key="id")
+    request = IngestRequest(sources=(str(tmp_path / f"a.{form}"),), batch="b", engine=Engine.SPARK)
+    with pytest.raises(InvalidRequestError, match="differ in case only") as caught:
+        table.run(request)
+    assert caught.value.facts["columns"] == ["Id", "id"]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        table.run(request)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert table.to_arrow().to_pylist() == [{"id": 1, "Id": 2}]

@@ -26,6 +26,7 @@ from memwal_core.spark.session import NO_ANSWER
 
 _TEXTS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 _NAME = "memwal:name"
+_NO_TYPE = ("PARQUET_TYPE_ILLEGAL", "UNSUPPORTED_TIME_TYPE", "DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION")
 _CSV = {"header": "true", "escape": '"', "unescapedQuoteHandling": "RAISE_ERROR"}
 """As everything but Spark writes it (RFC 4180); what is written otherwise must not become other texts or rows."""
 _ENCODINGS = frozenset({"encoding", "charset"})
@@ -83,13 +84,21 @@ def _read(spark: SparkSession, source: Source, schema: pa.Schema) -> DataFrame:
     except NO_ANSWER:
         raise
     except (PySparkException, Py4JError) as error:
+        what, remedy = "the source cannot be read", "correct its path, its format or the options of the reader"
+        cause = cause_of(error)
+        if cause.endswith(_NO_TYPE):
+            what = "the source has a column for which Spark has no such type"
+            remedy = (
+                "ingest the files with the engine local, which reads what the table holds, in batches of at most "
+                "ingest.in_process_bytes; or write the column in another type"
+            )
         raise InvalidRequestError(
-            "the source cannot be read",
-            remedy="correct its path, its format or the options of the reader",
+            what,
+            remedy=remedy,
             source=str(source),
             format=source.known_format.value,
             file=unreadable_file(error) or "",
-            cause=cause_of(error),
+            cause=cause,
         ) from None
 
 

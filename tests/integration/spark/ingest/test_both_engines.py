@@ -295,3 +295,19 @@ def test_names_that_spark_cannot_tell_apart_are_named(spark: SparkSession, tmp_p
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert table.to_arrow().to_pylist() == [{"id": 1, "Id": 2}]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.decimal256(50, 2), pa.time64("us"), pa.timestamp("ns")])
+def test_type_that_only_this_process_reads_leads_to_its_engine(
+    spark: SparkSession, tmp_path: Path, kind: pa.DataType
+) -> None:
+    """The advice was to correct the path, the format or the options."""
+    given = pa.table({"id": [1], "v": pa.nulls(1, kind)})
+    pq.write_table(given, tmp_path / "a.parquet")
+    table = Table.create(str(tmp_path / "t"), given.schema, key="id")
+    request = IngestRequest(sources=(str(tmp_path / "a.parquet"),), batch="b", engine=Engine.SPARK)
+    with pytest.raises(InvalidRequestError, match="has no such type") as caught:
+        table.run(request)
+    assert "engine local" in caught.value.remedy
+    table.run(request.model_copy(update={"engine": Engine.LOCAL}))
+    assert table.to_arrow().to_pylist() == given.to_pylist()

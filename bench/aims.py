@@ -253,7 +253,7 @@ AIMS: tuple[Aim, ...] = (
         "memwal",
         "merge_insert",
         1.5,
-        "Some 60 requests follow one another, most of them of the lease, the ledger, the record, and the checks before "
+        "Some 50 requests follow one another, most of them of the lease, the ledger, the record, and the checks before "
         "and after the commit; those of fragments and generations are made side by side.",
         case=f"{FRAGMENTS} fragments",
     ),

@@ -51,8 +51,8 @@ class RelocationPlan:
 
     Attributes:
         known: Where it was before, as recorded.
-        obstacles: Why nothing is done; empty if nothing is in the way.
-        is_damaged: Whether some of them are files, which the original may still have.
+        decisions: What a person decides first, which is in the way.
+        damage: Files that are in the way, which the original may still have.
     """
 
     address: str
@@ -60,8 +60,13 @@ class RelocationPlan:
     examined: tuple[ExaminedGeneration, ...]
     ends: tuple[Freeze, ...]
     records_address: bool
-    obstacles: tuple[str, ...]
-    is_damaged: bool
+    decisions: tuple[str, ...]
+    damage: tuple[str, ...]
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why nothing is done; empty if nothing is in the way."""
+        return (*self.decisions, *self.damage)
 
     @property
     def rebases(self) -> tuple[ExaminedGeneration, ...]:
@@ -94,7 +99,6 @@ def plan_relocation(
     """
     found, known = tuple(examined), record.memory.addresses
     ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
-    decisions = tuple(_decisions(record, contradictions))
     damage = (
         *(f"region {region_id}: {problem}" for region_id, problem in damaged_regions.items()),
         *(f"{each.subject}: {each.problem}" for each in found if each.problem),
@@ -106,8 +110,8 @@ def plan_relocation(
         examined=found,
         ends=ends,
         records_address=address not in known,
-        obstacles=(*decisions, *damage),
-        is_damaged=bool(damage),
+        decisions=tuple(_decisions(record, contradictions)),
+        damage=damage,
     )
 
 

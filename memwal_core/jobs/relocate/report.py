@@ -69,7 +69,7 @@ class RelocateReport:
         return ReportView(headline, grids, (*(f"in the way: {each}" for each in self.plan.obstacles), *self._advice()))
 
     def _advice(self) -> Iterator[str]:
-        if self.plan.is_damaged:
+        if self.plan.damage:
             yield (
                 "a copy that was made while writers or jobs worked may lack files: if the original is still there, "
                 "copy it again, with `memwal backup` or after both were stopped; `memwal repair` may give up rows"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from memwal_core.base_table import TableState
 from memwal_core.base_table.blobs import require_no_blobs
+from memwal_core.base_table.commit.snapshots import named_regions
 from memwal_core.coordination.freeze import MaintenanceRecord
 from memwal_core.errors import ConflictError, DamagedError, InvalidRequestError, ObjectNotFoundError
 from memwal_core.flushed.read import open_generation
@@ -131,8 +132,11 @@ class Pinner:
         )
         state = self._opened.base.state()
         merged = self._opened.base.require_mem_wal(state).merged_generations
-        # A region that is merged and was not listed came since, which another look finds, or is gone for good.
-        census.with_known(taker, (each for each, generation in merged.items() if generation)).require_all()
+        # A region that the version names and was not listed came since, which another look finds, or is gone for good.
+        written = (each for each, generation in merged.items() if generation)
+        known = census.with_known(taker, written, named_regions(self._opened.base, state)[1]).require_all()
+        if len(known) > len(manifests):
+            raise _MovedOnError("regions were created since they were listed")
         for problem in out_of_step(manifests, merged):
             raise _MovedOnError(problem)
         path = self._opened.base.manifests.locate(state.version).path

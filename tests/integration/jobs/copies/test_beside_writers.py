@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from memwal_core.errors import ConflictError
+from memwal_core.errors import ConflictError, DamagedError
 from memwal_core.jobs.backup import pin
 from memwal_core.jobs.backup.pin import Pinner
 from memwal_core.jobs.backup.request import BackupRequest
@@ -24,6 +24,7 @@ from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.relocate.request import RelocateRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.region.census import Census, CensusTaker
 from memwal_core.settings import CompactSettings, GcSettings, Settings, WalCollection
 from memwal_core.table import Table
@@ -164,6 +165,37 @@ def test_merge_between_the_manifests_and_the_base_table_leads_to_another_look(
     ahead = [each for each in moment.regions if merged[each.manifest.region_id] >= each.manifest.current_generation]
     assert bool(ahead) != is_checked
     assert Table.open(running.uri, settings=EAGER).run(BackupRequest(target=target)).outcome is JobOutcome.DONE
+    require_usable(target)
+
+
+@pytest.mark.parametrize("is_checked", [True, False], ids=["checked", "negative control"])
+def test_region_in_the_snapshot_of_the_version_that_was_not_listed_leads_to_another_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checked: bool
+) -> None:
+    """Otherwise the copy names a region that it does not have, and nobody can read it."""
+    running = Activity(str(tmp_path / "people.lance"))
+    make_people_table(running.uri, buckets=3, settings=EAGER)
+    original, looks = CensusTaker.take, []
+
+    def take(taker: CensusTaker, *given: Any) -> Census:
+        census = original(taker, *given)
+        looks.append(census)
+        if len(looks) == 1:
+            running.write()
+            Table.open(running.uri, settings=EAGER).run(SnapshotRequest())
+        return census
+
+    monkeypatch.setattr(CensusTaker, "take", take)
+    if not is_checked:
+        monkeypatch.setattr(pin, "named_regions", lambda *_: ((), ()))
+    target = str(tmp_path / "copy.lance")
+    assert Table.open(running.uri, settings=EAGER).run(BackupRequest(target=target)).outcome is JobOutcome.DONE
+    monkeypatch.undo()
+    if not is_checked:
+        with pytest.raises(DamagedError, match="the region snapshot names it"):
+            Table.open(target).scan().to_arrow()
+        return
+    assert Table.open(target).scan().to_arrow().num_rows == KEYS
     require_usable(target)
 
 

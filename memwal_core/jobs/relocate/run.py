@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import lance
 
 from memwal_core.base_table import translated
+from memwal_core.base_table.commit.snapshots import named_regions
 from memwal_core.coordination.freeze import Choice, FreezeCause, FreezeEnd, MaintenanceRecord, compare
 from memwal_core.coordination.freeze.watch import address_of, look
 from memwal_core.errors import CorruptionError, ObjectNotFoundError
@@ -97,16 +98,14 @@ class _Relocation:
         opened = self._opened
         record = opened.freezes.load() or MaintenanceRecord()
         concurrency = opened.settings.storage.concurrency
-        census = CensusTaker(opened.base.store, opened.manifests, concurrency).take()
+        taker = CensusTaker(opened.base.store, opened.manifests, concurrency)
+        census = taker.take()
         state = opened.base.state()
-        details = opened.base.require_mem_wal(state)
-        census = census.with_known(
-            CensusTaker(opened.base.store, opened.manifests, concurrency),
-            (region_id for region_id, merged in details.merged_generations.items() if merged),
-        )
+        merged = opened.base.require_mem_wal(state).merged_generations
+        written = (each for each, generation in merged.items() if generation)
+        census = census.with_known(taker, written, named_regions(opened.base, state)[1])
         manifests = census.manifests
         wanted = [(manifest.region_id, each) for manifest in manifests for each in manifest.flushed_generations]
-        merged = details.merged_generations
         done = 0
 
         def examine(each: tuple[RegionId, FlushedGeneration]) -> ExaminedGeneration | None:

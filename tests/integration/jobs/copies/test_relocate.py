@@ -10,7 +10,7 @@ import pytest
 
 from memwal_core.errors import FrozenError
 from memwal_core.failpoints import Failpoint
-from memwal_core.format.paths import manifest_path, wal_entry_path
+from memwal_core.format.paths import RESERVATIONS_DIRECTORY, manifest_path, region_directory, wal_entry_path
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -18,11 +18,21 @@ from memwal_core.jobs.relocate import run as places
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.relocate.run import RelocateContext, relocate
 from memwal_core.jobs.repair.request import RepairRequest
+from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.table import Table
 from testkit.faults.damage import Vandal
 from testkit.faults.failpoints import ArmedFailpoints, SimulatedCrash
-from testkit.tables.people import people
-from tests.integration.jobs.copies.places import FLUSHED, RIGHT, Place, in_base, make_place, make_table, seen
+from testkit.tables.people import make_people_table, people
+from tests.integration.jobs.copies.places import (
+    FLUSHED,
+    RIGHT,
+    SETTINGS,
+    Place,
+    in_base,
+    make_place,
+    make_table,
+    seen,
+)
 from tests.integration.jobs.copies.places import seen_by_pylance as by_pylance
 
 
@@ -144,6 +154,27 @@ def test_copy_with_regions_that_cannot_be_read_is_refused_with_the_name_of_each(
         assert f"region {region_id}: _mem_wal/{region_id}/manifest/" in report.why()
     assert any("`memwal backup`" in each for each in report.view().notes)
     assert {each.path for each in copy.base.store.list_objects("_mem_wal/_record")} == before
+
+
+def test_copy_without_a_region_that_only_the_snapshot_names_is_refused(place: Place) -> None:
+    """It was called at home, and no reader could read it."""
+    make_people_table(place.uri("people.lance"), buckets=2, storage_options=place.options, settings=SETTINGS)
+    with place.open("people.lance").writer() as writer:
+        writer.put(people(*range(20), name="in the WAL"))
+    place.open("people.lance").run(SnapshotRequest())
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    left_behind, _ = copy.opened.manifests.region_ids()
+    copy.base.store.delete_directory(region_directory(left_behind))
+    copy.base.store.delete_directory(RESERVATIONS_DIRECTORY)  # Other clients mark no region's creation.
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert f"region {left_behind}: {region_directory(left_behind)}: " in report.why()
+    place.copy(f"people.lance/{region_directory(left_behind)}", f"copy.lance/{region_directory(left_behind)}")
+    assert place.open("copy.lance").run(RelocateRequest()).outcome is JobOutcome.DONE
+    assert seen(copy) == dict.fromkeys(range(20), "in the WAL")
 
 
 def test_flushed_memtables_without_a_digest_are_relocated_by_sizes_and_checksums(named: Place) -> None:

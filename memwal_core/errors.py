@@ -46,7 +46,7 @@ class MemwalError(Exception):
     def __init__(self, what: str, *, remedy: str, **facts: object) -> None:
         self.what = redact(what)
         self.remedy = remedy
-        self.facts: dict[str, object] = redacted(facts)
+        self.facts: dict[str, object] = {name: redacted(value) for name, value in facts.items()}
         listed = ", ".join(f"{key}={_SHOWN.repr(value)}" for key, value in self.facts.items())
         super().__init__(redact(f"{self.what} [{listed}] next: {remedy}" if listed else f"{self.what}; next: {remedy}"))
 

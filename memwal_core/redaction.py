@@ -24,17 +24,18 @@ _SECRET_NAME = re.compile(
     r"secret|token|password|credential|sas|bearer|signature|_key$|_key_base64$|access_key", re.IGNORECASE
 )
 _NOT_SECRET = re.compile(r"file|path|endpoint|_provider|expiry", re.IGNORECASE)
-_CLOUD_VARIABLE = re.compile(r"^(AWS|AZURE|GOOGLE|GCP)_")
+_OF_CLOUDS = ("AWS_", "AZURE_", "GOOGLE_", "GCP_")
 _SHORTEST = 8
 """Characters of a value that is looked for; shorter ones would hide other words."""
 
-_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?<=://)[^/@\s'\"]*@"), f"{HIDDEN}@"),
-    (re.compile(r"((?:https?|abfss?|wasbs?)://[^\s?\"'<>]*)\?[^\s\"')<>]*"), r"\1"),
-    (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/-]{12,}=*"), rf"\1 {HIDDEN}"),
-    (re.compile(r"<((?:[A-Za-z]*Token)(?:-\d+)?)>[^<]*"), rf"<\1>{HIDDEN}"),
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+_FORMS: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("@", re.compile(r"(?<=://)[^/@\s'\"]*@"), f"{HIDDEN}@"),
+    ("?", re.compile(r"((?:https?|abfss?|wasbs?)://[^\s?\"'<>]*)\?[^\s\"')<>]*"), r"\1"),
+    ("B", re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/-]{12,}=*"), rf"\1 {HIDDEN}"),
+    ("<", re.compile(r"<((?:[A-Za-z]*Token)(?:-\d+)?)>[^<]*"), rf"<\1>{HIDDEN}"),
+    ("IA", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
     (
+        "",
         re.compile(
             r"\b((?:[a-z0-9]+[-_])*(?:secret(?:[-_.](?:access[-_.])?key)?|account[-_]key|sas[-_](?:key|token)|"
             r"session[-_]token|security[-_]token|password|passwd|signature|credential|sig)['\"]?\s*[=:]\s*['\"]?)"
@@ -44,13 +45,14 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
 )
+"""For each form what a text with it contains, which is looked for first; the form; and what replaces it."""
 
 _known: set[str] = set()
 
 
 def remember_secrets(options: Mapping[str, str]) -> None:
     """Have the secrets among storage options, and among the cloud's variables of this process, replaced from now on."""
-    variables = {name: value for name, value in os.environ.items() if _CLOUD_VARIABLE.match(name)}
+    variables = {name: os.environ.get(name, "") for name in os.environ if name.startswith(_OF_CLOUDS)}
     for name, value in {**variables, **options}.items():
         if _SECRET_NAME.search(name) and not _NOT_SECRET.search(name):
             _known.update(each for each in _spellings(value) if len(each) >= _SHORTEST)
@@ -60,8 +62,9 @@ def redact(text: str) -> str:
     """Return a text without secrets."""
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    for form, instead in _FORMS:
-        text = form.sub(instead, text)
+    for within, form, instead in _FORMS:
+        if within in text:
+            text = form.sub(instead, text)
     return text
 
 

@@ -460,8 +460,8 @@ def load_settings() -> Settings:
         InvalidRequestError: A value is out of bounds, or a ``MEMWAL_`` variable is unknown.
     """
     # Parsing takes as long as several requests to a local disk.
-    variables = ((name, value) for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX))
-    return _settings_of(frozenset(variables))
+    names = [name for name in os.environ if name.upper().startswith(ENVIRONMENT_PREFIX)]
+    return _settings_of(frozenset((name, os.environ.get(name, "")) for name in names))
 
 
 @lru_cache(maxsize=1)

@@ -133,8 +133,7 @@ class Pinner:
         state = self._opened.base.state()
         merged = self._opened.base.require_mem_wal(state).merged_generations
         # A region that the version names and was not listed came since, which another look finds, or is gone for good.
-        written = (each for each, generation in merged.items() if generation)
-        known = census.with_known(taker, written, named_regions(self._opened.base, state)[1]).require_all()
+        known = census.with_known(taker, *named_regions(self._opened.base, state)).require_all()
         if len(known) > len(manifests):
             raise _MovedOnError("regions were created since they were listed")
         for problem in out_of_step(manifests, merged):

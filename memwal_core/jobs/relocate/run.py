@@ -102,8 +102,7 @@ class _Relocation:
         census = taker.take()
         state = opened.base.state()
         merged = opened.base.require_mem_wal(state).merged_generations
-        written = (each for each, generation in merged.items() if generation)
-        census = census.with_known(taker, written, named_regions(opened.base, state)[1])
+        census = census.with_known(taker, *named_regions(opened.base, state))
         manifests = census.manifests
         wanted = [(manifest.region_id, each) for manifest in manifests for each in manifest.flushed_generations]
         done = 0

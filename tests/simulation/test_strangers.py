@@ -17,7 +17,9 @@ LONG_SEEDS = range(40)
 MUST_HAPPEN = (
     "native put",
     "native delete",
-    "copy done",
+    "backup done",
+    "clone done",
+    "copy merged: done",
     "slow store",
     "old hints",
     "clock jumped back",

@@ -9,9 +9,13 @@ import lance
 import pyarrow as pa
 
 from memwal_core.base_table import TableReader
-from memwal_core.errors import CommitUnknownError
+from memwal_core.errors import CommitUnknownError, FrozenError
 from memwal_core.jobs.backup.request import BackupRequest
+from memwal_core.jobs.clone.request import CloneRequest
 from memwal_core.jobs.context import OpenTable
+from memwal_core.jobs.flush_idle.request import FlushRequest
+from memwal_core.jobs.merge.request import MergeRequest
+from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.reader import Consistency
 from memwal_core.reader.merged import MergedReader
 from memwal_core.reader.scan.scan import ScanRequest
@@ -87,7 +91,7 @@ class NativeWriterActor(Actor):
 
 
 class CopyActor(Actor):
-    """Somebody who makes a backup while everybody works, and reads it as a table of its own."""
+    """Somebody who makes backups and clones while everybody works, reads them, and then maintains them."""
 
     def __init__(self, world: World, name: str) -> None:
         """Begin without copies."""
@@ -99,23 +103,42 @@ class CopyActor(Actor):
         """Make a copy, or finish a half-made one, and compare it with what was possible since it was begun.
 
         Raises:
-            WrongRowError: The copy shows what the table never showed meanwhile.
+            WrongRowError: The copy shows what the table never showed meanwhile, or other rows once it is maintained.
         """
         world = self._world
         if self._copies == _MAX_COPIES:
             return "does nothing"
-        target = Path(world.plain.uri).with_name(f"{self.name}-{self._copies}.lance")
+        target = str(Path(world.plain.uri).with_name(f"{self.name}-{self._copies}.lance"))
+        request = (CloneRequest if self._copies % 2 else BackupRequest)(target=target)
         self._began = began = self._began or world.model.moment()
         table = Table(OpenTable.of(world.table, settings=world.settings, clock=world.clock))
-        outcome = table.run(BackupRequest(target=str(target))).outcome
-        reader = MergedReader(TableReader.open(str(target)), consistency=COPY_SHOWS)
-        found = as_model(reader.to_arrow(ScanRequest(columns=("id", "name"))))
+        outcome = table.run(request).outcome
+        found = _rows_of(target)
         wrong = world.model.mismatches_since(began, found)
         if wrong:
-            raise WrongRowError(f"the copy {target.name}: {wrong}")
+            raise WrongRowError(f"the copy {target}: {wrong}")
         self._copies, self._began = self._copies + 1, None
-        world.seen[f"copy {outcome}"] += 1
-        return f"copied {len(found)} rows"
+        world.seen[f"{request.info.name} {outcome}"] += 1
+        return f"copied {len(found)} rows, {self._maintained(target, found)}"
+
+    def _maintained(self, target: str, found: dict[int, str]) -> str:
+        copy = Table.open(target, settings=self._world.settings)
+        try:
+            copy.run(RelocateRequest())
+            copy.run(FlushRequest(fence=True))
+            outcome = copy.run(MergeRequest()).outcome
+        except FrozenError:
+            return "frozen as the table was"
+        rows = _rows_of(target)
+        if rows != found:
+            raise WrongRowError(f"the copy {target} had {found}, and has {rows} since it is maintained")
+        self._world.seen[f"copy merged: {outcome}"] += 1
+        return f"merged: {outcome}"
+
+
+def _rows_of(uri: str) -> dict[int, str]:
+    reader = MergedReader(TableReader.open(uri), consistency=COPY_SHOWS)
+    return as_model(reader.to_arrow(ScanRequest(columns=("id", "name"))))
 
 
 class SlowStoreActor(Actor):

@@ -226,6 +226,7 @@ class VersionedRegister:
         try:
             if version == FIRST_VERSION or self._store.head(self.path(version - 1)) is not None:
                 return
+            newest = max(self.versions(), default=version)
         except InvalidRequestError as error:
             raise CommitUnknownError(
                 "a version was written, and the store refused to tell whether it counts",
@@ -235,7 +236,6 @@ class VersionedRegister:
                 cause=error.what,
                 reason=error.facts.get("reason"),
             ) from error
-        newest = max(self.versions(), default=version)
         if newest > version:
             raise CommitUnknownError(
                 "versions around this one were deleted while it was written, so it may not count",

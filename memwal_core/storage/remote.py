@@ -154,20 +154,19 @@ class RemoteStore:
 
         def attempt() -> None:
             nonlocal is_repeat
-            if is_repeat and self._holds(path, data):
-                return
-            is_repeat = True
+            begun, is_repeat = is_repeat, True
             try:
-                self._once("put_if_absent", path, lambda key: obstore.put(self._backend, key, data, mode="create"))
-            except ObjectExistsError as error:
-                if not self._holds(path, data):
-                    # A rival's upload was under way, or its object is gone again.
-                    raise UnavailableError(
-                        "a conditional write was refused although the object does not exist",
-                        remedy="try again",
-                        path=path,
-                        store=self._uri,
-                    ) from error
+                if not begun or not self._holds(path, data):
+                    self._create(path, data)
+            except InvalidRequestError as error:
+                if not begun:
+                    raise
+                # The write before it may have landed, or land later.
+                raise UnavailableError(
+                    "the store did not answer a write, and then refused the look whether it landed",
+                    remedy=error.remedy,
+                    **{**error.facts, "operation": "put_if_absent", "cause": error.what},
+                ) from error
 
         self._retrier.write(attempt, self.uri_of(path))
 
@@ -245,6 +244,20 @@ class RemoteStore:
         found = obstore.get(self._backend, key)  # The content comes with the next call.
         require_size(key, self._uri, found.meta["size"], max_bytes)
         return bytes(found.bytes())
+
+    def _create(self, path: str, data: bytes) -> None:
+        """Write once; an object that holds the data already counts as success."""
+        try:
+            self._once("put_if_absent", path, lambda key: obstore.put(self._backend, key, data, mode="create"))
+        except ObjectExistsError as error:
+            if not self._holds(path, data):
+                # A rival's upload was under way, or its object is gone again.
+                raise UnavailableError(
+                    "a conditional write was refused although the object does not exist",
+                    remedy="try again",
+                    path=path,
+                    store=self._uri,
+                ) from error
 
     def _holds(self, path: str, data: bytes) -> bool:
         """Return whether the object exists and holds the data; ``ObjectExistsError`` if it holds other bytes."""

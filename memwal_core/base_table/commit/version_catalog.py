@@ -21,7 +21,14 @@ from typing import Any
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
-from memwal_core.errors import CommitUnknownError, ConflictError, MemwalError, ObjectNotFoundError, UnavailableError
+from memwal_core.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidRequestError,
+    MemwalError,
+    ObjectNotFoundError,
+    UnavailableError,
+)
 from memwal_core.format.paths import TABLE_VERSIONS_DIRECTORY, version_of_manifest
 from memwal_core.storage import ObjectStore, StoreKind
 from memwal_core.storage.concurrent import both
@@ -183,11 +190,11 @@ class VersionCatalog:
 
         Raises:
             RefusedError: Other bytes are there.
-            CommitUnknownError: Nothing is there yet, or the store still does not answer.
+            CommitUnknownError: Nothing is there yet, or the store still does not answer, or refuses to.
         """
         try:
             found = self._store.get(final_path)
-        except (UnavailableError, ObjectNotFoundError):
+        except (UnavailableError, InvalidRequestError):
             raise CommitUnknownError(
                 "the store did not confirm the new version",
                 remedy="read the table before trying again; delete nothing",

@@ -379,6 +379,24 @@ def test_publication_that_landed_without_an_answer_is_unknown_and_named_in_its_v
     assert caught.value.facts["transaction_id"].encode() in made
 
 
+def test_publication_without_an_answer_that_nobody_may_look_for_is_unknown(tmp_path: Path) -> None:
+    """It was told as an impossible state of pylance, which had read the version back."""
+    table = make_people_table(str(tmp_path / "t"))
+    store = FaultyStore(table.store)
+
+    def refuse(_: object) -> None:
+        raise InvalidRequestError("the store refused access", remedy="check credentials")
+
+    store.lose_reply("put_if_absent", path=_is_version)
+    store.add(Rule(refuse, Moment.BEFORE, frozenset({"get"}), _is_version, times=None))
+
+    with pytest.raises(CommitUnknownError) as caught:
+        reopened(table, store).update_details(_stamped(5))
+
+    made = table.store.get(table.manifests.locate(3).path)
+    assert caught.value.facts["transaction_id"].encode() in made
+
+
 CRASHING = """
 import os, sys
 from dataclasses import replace

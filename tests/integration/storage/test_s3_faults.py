@@ -76,6 +76,30 @@ def test_lost_refusal_of_put_if_absent_is_still_a_refusal(
     assert direct.get("object") == b"theirs"
 
 
+@pytest.mark.parametrize("status", [400, 403])
+def test_refusal_after_a_lost_reply_does_not_say_that_nothing_was_written(
+    store: ObjectStore, direct: ObjectStore, proxy: FaultyProxy, status: int
+) -> None:
+    """Credentials that ended between the write and the look behind it made a commit that had landed a refused one."""
+    proxy.lose_reply("PUT")
+    proxy.answer("GET", status, times=100)
+
+    with pytest.raises(UnavailableError, match="did not answer a write") as raised:
+        store.put_if_absent("object", b"mine")
+
+    assert raised.value.facts["operation"] == "put_if_absent"
+    assert direct.get("object") == b"mine"
+
+
+def test_passing_refusal_after_a_lost_reply_does_no_harm(store: ObjectStore, proxy: FaultyProxy) -> None:
+    proxy.lose_reply("PUT")
+    proxy.answer("GET", 403)
+
+    store.put_if_absent("object", b"mine")
+
+    assert proxy.count("PUT") == 1
+
+
 def test_lost_reply_to_put_file_if_absent_is_settled_and_consumes_the_file(
     store: ObjectStore, proxy: FaultyProxy
 ) -> None:

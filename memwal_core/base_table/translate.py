@@ -151,6 +151,8 @@ def without_doubt(error: MemwalError, *, asked_version: int) -> MemwalError:
 
 
 _UNANSWERED = re.compile(r"HTTP error|error sending request|operation timed out|[Cc]onnection")
+_REFUSED_BY_STORE = re.compile(r"status code: (?!404|416)\d{3}")
+"""Overload, a refusal, an error of the store; what is missing, or ends too early, is the file's fault."""
 _PANIC = "PanicException"
 
 
@@ -158,23 +160,29 @@ _PANIC = "PanicException"
 def decoding(uri: str) -> Iterator[None]:
     """Turn whatever Lance and Arrow raise about the bytes at an address into one error; panics included.
 
-    Only for files that were just listed: an error that is not the store's silence then says that their bytes are wrong.
+    Only for files that were just listed: an error that is neither the store's silence nor its refusal then says that
+    their bytes are wrong.
 
     Raises:
         CorruptionError: The bytes cannot be decoded; ``facts["reason"]`` says why.
+        UnavailableError: The store did not answer.
+        InvalidRequestError: It refused to.
     """
     try:
         yield
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
             raise
-        text = redact(_SOURCE_PLACE.sub("", str(error)))[:_MAX_REASON_LENGTH]
+        text = str(error)
+        if _REFUSED_BY_STORE.search(text):
+            raise classified(OSError(text), {"uri": uri}) from None
+        reason = redact(_SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]
         if _UNANSWERED.search(text) or is_of_system(error):
             raise UnavailableError(
-                "the store did not answer", remedy="back off and retry", uri=uri, reason=text
+                "the store did not answer", remedy="back off and retry", uri=uri, reason=reason
             ) from None
         raise CorruptionError(
-            "Lance cannot decode a file", remedy="run `memwal repair`", uri=uri, reason=text
+            "Lance cannot decode a file", remedy="run `memwal repair`", uri=uri, reason=reason
         ) from None
 
 

@@ -114,9 +114,9 @@ class FaultyProxy:
         """Let each request wait from now on, side by side with others."""
         self._ask("delay", seconds)
 
-    def answer(self, method: str, status: int, *, times: int = 1) -> None:
-        """Answer the next requests of a method with an error; the server does not see them."""
-        self._ask("add", Fault(method, times, status=status))
+    def answer(self, method: str, status: int, *, times: int = 1, path: str = "") -> None:
+        """Answer the next requests of a method, for some paths, with an error; the server does not see them."""
+        self._ask("add", Fault(method, times, status=status, path=path))
 
     def lose_reply(self, method: str, *, times: int = 1) -> None:
         """Forward the next requests of a method, and let the client never hear of the result."""

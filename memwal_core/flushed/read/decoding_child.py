@@ -53,16 +53,21 @@ def _limit_memory() -> None:
 def _answer(asked: Mapping[str, Any]) -> dict[str, object]:
     uri, options = asked["uri"], asked["storage_options"]
     try:
+        if not {"fragment", "index"} & asked.keys():
+            return _read_file(uri, options)
         with decoding(uri):
             if "fragment" in asked:
                 return _read_fragment(uri, options, asked["version"], asked["fragment"])
-            if "index" in asked:
-                return _load_index(_opened(uri, options, asked["version"]), asked["index"], asked["everything"])
-            reader = open_file(uri, options)
-            return {"rows": sum(batch.num_rows for batch in reader.read_all().to_batches())}
+            return _load_index(_opened(uri, options, asked["version"]), asked["index"], asked["everything"])
     except MemwalError as error:
         reason = str(error.facts.get("reason", error.what))
         return {"unavailable": not isinstance(error, CorruptionError), "reason": reason}
+
+
+def _read_file(uri: str, options: Mapping[str, str]) -> dict[str, object]:
+    reader = open_file(uri, options)
+    with decoding(uri):
+        return {"rows": sum(batch.num_rows for batch in reader.read_all().to_batches())}
 
 
 def _read_fragment(uri: str, options: Mapping[str, str], version: int, fragment_id: int) -> dict[str, object]:

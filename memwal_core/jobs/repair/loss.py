@@ -70,8 +70,8 @@ def _indexed_keys(store: ObjectStore, damaged: DamagedGeneration, layout: TableL
         return None
     uri, [name] = store.uri_of(path), layout.key
     try:
+        reader = open_file(uri, store.storage_options)
         with decoding(uri):
-            reader = open_file(uri, store.storage_options)
             values = reader.read_all().to_table().column(_VALUES)
             keys = pa.table({name: values.cast(layout.memtable_schema.field(name).type)})
     except CorruptionError:

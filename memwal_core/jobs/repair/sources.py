@@ -186,8 +186,8 @@ class SourceFinder:
             if wal_id is not None:
                 found = codec.decode(self._store, region_id, wal_id, self._store.get(path)).rows
             else:
+                reader = open_file(uri, self._store.storage_options)
                 with decoding(uri):
-                    reader = open_file(uri, self._store.storage_options)
                     found = reader.read_all().to_table()
         except CorruptionError:
             return None

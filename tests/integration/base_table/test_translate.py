@@ -218,6 +218,25 @@ def test_file_that_may_not_be_read_is_not_damaged() -> None:
         raise OSError("LanceError(IO): Unable to open file /t/data/a.lance: Permission denied (os error 13)")
 
 
+_ASKED = f"Error performing GET http://127.0.0.1/bucket/{'long/' * 100}a.lance in 2ms, after 1 retries"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("HTTP error: error sending request", UnavailableError),
+        ("Server returned non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>", UnavailableError),
+        ("Server returned non-2xx status code: 403 Forbidden: ", InvalidRequestError),
+        ("Server returned non-2xx status code: 404 Not Found: ", CorruptionError),
+        ("Server returned non-2xx status code: 416 Range Not Satisfiable: ", CorruptionError),
+    ],
+)
+def test_file_that_the_store_does_not_show_is_not_damaged(answer: str, kind: type[MemwalError]) -> None:
+    """At first only silence was none, and only where the address left room for it in what was looked at."""
+    with pytest.raises(kind), decoding("t"):
+        raise OSError(f"LanceError(IO): Generic N/A error: LanceError(IO): Generic S3 error: {_ASKED} - {answer}")
+
+
 def test_unforeseen_failure_is_an_internal_error() -> None:
     with pytest.raises(InternalError), translated("do it", "t"):
         raise RuntimeError("something new")

@@ -7,10 +7,12 @@ import uuid
 import lance
 import pytest
 
+from memwal_core.errors import CorruptionError, MemwalError
 from memwal_core.format.paths import wal_entry_path
 from memwal_core.jobs.outcome import JobOutcome
 from memwal_core.jobs.repair.request import RepairRequest
 from memwal_core.table import Table
+from testkit.faults.faulty_proxy import faulty_proxy
 from testkit.s3_server import S3Server
 from testkit.tables.generations import RIGHT, GenerationTable, make_generation_table
 from testkit.tables.people import people
@@ -40,6 +42,25 @@ def test_generation_is_given_up_on_demand(made: GenerationTable) -> None:
     assert made.table.run(accepted).outcome is JobOutcome.DONE
     assert made.table.run(accepted).outcome is JobOutcome.NOTHING_TO_DO
     assert made.merged() == {1: "first", 2: "base", 3: "first", 5: "third"}
+
+
+@pytest.mark.parametrize("status", [400, 403, 429, 503])
+def test_rows_of_a_file_that_the_store_does_not_show_are_not_given_up(
+    s3: S3Server, made: GenerationTable, status: int
+) -> None:
+    """Any answer of the store but silence counted as a damaged file, whose rows a person may give up."""
+    for wal_id in (2, 3, 4):
+        made.store.delete(wal_entry_path(made.region_id, wal_id, ".lance"))
+    made.store.delete_directory(f"{made.directory()}/_versions")
+    accepted = RepairRequest(accept_loss=(f"{made.region_id}:2",))
+    with faulty_proxy(s3.endpoint) as proxy:
+        options = {**s3.storage_options, "aws_endpoint": proxy.endpoint, "client_max_retries": "0"}
+        proxy.answer("HEAD", status, times=100, path="_gen_2_0.lance")
+        with pytest.raises(MemwalError) as raised:
+            Table.open(made.table.uri, storage_options=options).run(accepted)
+    assert not isinstance(raised.value, CorruptionError)
+    assert made.table.run(accepted).outcome is JobOutcome.DONE
+    assert made.merged() == RIGHT
 
 
 def test_duplicate_keys_are_removed(made: GenerationTable) -> None:

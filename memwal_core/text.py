@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 _MIB = 1024 * 1024
 _LARGEST = 2**64 - 1
 _MOST_DIGITS = len(str(_LARGEST))
+_REQUEST = re.compile(r"(Error performing \w+ \w+://[^/\s]+)/\S* in [^\s,]+(?:, after [^-]*)?\s+- ")
 
 
 def show_bytes(size: int) -> str:
@@ -28,3 +31,11 @@ def show_count(number: float, name: str) -> str:
     ending = "ies" if name.endswith("ry") else "es" if name.endswith(("x", "ch")) else "s"
     several = f"{name.removesuffix('y') if ending == 'ies' else name}{ending}"
     return f"{number:,.0f} {name if round(number) == 1 else several}"
+
+
+def without_request(text: str) -> str:
+    """Return what the client of a store says, of each address only the host.
+
+    The caller knows the rest, which may be longer than all that is shown, with what the store answered behind it.
+    """
+    return _REQUEST.sub(r"\1 - ", text)

@@ -24,6 +24,7 @@ from memwal_core.errors import (
 from memwal_core.native.panics import panics_raised
 from memwal_core.native.system_errors import is_of_system
 from memwal_core.redaction import harmless, redact
+from memwal_core.text import without_request
 
 _REFUSED = r"\(os error (?:1|13|20|30|36)\)"
 
@@ -176,7 +177,7 @@ def decoding(uri: str) -> Iterator[None]:
         text = str(error)
         if _REFUSED_BY_STORE.search(text):
             raise classified(OSError(text), {"uri": uri}) from None
-        reason = redact(_SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]
+        reason = _reason(text)
         if _UNANSWERED.search(text) or is_of_system(error):
             raise UnavailableError(
                 "the store did not answer", remedy="back off and retry", uri=uri, reason=reason
@@ -189,7 +190,7 @@ def decoding(uri: str) -> Iterator[None]:
 def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     """Return the error of this package that an error of pylance stands for."""
     text = str(error)
-    facts = {**facts, "reason": redact(_SOURCE_PLACE.sub("", text))[:_MAX_REASON_LENGTH]}
+    facts = {**facts, "reason": _reason(text)}
     for pattern, kind, what, remedy in _KINDS:
         if pattern.search(text):
             return kind(what, remedy=remedy, **facts)
@@ -198,3 +199,7 @@ def classified(error: Exception, facts: dict[str, object]) -> MemwalError:
     if isinstance(error, OSError):
         return UnavailableError("Lance could not read or write the table", remedy="back off and retry", **facts)
     return InternalError("Lance failed with an unexpected error", remedy="report this with its facts", **facts)
+
+
+def _reason(text: str) -> str:
+    return redact(without_request(_SOURCE_PLACE.sub("", text)))[:_MAX_REASON_LENGTH]

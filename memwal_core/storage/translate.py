@@ -26,6 +26,7 @@ from memwal_core.errors import (
 )
 from memwal_core.native.panics import NativePanicError, panics_raised
 from memwal_core.redaction import harmless, redact
+from memwal_core.text import without_request
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _BAD_RANGE = re.compile(r"Invalid range|StartTooLarge|InvalidRange")
@@ -71,7 +72,7 @@ def describe(error: BaseException) -> str:
     """Return the first line of a library's error, without secrets."""
     lines = str(error).splitlines()
     first = lines[0] if lines else type(error).__name__
-    return redact(first)[:_MAX_REASON_LENGTH]
+    return redact(without_request(first))[:_MAX_REASON_LENGTH]
 
 
 def _classified(error: Exception, facts: dict[str, object]) -> MemwalError:

@@ -77,6 +77,18 @@ def test_error_of_a_library_gets_the_class_that_says_what_to_do(error: Exception
     }
 
 
+def test_long_address_does_not_crowd_out_what_the_store_said() -> None:
+    """The path of any file of a region left no room for it."""
+    path = "a-table/_mem_wal/" + "long/" * 100
+    said = "Server returned non-2xx status code: 400 Bad Request: <Error><Code>ExpiredToken</Code></Error>"
+    asked = f"Error performing GET https://host:9000/bucket/{path}?list-type=2 in 4.29ms, after 1 retries, "
+
+    with pytest.raises(InvalidRequestError) as raised, translated("get", path, "s3://bucket"):
+        raise GenericError(f"Generic S3 error: {asked}max_retries: 1, retry_timeout: 3s  - {said}")
+
+    assert raised.value.facts["reason"] == f"Generic S3 error: Error performing GET https://host:9000 - {said}"
+
+
 def test_only_a_conditional_write_finds_its_object_there() -> None:
     with pytest.raises(ObjectExistsError), translated("put_if_absent", "a", "s3://b"):
         raise AlreadyExistsError("there")

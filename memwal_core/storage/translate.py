@@ -35,6 +35,8 @@ _DENIED = re.compile(r"code: (AccessDenied|AllAccessDisabled)\b")
 """Of an object among several to delete: the answer as a whole is a success."""
 _NO_BUCKET = "NoSuchBucket"
 _TRANSIENT_STATUS = frozenset({408, 409, 412, 429})
+_TIMED_OUT = "<Code>RequestTimeout</Code>"
+"""What S3 answers, with the status 400, to a request whose bytes stopped coming."""
 _NOT_IMPLEMENTED_STATUS = 501
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _READS = frozenset({"get", "get_range"})
@@ -140,7 +142,8 @@ def _classified_generic(error: Exception, facts: dict[str, object]) -> MemwalErr
         )
     if status == _NOT_IMPLEMENTED_STATUS:
         return _unsupported(facts)
-    if status is not None and 300 <= status < 500 and status not in _TRANSIENT_STATUS:
+    is_transient = status in _TRANSIENT_STATUS or _TIMED_OUT in str(error)
+    if status is not None and 300 <= status < 500 and not is_transient:
         return InvalidRequestError(
             "the store refused the request", remedy="check bucket, region, endpoint and credentials", **facts
         )

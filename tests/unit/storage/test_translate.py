@@ -50,6 +50,7 @@ def _os_error(number: int) -> OSError:
         (_os_error(errno.ENOSPC), UnavailableError),
         (_os_error(errno.EIO), UnavailableError),
         (GenericError(HTTP.format("400 Bad Request")), InvalidRequestError),
+        (GenericError(HTTP.format("400 Bad Request") + "<Code>RequestTimeout</Code>"), UnavailableError),
         (GenericError(HTTP.format("501 Not Implemented")), InvalidRequestError),
         (
             GenericError("Generic S3 error: DeleteObjects request failed for key a: No (code: AccessDenied)"),

@@ -85,7 +85,7 @@ def plan_relocation(
     examined: Iterable[ExaminedGeneration],
     contradictions: Iterable[Contradiction],
     damaged_wals: Mapping[RegionId, Mapping[int, str]],
-    damaged_regions: Mapping[RegionId, str],
+    damaged: Mapping[str, str],
 ) -> RelocationPlan:
     """Return what makes a table whole.
 
@@ -95,12 +95,13 @@ def plan_relocation(
         examined: Its flushed MemTables.
         contradictions: Between the record and the table as it is now.
         damaged_wals: Unflushed WAL entries of each region that cannot be replayed, and why.
-        damaged_regions: Regions without a manifest that can be read, and why.
+        damaged: Files of the base table that are missing or damaged, and regions whose manifest cannot be read or that
+            lack a generation: what it is -> why.
     """
     found, known = tuple(examined), record.memory.addresses
     ends = tuple(each for each in record.active if each.cause is FreezeCause.ADDRESS_CHANGED)
     damage = (
-        *(f"region {region_id}: {problem}" for region_id, problem in damaged_regions.items()),
+        *(f"{each}: {problem}" for each, problem in damaged.items()),
         *(f"{each.subject}: {each.problem}" for each in found if each.problem),
         *_damage_of_wals(damaged_wals),
     )

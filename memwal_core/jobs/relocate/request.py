@@ -25,9 +25,9 @@ Not for a table that is mounted twice: `memwal thaw --choice accept-address` kee
 **When is it safe?** Beside writers and readers. Nothing is changed if anything is wrong. A second run finds nothing to
 do; a run that was killed can be repeated.
 
-**What do failures mean?** Exit code 5: a manifest, a WAL entry or a flushed MemTable is missing, damaged or not what
-was written, as in a copy that was made while writers or jobs worked (copy the table again), or the table is frozen for
-another cause; the report names each. Nothing was changed.
+**What do failures mean?** Exit code 5: a manifest, a WAL entry, a flushed MemTable or a file of the base table is
+missing, damaged or not what was written, as in a copy that was made while writers or jobs worked (copy the table
+again), or the table is frozen for another cause; the report names each. Nothing was changed.
 """
 
 

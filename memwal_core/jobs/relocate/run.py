@@ -24,8 +24,10 @@ from memwal_core.jobs.relocate.plan import ExaminedGeneration, RelocationPlan, p
 from memwal_core.jobs.relocate.report import RelocateReport
 from memwal_core.jobs.relocate.request import RelocateRequest
 from memwal_core.jobs.repair.wal import damaged_entries
-from memwal_core.region import FlushedGeneration
+from memwal_core.observe.doctor.readability import RegionProof, examine_base_files
+from memwal_core.region import FlushedGeneration, RegionManifest
 from memwal_core.region.census import CensusTaker
+from memwal_core.region.holes import holes
 from memwal_core.storage.concurrent import map_concurrently
 from memwal_core.wal import LanceCodec
 
@@ -117,7 +119,10 @@ class _Relocation:
         examined = [each for each in map_concurrently(examine, wanted, concurrency) if each is not None]
         seen = look(opened.base, opened.manifests, record.memory)
         damaged_wals = {each.region_id: damaged_entries(opened.base.store, each) for each in manifests}
-        damaged = {each.region_id: each.evidence for each in census.damaged.values()}
+        files = examine_base_files(opened.base, state, concurrency, self._context.progress, contents=False)
+        damaged = {each.path: each.cause for each in files.problems}
+        damaged |= {f"region {each.region_id}": each.evidence for each in census.damaged.values()}
+        damaged |= {f"region {each.region_id}": gap for each in manifests if (gap := _gap(each, merged))}
         return plan_relocation(
             address_of(opened.base), record, examined, compare(record.memory, seen), damaged_wals, damaged
         )
@@ -135,6 +140,7 @@ class _Relocation:
                 entries, is_proven = self._read_entries(region_id, names), False
             else:
                 entries, is_proven = check_contents(store, region_id, recorded), True
+            damage = () if is_merged else RegionProof(store, None, contents=False).examine(region_id, recorded).damage
         except ObjectNotFoundError as error:
             if is_merged:
                 return None  # It was merged, and collected meanwhile.
@@ -143,7 +149,8 @@ class _Relocation:
             cause = error.facts.get("cause", "")
             return ExaminedGeneration(region_id, recorded, problem=f"{error.what} ({cause}); {error.remedy}")
         is_due = any(each != wal_of(uri) for each in stored)
-        return ExaminedGeneration(region_id, recorded, stored, entries, is_proven, is_due)
+        problem = "; ".join(f"{each.path}: {each.cause}" for each in damage)
+        return ExaminedGeneration(region_id, recorded, stored, entries, is_proven, is_due, problem)
 
     def _read_entries(self, region_id: RegionId, names: dict[str, int | None]) -> int:
         """Verify the checksums of the entries of a flushed MemTable without a digest; return how many there are."""
@@ -155,6 +162,13 @@ class _Relocation:
     def _report(self, plan: RelocationPlan, outcome: JobOutcome) -> RelocateReport:
         seconds = self._opened.clock.monotonic() - self._began
         return RelocateReport(self._opened.uri, outcome, plan, seconds)
+
+
+def _gap(manifest: RegionManifest, merged: Mapping[RegionId, int]) -> str:
+    """Say which generations are nowhere; empty if none: a base table that was copied earlier has not merged them."""
+    recorded = (each.generation for each in manifest.flushed_generations)
+    missing = next(holes(recorded, merged.get(manifest.region_id, 0) + 1, manifest.current_generation), None)
+    return f"generation {missing.start} is neither merged nor recorded; run `memwal repair`" if missing else ""
 
 
 def _recorded_addresses(uri: str, storage_options: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,11 +6,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import lance
 import pytest
 
 from memwal_core.errors import FrozenError
 from memwal_core.failpoints import Failpoint
-from memwal_core.format.paths import RESERVATIONS_DIRECTORY, manifest_path, region_directory, wal_entry_path
+from memwal_core.format.paths import (
+    RESERVATIONS_DIRECTORY,
+    generation_path,
+    manifest_path,
+    region_directory,
+    wal_entry_path,
+)
 from memwal_core.format.region_manifest.codec import encode_manifest
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -154,6 +161,63 @@ def test_copy_with_regions_that_cannot_be_read_is_refused_with_the_name_of_each(
         assert f"region {region_id}: _mem_wal/{region_id}/manifest/" in report.why()
     assert any("`memwal backup`" in each for each in report.view().notes)
     assert {each.path for each in copy.base.store.list_objects("_mem_wal/_record")} == before
+
+
+def test_copy_whose_base_is_older_than_its_regions_is_refused_with_the_missing_generation(place: Place) -> None:
+    """It was called whole, although no merge could ever go on."""
+    make_table(place)
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    manifest = copy.opened.manifests.load_many(copy.opened.manifests.region_ids())[0]
+    [*_, last] = manifest.flushed_generations
+    later = replace(manifest, flushed_generations=())
+    copy.base.store.put(manifest_path(manifest.region_id, manifest.version), encode_manifest(later))
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    gap = f"region {manifest.region_id}: generation {last.generation} is neither merged nor recorded"
+    assert report.plan.damage == (f"{gap}; run `memwal repair`",)
+    assert any("copy it again" in each for each in report.view().notes)
+    assert copy.opened.freezes.active() == ()
+
+
+@pytest.mark.parametrize("directory", ["data", "_deletions"])
+def test_copy_that_lacks_files_of_the_base_table_is_refused_with_the_name_of_each(place: Place, directory: str) -> None:
+    """It was copied while old versions were removed; it was called whole, and could not be scanned."""
+    table = make_table(place)
+    lance.dataset(table.uri, storage_options=dict(place.options) or None).delete("id = 3")
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    paths = [each.path for each in copy.base.store.list_objects(directory)]
+    for path in paths:
+        copy.base.store.delete(path)
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    assert report.plan.damage
+    assert set(report.plan.damage) <= {f"{path}: it is missing" for path in paths}
+    assert copy.opened.freezes.active() == ()
+
+
+def test_copy_that_lacks_a_file_of_a_flushed_memtable_is_refused_with_its_name(tmp_path: Path) -> None:
+    """One that owns its files was only opened, which reads none of them."""
+    place = make_place("links", tmp_path, None)
+    make_table(place)
+    place.copy("people.lance", "copy.lance")
+    copy = place.open("copy.lance")
+    manifest = copy.opened.manifests.load_many(copy.opened.manifests.region_ids())[0]
+    [*_, last] = manifest.flushed_generations
+    own = f"{generation_path(manifest.region_id, last.path)}/data"
+    [path, *_] = [each.path for each in copy.base.store.list_objects(own)]
+    copy.base.store.delete(path)
+
+    report = place.open("copy.lance").run(RelocateRequest())
+
+    assert report.outcome is JobOutcome.BLOCKED
+    subject = f"region {manifest.region_id} generation {last.generation}"
+    assert report.plan.damage == (f"{subject}: {path}: it is missing",)
 
 
 def test_copy_without_a_region_that_only_the_snapshot_names_is_refused(place: Place) -> None:

@@ -10,11 +10,12 @@ import lance
 
 from memwal_core.base_table.commit.durable import DurableFiles
 from memwal_core.base_table.commit.entry_change import is_same_but_catchup
+from memwal_core.base_table.commit.strict_commit import if_removed, removed_meanwhile
 from memwal_core.base_table.commit.version_catalog import TABLE_ID, Rule, VersionCatalog
 from memwal_core.base_table.commit_attempt import Outcome
 from memwal_core.base_table.reading.manifest_files import ManifestFiles
 from memwal_core.base_table.translate import translated, without_doubt
-from memwal_core.errors import ConflictError, MemwalError
+from memwal_core.errors import ConflictError, MemwalError, ObjectNotFoundError
 from memwal_core.format.memwal_index.codec import decode_details, is_legacy_payload
 from memwal_core.format.table_manifest import MemWalEntry, replace_mem_wal_entry
 from memwal_core.storage import ObjectStore
@@ -34,7 +35,7 @@ def committing(
         CommitUnknownError: Read the table before trying again.
         MemwalError: What else the operation failed of.
     """
-    catalog = VersionCatalog(store, durable, _keeping_entry(ManifestFiles(store)), identity=str(identity))
+    catalog = VersionCatalog(store, durable, _keeping_entry(store), identity=str(identity))
     try:
         with translated("commit", store.uri, version=version):
             yield lance.LanceDataset(
@@ -51,6 +52,10 @@ def committing(
             raise catalog.error from error
         if catalog.unanswered is not None and catalog.outcome is Outcome.NOT_ASKED:
             raise catalog.unanswered from error
+        if version is not None and catalog.outcome is Outcome.NOT_ASKED:
+            removed = if_removed(store, version)
+            if removed is not None:
+                raise removed from error
         certain = without_doubt(error, asked_version=catalog.asked_version)
         if certain is not error:
             raise certain from error
@@ -62,9 +67,14 @@ def committing(
         raise catalog.error
 
 
-def _keeping_entry(manifests: ManifestFiles) -> Rule:
+def _keeping_entry(store: ObjectStore) -> Rule:
+    manifests = ManifestFiles(store)
+
     def rule(version: int, staged: bytes) -> bytes:
-        before = manifests.read(version - 1).mem_wal
+        try:
+            before = manifests.read(version - 1).mem_wal
+        except ObjectNotFoundError as error:
+            raise removed_meanwhile(store, version - 1) from error
         if before is None:
             return staged
         return replace_mem_wal_entry(staged, lambda entry: _kept(before, entry, version))

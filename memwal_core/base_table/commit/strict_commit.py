@@ -88,7 +88,8 @@ def strict_commit(store: ObjectStore, durable: DurableFiles, attempt: StrictComm
                 catalog.remove_staged()
                 _remove_transaction(store, attempt)
             found = _described(catalog, attempt) or catalog.unanswered
-            found = found or _without_read_version(store, attempt, catalog)
+            if catalog.outcome is Outcome.NOT_ASKED:
+                found = found or if_removed(store, attempt.read_version)
             raise found or without_doubt(error, asked_version=catalog.asked_version) from error
     if catalog.outcome is Outcome.UNKNOWN and catalog.error is not None:
         # pylance read back and believes that the version is ours; the caller makes sure by its transaction.
@@ -125,17 +126,15 @@ def _described(catalog: VersionCatalog, attempt: StrictCommit) -> MemwalError | 
     return error
 
 
-def _without_read_version(store: ObjectStore, attempt: StrictCommit, catalog: VersionCatalog) -> ConflictError | None:
-    """Return why pylance could not even begin if the version read is gone, which it reports as a failed read.
+def if_removed(store: ObjectStore, version: int) -> ConflictError | None:
+    """Return why pylance cannot go on from a version if it is gone, which it reports as a failed read; else None.
 
     Versions are removed only once there are newer ones, so this is a lost race like any other.
     """
-    if catalog.outcome is not Outcome.NOT_ASKED:
-        return None
     try:
-        ManifestFiles(store).locate(attempt.read_version)
+        ManifestFiles(store).locate(version)
     except ObjectNotFoundError:
-        return removed_meanwhile(store, attempt.read_version)
+        return removed_meanwhile(store, version)
     except MemwalError:
         return None  # The store does not answer; what pylance said stands.
     return None

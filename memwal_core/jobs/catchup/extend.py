@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memwal_core.base_table import BaseTable, extend_index, read_coverage, vector_model_digest
-from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, UnavailableError
+from memwal_core.base_table.commit.strict_commit import if_removed
+from memwal_core.errors import CommitUnknownError, ConflictError, CorruptionError, ObjectNotFoundError, UnavailableError
 from memwal_core.failpoints import Failpoint
 from memwal_core.jobs.catchup.context import CatchupContext
 from memwal_core.jobs.catchup.elsewhere import extend_elsewhere
@@ -51,10 +52,13 @@ def extend(
         tried += 1
         try:
             version = _extend_once(context, survey, index)
-        except (ConflictError, CommitUnknownError) as error:
+        except (ConflictError, CommitUnknownError, ObjectNotFoundError) as found:
+            error = if_removed(context.table.store, survey.version) if isinstance(found, ObjectNotFoundError) else found
+            if error is None:
+                raise
             _log.info("index not extended, retrying [index=%s, attempt=%d, error=%s]", name, tried, error)
             if tried >= context.settings.max_attempts:
-                raise
+                raise error from found
             context.back_off(tried)
             continue
         context.failpoints.hit(CATCHUP_EXTENDED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -239,6 +240,32 @@ def test_generation_that_is_merged_while_an_index_is_built_is_not_recorded(table
     assert coverage.unindexed_rows == 50
     run(table, indexes={"title_idx"})
     assert recorded(table)["title_idx"] == {A: 2}
+
+
+@pytest.mark.req("CAT-07")
+@pytest.mark.parametrize("committed", [False, True], ids=["before its commit", "after it"])
+def test_version_that_others_remove_while_it_is_read_is_no_damage_of_an_index(
+    table: BaseTable, committed: bool
+) -> None:
+    """A run that had stalled told people to look at the index."""
+    merge_natively(table, articles(2000, 50), {A: 1})
+
+    def merge_and_clean_up(*_: object) -> None:
+        merge_natively(table, articles(2050, 50), {A: 2})
+        lance.dataset(table.uri).cleanup_old_versions(older_than=timedelta(0))
+
+    faulty = FaultyStore(table.store)
+    failpoints = ArmedFailpoints()
+    if committed:
+        manifests = frozenset({"put_if_absent"}), lambda path: path.startswith("_versions/")
+        faulty.add(Rule(merge_and_clean_up, Moment.AFTER, *manifests))
+    else:
+        failpoints.arm(CATCHUP_SURVEYED, merge_and_clean_up)
+
+    report = run(reopened(table, faulty), indexes={"title_idx"}, failpoints=failpoints)
+
+    assert report.outcome is JobOutcome.DONE
+    assert recorded(table) == {"title_idx": {A: 2}}
 
 
 class Interrupted(BaseTable):

@@ -39,10 +39,10 @@ class FlushReport:
         return sum(each.rows for each in self.flushed)
 
     def why(self) -> str:
-        """Say how many regions there are of each verdict, and what the first of those met that failed."""
+        """Say how many regions there are of each verdict, and what the first of those met that were not flushed."""
         counts = ", ".join(f"{count} {reason.value}" for reason, count in self.plan.counts().items())
-        first = next(iter(self.failures.values()), "")
-        failed = f"; {len(self.failures)} not flushed: {first}" if first else ""
+        met = {**self.failures, **self.left}
+        failed = f"; {len(met)} not flushed: {next(iter(met.values()))}" if met else ""
         return f"regions: {counts}{failed}" if counts else "there is no region"
 
     def facts(self) -> dict[str, object]:

@@ -221,6 +221,7 @@ def test_writer_that_comes_back_before_the_claim_keeps_its_region(table, region)
 
     assert report.outcome is JobOutcome.NOTHING_TO_DO
     assert "claimed the region first" in report.left[region]
+    assert f"; 1 not flushed: {report.left[region]}" in report.why()
     assert writers[0].put(people(2, name="b")).rows == 1
 
 

@@ -150,22 +150,22 @@ class VersionedRegister:
         return sorted(found)
 
     def delete_before(self, version: int, *, before_each: Callable[[], None] | None = None) -> list[int]:
-        """Delete all versions below an existing one, the oldest first, and return them, ascending.
+        """Delete all versions below a number, the oldest first, and return them, ascending.
 
         The hint is moved to the newest version first, and an interrupted deletion leaves consecutive
         versions, so that readers find the newest at any time.
 
         Args:
-            version: The oldest to keep; at least one below the newest, so that a commit under way finds
-                its predecessor.
+            version: From here on they stay; at least one below the newest must, so that a commit under way finds
+                its predecessor. It may be missing itself, as two passes of a copy leave it.
             before_each: Called before the hint is moved and before each deletion; what it raises ends the
                 deletion, for example when the caller's right to delete has expired.
         """
         newest = self.latest()
         existing = self.versions()
-        if newest is None or not version < newest.version or version not in existing:
+        if newest is None or not any(version <= number < newest.version for number in existing):
             raise InvalidRequestError(
-                "versions can only be deleted up to one that exists and is not the newest",
+                "versions can only be deleted below one that exists and is not the newest",
                 remedy="keep at least the two newest versions",
                 directory=self._directory,
                 version=version,

@@ -282,6 +282,21 @@ def test_deletion_up_to_the_newest_version_is_refused(register: VersionedRegiste
 
 
 @pytest.mark.req("GC-13")
+def test_deletion_up_to_a_missing_version_deletes_those_below_it(
+    register: VersionedRegister, store: FaultyStore
+) -> None:
+    """Two passes of a copy leave it so, if the original collected versions in between; no collection ended well."""
+    _fill(register, 8)
+    for version in (3, 4):
+        store.delete(register.path(version))
+    assert register.delete_before(3) == [1, 2]
+    assert register.versions() == [5, 6, 7, 8]
+    store.delete(register.path(7))
+    with pytest.raises(InvalidRequestError):
+        register.delete_before(7)
+
+
+@pytest.mark.req("GC-13")
 def test_deletion_that_cannot_write_the_hint_deletes_nothing(register: VersionedRegister, store: FaultyStore) -> None:
     _fill(register, 3)
     store.fail("put")

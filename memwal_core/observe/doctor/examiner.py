@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memwal_core.base_table import RetainedVersion, TableState, retained_versions
+from memwal_core.base_table import RetainedVersion, TableState, recall_versions, retained_versions
 from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
 from memwal_core.coordination.freeze import MaintenanceRecord
@@ -53,9 +53,10 @@ class Examiner:
     """Examines one table. Reads only, and goes on where something cannot be read.
 
     Args:
-        deep: Whether to list every object, open every flushed MemTable, compare keys and read every retained version;
-            otherwise a few requests per region do.
-        contents: With ``deep``, also read every row of the base table and of flushed MemTables.
+        deep: Whether to list every object, open every flushed MemTable, compare keys and learn what every retained
+            version says; otherwise a few requests per region do.
+        contents: With ``deep``, also read every row of the base table and of flushed MemTables, and the manifests of
+            all versions, those included that a collection remembers.
     """
 
     def __init__(
@@ -126,12 +127,16 @@ class Examiner:
     def _base(self) -> _Base:
         try:
             state = self._table.state()
-            retained = retained_versions(self._table, self._settings.storage.concurrency) if self._deep else ()
+            retained = self._retained() if self._deep else ()
             legacy = self._legacy(retained, state) if state.is_legacy else ()
         except CorruptionError as error:
             torn = {each.path: each.problem for each in find_torn_versions(self._table.store).torn}
             return _Base(None, str(error), (), (), torn)
         return _Base(state, None, retained, legacy)
+
+    def _retained(self) -> tuple[RetainedVersion, ...]:
+        recall = None if self._contents else recall_versions
+        return retained_versions(self._table, self._settings.storage.concurrency, recall=recall)
 
     def _indexes(self, state: TableState | None) -> IndexFiles:
         if state is None or not self._deep:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 
+import lance
 import pytest
 
 from memwal_core.base_table import BaseTable
@@ -177,6 +178,27 @@ def test_p8_a_collection_reads_the_manifest_of_each_version_of_the_table_once(tm
     assert manifests_read(CompactRequest(remove_versions=True)) == remembered + 1 < 4
     assert manifests_read(GcRequest(dry_run=False)) == remembered + 1
     assert manifests_read(GcRequest(dry_run=False)) == remembered
+
+
+@pytest.mark.parametrize("versions", [20, 60])
+def test_p8_a_deep_look_reads_the_manifests_of_versions_that_no_collection_remembers(
+    tmp_path: Path, versions: int
+) -> None:
+    """Every look of the watch read those of all versions: 1,000 requests for each thousand, every ten minutes."""
+    world = _World(str(tmp_path / "t"), 1)
+    for number in range(versions):
+        lance.dataset(world.uri).update_config({"number": str(number)})
+
+    def manifests_read(look: Callable[[Table], object]) -> int:
+        world.requests(look)
+        return sum(call.operation == "get_range" and call.path.startswith("_versions/") for call in world.store.calls)
+
+    assert manifests_read(Table.doctor) > 2 * versions
+    world.table().run(GcRequest(dry_run=False))
+    assert manifests_read(Table.doctor) == 1
+    assert manifests_read(lambda table: table.doctor(contents=True)) > versions
+    lance.dataset(world.uri).update_config({"number": "new"})
+    assert manifests_read(Table.doctor) == 3
 
 
 @pytest.mark.parametrize(("module", "look"), [(gc_at_rest, "regions_at_rest"), (gc_run, "regions_without_garbage")])

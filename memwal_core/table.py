@@ -399,7 +399,7 @@ class Table(MergedReader):
         return replace(found, frozen=self.opened.freezes.active())
 
     def health(self) -> Health:
-        """Judge the table by what a few requests per region show, as ``memwal status --check`` does.
+        """Judge the table by what a few requests per changed region show, as ``memwal status --check`` does.
 
         Garbage is measured if ``settings.status.measure_garbage`` says so, which lists every object.
 

@@ -176,7 +176,8 @@ def examine(
     Args:
         opened: The table.
         deep: Whether to list every object, open every flushed MemTable, compare keys and learn what every retained
-            version says; otherwise it takes a few requests per region.
+            version says; otherwise it takes a few requests per region, in a table of many
+            per region that has changed.
         garbage: The plan of a collection; None leaves garbage unmeasured.
         contents: With ``deep``, also read every row of the base table and of unmerged flushed MemTables, and the
             manifests of all versions, those included that a collection remembers.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -57,6 +57,16 @@ def list_regions(store: ObjectStore) -> Mapping[RegionId, ListedRegion] | None:
         if region_id is not None:
             found[region_id] = _with(found.get(region_id, ListedRegion()), rest, info)
     return found
+
+
+def objects_of(store: ObjectStore, regions: Collection[RegionId]) -> Mapping[RegionId, list[ObjectInfo]]:
+    """Return the objects of some regions, by one listing of everything below ``_mem_wal/``."""
+    objects: dict[RegionId, list[ObjectInfo]] = {region_id: [] for region_id in regions}
+    for info in store.list_objects(MEM_WAL_DIRECTORY):
+        region_id = region_of(info.path.removeprefix(f"{MEM_WAL_DIRECTORY}/").partition("/")[0])
+        if region_id in objects:
+            objects[region_id].append(info)
+    return objects
 
 
 def unchanged_since(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from memwal_core.base_table import regions_at_rest
 from memwal_core.errors import CorruptionError
-from memwal_core.format.paths import MEM_WAL_DIRECTORY
-from memwal_core.ids import RegionId
 from memwal_core.jobs.gc.contents import region_contents
 from memwal_core.jobs.gc.plan import plan_gc
 from memwal_core.jobs.gc.policy import Policy
@@ -16,7 +14,7 @@ from memwal_core.jobs.gc.state import GcRegionState, GcState, Resting
 from memwal_core.jobs.gc.survey import GcSurveyor
 from memwal_core.region import RegionManifest
 from memwal_core.region.census import MANY_REGIONS
-from memwal_core.region.listing import region_of
+from memwal_core.region.listing import objects_of
 from memwal_core.storage.protocol import ObjectInfo
 
 
@@ -32,7 +30,7 @@ def regions_without_garbage(surveyor: GcSurveyor, policy: Policy, regions: int) 
     if not rows:
         return Resting()
     base = surveyor.base()
-    objects = _objects_of(surveyor, rows)
+    objects = objects_of(surveyor.store, rows)
     states = [_state(row, objects[region_id]) for region_id, row in rows.items()]
     known = [each for each in states if not each.temporaries and _directories(each) == each.recorded]
     plan = plan_gc(GcState(surveyor.table.uri, base, tuple(known)), policy)
@@ -42,15 +40,6 @@ def regions_without_garbage(surveyor: GcSurveyor, policy: Policy, regions: int) 
 
 def _directories(region: GcRegionState) -> frozenset[str]:
     return frozenset(each.name for each in region.directories)
-
-
-def _objects_of(surveyor: GcSurveyor, rows: Mapping[RegionId, RegionManifest]) -> Mapping[RegionId, list[ObjectInfo]]:
-    objects: dict[RegionId, list[ObjectInfo]] = {region_id: [] for region_id in rows}
-    for info in surveyor.store.list_objects(MEM_WAL_DIRECTORY):
-        region_id = region_of(info.path.removeprefix(f"{MEM_WAL_DIRECTORY}/").partition("/")[0])
-        if region_id in objects:
-            objects[region_id].append(info)
-    return objects
 
 
 def _state(row: RegionManifest, objects: Sequence[ObjectInfo]) -> GcRegionState:

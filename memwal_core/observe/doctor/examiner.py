@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memwal_core.base_table import RetainedVersion, TableState, recall_versions, retained_versions
+from memwal_core.base_table import RetainedVersion, TableState, recall_versions, regions_at_rest, retained_versions
 from memwal_core.base_table.blobs import blob_columns
 from memwal_core.base_table.history.torn import find_torn_versions
 from memwal_core.coordination.freeze import MaintenanceRecord
@@ -16,6 +16,7 @@ from memwal_core.format.memwal_index.codec import is_legacy_payload
 from memwal_core.format.memwal_index.legacy import LegacyIndex
 from memwal_core.format.memwal_index.legacy_codec import decode_legacy
 from memwal_core.format.paths import MEM_WAL_DIRECTORY, RESERVED_NAMES
+from memwal_core.ids import RegionId
 from memwal_core.jobs.context import OpenTable, Progress, unwatched
 from memwal_core.observe.doctor.examination import Examination, ExaminedRegion
 from memwal_core.observe.doctor.index_files import IndexFiles, examine_indexes
@@ -25,12 +26,13 @@ from memwal_core.observe.doctor.readability import (
     examine_base_files,
     merge_obstacle,
 )
-from memwal_core.observe.doctor.region_examiner import RegionExaminer
+from memwal_core.observe.doctor.region_examiner import RegionExaminer, RestingRegion
 from memwal_core.observe.doctor.sampling import KeySampler, SampleBounds
 from memwal_core.observe.region_values import values_by_rows
 from memwal_core.observe.status import TableStatus, derive_status
 from memwal_core.region import RegionManifest
-from memwal_core.region.listing import region_of
+from memwal_core.region.census import MANY_REGIONS
+from memwal_core.region.listing import objects_of, region_of
 from memwal_core.region.quarantine import QuarantineStore
 from memwal_core.region.spec import RegionSpec
 from memwal_core.storage.concurrent import map_concurrently
@@ -54,7 +56,8 @@ class Examiner:
 
     Args:
         deep: Whether to list every object, open every flushed MemTable, compare keys and learn what every retained
-            version says; otherwise a few requests per region do.
+            version says; otherwise a few requests per region do, in a table of many per region that
+            has changed.
         contents: With ``deep``, also read every row of the base table and of flushed MemTables, and the manifests of
             all versions, those included that a collection remembers.
     """
@@ -70,13 +73,19 @@ class Examiner:
         self._settings = opened.settings
         self._manifests = opened.manifests
         self._deep = deep
-        self._regions = RegionExaminer(opened.base.store, opened.manifests, opened.settings.doctor.history, deep=deep)
 
     def examine(self) -> Examination:
         """Look at the table; ``UnavailableError`` if storage failed."""
         limit = self._settings.storage.concurrency
         region_ids = self._manifests.region_ids()
-        found = map_concurrently(self._regions.manifest, region_ids, limit)
+        examiner = RegionExaminer(
+            self._table.store,
+            self._manifests,
+            self._settings.doctor.history,
+            deep=self._deep,
+            resting=self._resting(len(region_ids)),
+        )
+        found = map_concurrently(examiner.manifest, region_ids, limit)
         base = self._base()
         sampler = self._sampler(base.state) if self._deep else None
         specs = self._specs(base.state)
@@ -87,7 +96,7 @@ class Examiner:
             manifest = found[number]
             spec = specs.get(manifest.region_spec_id) if isinstance(manifest, RegionManifest) else None
             merged = details.merged_generation(region_ids[number]) if details is not None else 0
-            return self._regions.examine(region_ids[number], manifest, spec, sampler, proof, merged)
+            return examiner.examine(region_ids[number], manifest, spec, sampler, proof, merged)
 
         record, record_problem = self._record()
         regions = map_concurrently(examine_region, range(len(region_ids)), limit)
@@ -112,6 +121,17 @@ class Examiner:
             base_files=self._base_files(base.state),
             obstacle=self._obstacle(base.state, bool(region_ids)),
         )
+
+    def _resting(self, regions: int) -> Mapping[RegionId, RestingRegion]:
+        """Return the regions at rest, which a look that is not deep does not read; none where they are few."""
+        if self._deep or regions <= MANY_REGIONS:
+            return {}
+        try:
+            rows = regions_at_rest(self._table, self._table.state())
+        except CorruptionError:
+            return {}  # The look at the base table meets it, too.
+        objects = objects_of(self._table.store, rows) if rows else {}
+        return {region_id: RestingRegion(row, objects[region_id]) for region_id, row in rows.items()}
 
     def _base_files(self, state: TableState | None) -> BaseFiles:
         if state is None or not self._deep:

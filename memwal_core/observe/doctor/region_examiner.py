@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 
 from memwal_core.errors import CorruptionError, InvalidRequestError, MemwalError, ObjectNotFoundError
 from memwal_core.format.paths import (
+    LANCE_WAL_SUFFIX,
     MANIFEST_SUFFIX,
     WAL_SUFFIXES,
     generation_path,
@@ -29,6 +31,14 @@ _MANIFEST, _WAL = "manifest", "wal"
 _SHALLOW_HISTORY = 2
 _SHALLOW_ENTRIES = 1000
 """WAL entries listed of a region without a manifest: one page tells whether it holds rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestingRegion:
+    """A region that is as the region snapshot says, and what a listing of the whole table shows of it."""
+
+    manifest: RegionManifest
+    objects: Iterable[ObjectInfo]
 
 
 @dataclass
@@ -63,10 +73,20 @@ class RegionExaminer:
 
     Args:
         deep: Whether to list every object and open every flushed MemTable; otherwise a few requests per region do.
+        resting: Regions that a look that is not deep need not read.
     """
 
-    def __init__(self, store: ObjectStore, manifests: ManifestStore, history: int, *, deep: bool) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        manifests: ManifestStore,
+        history: int,
+        *,
+        deep: bool,
+        resting: Mapping[RegionId, RestingRegion] = MappingProxyType({}),
+    ) -> None:
         """Keep the parts; nothing is read."""
+        self._resting = resting
         self._store = store
         self._manifests = manifests
         self._history = history if deep else _SHALLOW_HISTORY
@@ -78,6 +98,8 @@ class RegionExaminer:
         It is read before anything else of the table, so that whatever it records exists by the time it is
         looked up.
         """
+        if region_id in self._resting:
+            return self._resting[region_id].manifest
         try:
             return self._manifests.load(region_id)
         except ObjectNotFoundError:
@@ -101,7 +123,7 @@ class RegionExaminer:
         ``merged`` is the merge progress.
         """
         manifest = found if isinstance(found, RegionManifest) else None
-        tail = find_wal_tail(self._store, manifest) if manifest is not None else None
+        tail = self._tail(manifest) if manifest is not None else None
         listing = self._list(region_id, tail)
         recorded = manifest.flushed_generations if manifest is not None else ()
         generations = tuple(
@@ -126,6 +148,11 @@ class RegionExaminer:
             damaged_entries=self._damaged_entries(region_id, manifest, listing, proof),
         )
 
+    def _tail(self, manifest: RegionManifest) -> WalTail:
+        if manifest.region_id in self._resting:
+            return WalTail(manifest.known_wal_id, is_lower_bound=False, suffix=LANCE_WAL_SUFFIX)
+        return find_wal_tail(self._store, manifest)
+
     def _damaged_entries(
         self, region_id: RegionId, manifest: RegionManifest | None, listing: _Listing, proof: RegionProof
     ) -> dict[int, str]:
@@ -138,11 +165,17 @@ class RegionExaminer:
 
     def _list(self, region_id: RegionId, tail: WalTail | None) -> _Listing:
         prefix = region_directory(region_id)
-        listing = _Listing()
-        for info in self._store.list_objects(prefix if self._deep else manifest_directory(region_id)):
+        listing, resting = _Listing(), self._resting.get(region_id)
+        objects = (
+            resting.objects
+            if resting is not None
+            else self._store.list_objects(prefix if self._deep else manifest_directory(region_id))
+        )
+        for info in objects:
             listing.add(info.path.removeprefix(f"{prefix}/"), info)
         if not self._deep:
-            names = set(self._store.list_directories(prefix)) - {_MANIFEST, _WAL}
+            shown = listing.directories if resting is not None else self._store.list_directories(prefix)
+            names = set(shown) - {_MANIFEST, _WAL}
             listing.directories = {name: ObservedDirectory(name) for name in names}
             if tail is None:
                 for info in islice(self._store.list_objects(f"{prefix}/{_WAL}"), _SHALLOW_ENTRIES):
@@ -157,6 +190,8 @@ class RegionExaminer:
         for version in versions:
             if known is not None and version == known.version:
                 yield known
+                continue
+            if region_id in self._resting:
                 continue
             try:
                 yield self._manifests.load_version(region_id, version)

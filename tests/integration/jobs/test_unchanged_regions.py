@@ -38,6 +38,7 @@ from memwal_core.jobs.gc.policy import Policy
 from memwal_core.jobs.gc.report import GcReport
 from memwal_core.jobs.gc.request import GcRequest
 from memwal_core.jobs.gc.survey import GcSurveyor
+from memwal_core.jobs.health import Health
 from memwal_core.jobs.merge import survey as merge_survey
 from memwal_core.jobs.merge.request import MergeRequest
 from memwal_core.jobs.outcome import JobOutcome
@@ -45,6 +46,7 @@ from memwal_core.jobs.request import JobRequest
 from memwal_core.jobs.snapshot import survey as snapshot_survey
 from memwal_core.jobs.snapshot.request import SnapshotRequest
 from memwal_core.observe import status
+from memwal_core.observe.doctor import examiner
 from memwal_core.reader import Consistency
 from memwal_core.reader.plan import survey as reader_survey
 from memwal_core.settings import GcSettings, Settings, StorageSettings, WalCollection
@@ -64,6 +66,7 @@ CHANGED_PLAN, CHANGED_MERGE, CHANGED_COUNT, CHANGED_SNAPSHOT = 20, 51, 13, 49
 GC, GC_RESTING, GC_REGION = 22, 26, 4
 """Where one region of many has one generation to merge; what Lance does itself is not counted."""
 HEALTH, HEALTH_REGION = 68, 13
+RESTING_HEALTH, CHANGED_HEALTH = 75, 17
 DOCTOR, DOCTOR_REGION = 76, 15
 """Of the requests for each region, ``GC_REGION`` are those of a plan of a collection."""
 
@@ -279,6 +282,16 @@ def test_p8_a_judgement_reads_each_version_of_a_manifest_once(tmp_path: Path, re
     assert world.requests(Table.doctor) == DOCTOR + DOCTOR_REGION * regions
 
 
+@pytest.mark.parametrize("regions", [12, 24])
+def test_p8_a_judgement_reads_only_the_regions_that_have_changed(tmp_path: Path, regions: int) -> None:
+    """The watch made 9 requests for each region, two of them listings, in every round: 9,000 at 1,000 that rest."""
+    world = _World(str(tmp_path / "t"), regions)
+
+    assert world.requests(Table.health) == RESTING_HEALTH
+    world.write(0)
+    assert world.requests(Table.health) == RESTING_HEALTH + CHANGED_HEALTH
+
+
 def _require(is_so: bool) -> None:
     assert is_so
 
@@ -328,6 +341,11 @@ def _collected(plan: GcPlan) -> list[object]:
     return [(item.kind, item.path, item.action, item.reason) for item in plan.items] + [plan.freezes]
 
 
+def _judged(health: Health) -> list[object]:
+    judged = [(each.signal, each.level, each.subject) for each in health.signals]
+    return [[(each.identity, each.evidence) for each in health.damage], judged, health.status]
+
+
 def _shown(world: _World) -> list[object]:
     found: list[object] = []
     looks: list[Callable[[Table], object]] = [
@@ -339,6 +357,7 @@ def _shown(world: _World) -> list[object]:
         ],
         lambda table: table.run(MergeRequest(dry_run=True)).plan.to_dict(),
         lambda table: _collected(table.run(GcRequest()).plan),
+        lambda table: _judged(table.health()),
         lambda table: sorted(table.view(Consistency.LATEST).scan().to_arrow().column("id").to_pylist()),
         lambda table: sorted(table.view(Consistency.DURABLE).scan().to_arrow().column("id").to_pylist()),
     ]
@@ -356,12 +375,12 @@ def test_what_is_shown_and_planned_is_what_reading_every_region_tells(
 ) -> None:
     world = _World(str(tmp_path / "t"), 4)
     CHANGES[change](world)
-    for module in (gc_at_rest, merge_survey, reader_survey):
+    for module in (gc_at_rest, merge_survey, reader_survey, examiner):
         monkeypatch.setattr(module, "MANY_REGIONS", 0)
     found = _shown(world)
     for module in (snapshot_survey, flush_survey):
         monkeypatch.setattr(module, "unchanged_regions", lambda table, state: {})
-    for module in (status, gc_at_rest, merge_survey, reader_survey):
+    for module in (status, gc_at_rest, merge_survey, reader_survey, examiner):
         monkeypatch.setattr(module, "regions_at_rest", lambda table, state: {})
 
     assert found == _shown(world)
